@@ -1,0 +1,263 @@
+"""Every error kbackup raises, and the exit code each stands for.
+
+An error is fields first and text second: *what* failed, *why* (in the server's words where there
+are any) and what to *do*.  The exit code is an attribute of the class, so that one handler in
+``cli/`` serves all, and `worst` decides between several reasons.  This module imports nothing
+else of the package.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final
+
+PRECEDENCE: Final = (7, 4, 1, 6, 5, 9, 3)
+"""Of several reasons for a non-zero exit, the first in this order is reported."""
+
+
+def worst(codes: Iterable[int]) -> int:
+    """Return the exit code that stands for all of *codes*; 0 when there are none but zeros."""
+    seen = set(codes) - {0}
+    for code in PRECEDENCE:
+        if code in seen:
+            return code
+    return max(seen, default=0)
+
+
+class KbackupError(Exception):
+    """Something failed, and nothing more precise fits.
+
+    Attributes:
+        what: What failed, naming object key, topic, partition or offset.
+        why: The reason, in the server's words where it gave one; may be empty.
+        do: What the operator can do about it; may be empty.
+        place: Where it happened, as plain JSON values, such as ``{"topic": "orders"}``.
+    """
+
+    exit_code: ClassVar[int] = 1
+    code: ClassVar[str] = "failed"
+
+    def __init__(self, what: str, why: str = "", do: str = "", **place: Any) -> None:
+        super().__init__(what, why, do, place)
+        self.what, self.why, self.do, self.place = what, why, do, place
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}" if self.why else self.what
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.what, self.why, self.do, self.place)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error as plain data: what crosses a process or goes into JSON."""
+        return {
+            "code": self.code,
+            "exit_code": self.exit_code,
+            "what": self.what,
+            "why": self.why,
+            "do": self.do,
+            **self.place,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "KbackupError":
+        """Return the error that `to_dict` described, in its own class."""
+        fields = dict(data)
+        kind = _BY_CODE.get(fields.pop("code", ""), KbackupError)
+        fields.pop("exit_code", None)
+        return kind(fields.pop("what"), fields.pop("why", ""), fields.pop("do", ""), **fields)
+
+
+def _rebuild(
+    kind: type[KbackupError], what: str, why: str, do: str, place: dict[str, Any]
+) -> KbackupError:
+    return kind(what, why, do, **place)
+
+
+class BadRecordError(KbackupError):
+    """A record cannot be written in the chosen layout, or read from it.
+
+    Attributes:
+        row: Its row in the batch at hand, counted from 0.
+    """
+
+    code = "bad_record"
+
+    def __init__(self, what: str, why: str = "", do: str = "", *, row: int = 0, **place: Any):
+        super().__init__(what, why, do, row=row, **place)
+        self.row = row
+
+
+class NoSpaceError(KbackupError):
+    """The disk for spooled objects is full."""
+
+    code = "no_space"
+
+
+class LocalServiceError(KbackupError):
+    """A service for the demo or the tests could not be fetched or started."""
+
+    code = "local_service"
+
+
+class ConfigurationError(KbackupError):
+    """The command line, a variable or a configuration file asks for what cannot be."""
+
+    exit_code = 2
+    code = "configuration"
+
+
+class ObjectKeyError(KbackupError):
+    """A key is not laid out as ours are."""
+
+    exit_code = 3
+    code = "foreign_object"
+
+    def __init__(self, key: str, why: str = "", do: str = "", **place: Any) -> None:
+        super().__init__(key, why or "not <topic>+<partition>+<offset><extension>", do, **place)
+        self.key = key
+
+
+class RefusedError(KbackupError):
+    """Refused for safety: going on could lose or spoil data.  The base of those that follow."""
+
+    exit_code = 4
+    code = "refused"
+
+
+class FeedbackLoopError(RefusedError):
+    """The restore would write to the topic it was backed up from."""
+
+    code = "feedback_loop"
+
+
+class FewerPartitionsError(RefusedError):
+    """The target has fewer partitions than the backup."""
+
+    code = "fewer_partitions"
+
+
+class TargetNotEmptyError(RefusedError):
+    """The target holds records, and this restore has no position there."""
+
+    code = "target_not_empty"
+
+
+class MergedTopicsError(RefusedError):
+    """Two backed-up topics would be written to one target."""
+
+    code = "merged_topics"
+
+
+class IllegalTopicNameError(RefusedError):
+    """A topic name that Kafka does not allow, or an internal topic not named exactly."""
+
+    code = "illegal_topic_name"
+
+
+class GroupActiveError(RefusedError):
+    """The consumer group that keeps the position has live members."""
+
+    code = "group_active"
+
+
+class TopicChangedError(RefusedError):
+    """The topic is not the one that was backed up: recreated, or its log was cut back."""
+
+    code = "topic_changed"
+
+
+class RetentionError(RefusedError):
+    """The target's retention would delete restored records at once."""
+
+    code = "retention"
+
+
+class RecordTooLargeError(RefusedError):
+    """A record is larger than the target accepts, or than ``--max-record-bytes`` allows."""
+
+    code = "record_too_large"
+
+
+class KafkaError(KbackupError):
+    """Kafka is not reachable, not authorised, or lost beyond the retry budget."""
+
+    exit_code = 5
+    code = "kafka"
+
+
+class StoreError(KbackupError):
+    """The store is not reachable, not authorised, or throttled beyond the retry budget."""
+
+    exit_code = 6
+    code = "store"
+
+
+class ObjectNotFoundError(StoreError):
+    """No object has this key."""
+
+    exit_code = 7
+    code = "missing_object"
+
+
+class CorruptObjectError(KbackupError):
+    """An object is not what was once written: cut short, altered, or not of its format."""
+
+    exit_code = 7
+    code = "corrupt"
+
+
+class IncompleteBackupError(KbackupError):
+    """Objects that belong to the backup are missing."""
+
+    exit_code = 7
+    code = "incomplete"
+
+
+class AuditError(KbackupError):
+    """What stands in the target differs from what was read from the backup."""
+
+    exit_code = 7
+    code = "audit"
+
+
+class LockedError(KbackupError):
+    """Another run holds the lock."""
+
+    exit_code = 8
+    code = "locked"
+
+
+class SparkError(KbackupError):
+    """Spark could not be started, or failed beyond its own retries."""
+
+    exit_code = 9
+    code = "spark"
+
+
+class JavaNotFoundError(SparkError):
+    """No Java that Spark can run on."""
+
+    code = "java"
+
+
+class StoppedError(KbackupError):
+    """A signal asked the run to stop; *exit_code* is 128 plus its number."""
+
+    code = "stopped"
+
+    def __init__(self, what: str, why: str = "", do: str = "", *, signal: int = 15, **place: Any):
+        super().__init__(what, why, do, signal=signal, **place)
+        self.signal = signal
+
+    @property
+    def exit_status(self) -> int:
+        """The exit code of a stopped process: 130 for SIGINT, 143 for SIGTERM."""
+        return 128 + self.signal
+
+
+def _classes(kind: type[KbackupError]) -> Iterable[type[KbackupError]]:
+    yield kind
+    for sub in kind.__subclasses__():
+        yield from _classes(sub)
+
+
+_BY_CODE: Final[dict[str, type[KbackupError]]] = {kind.code: kind for kind in _classes(KbackupError)}
+
