@@ -259,5 +259,6 @@ def _classes(kind: type[KbackupError]) -> Iterable[type[KbackupError]]:
         yield from _classes(sub)
 
 
-_BY_CODE: Final[dict[str, type[KbackupError]]] = {kind.code: kind for kind in _classes(KbackupError)}
-
+_BY_CODE: Final[dict[str, type[KbackupError]]] = {
+    kind.code: kind for kind in _classes(KbackupError)
+}

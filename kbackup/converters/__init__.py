@@ -1,0 +1,52 @@
+"""SEAM: a column of bytes, as Kafka has it, to a typed column, as a file has it, and back.
+
+Only the connectors' layout needs converters; whole records keep their bytes.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, Protocol
+
+import pyarrow as pa
+
+from kbackup import plugins
+
+
+class Converter(Protocol):
+    """Bytes to a typed column and back; null stays null, empty stays empty.
+
+    Attributes:
+        class_names: Simple names of the Java classes that stand for this converter.
+    """
+
+    class_names: ClassVar[tuple[str, ...]]
+
+    def configure(self, properties: Mapping[str, str]) -> None:
+        """Take the sub-properties, such as ``schemas.enable``; called once, first.
+
+        Raises:
+            ConfigurationError: If a property asks for what this converter cannot do.
+        """
+        ...
+
+    def decode(self, column: pa.Array) -> pa.Array:
+        """Turn ``binary`` into a typed column: ``binary``, ``string`` or ``pa.json_()``.
+
+        Raises:
+            BadRecordError: With the row of the first value that cannot be converted.
+        """
+        ...
+
+    def encode(self, column: pa.Array) -> pa.Array:
+        """Turn a typed column, as a format's reader gives it, into ``binary``.
+
+        Raises:
+            BadRecordError: With the row of the first value that cannot be converted.
+        """
+        ...
+
+
+def by_name(name: str, properties: Mapping[str, str]) -> Converter:
+    """Return the converter registered as *name*, configured."""
+    found: Converter = plugins.load("converters", name)()
+    found.configure(properties)
+    return found

@@ -1,0 +1,118 @@
+"""SEAM: batches to one file and back.
+
+A new format is one file here with a class that fits `Format`, one line under
+``[project.entry-points."kbackup.formats"]``, and nothing else: the contract suite finds it there.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO, ClassVar, Protocol
+
+import pyarrow as pa
+
+from kbackup import plugins
+from kbackup.errors import ConfigurationError
+from kbackup.naming import View
+
+
+@dataclass(frozen=True, slots=True)
+class FormatOptions:
+    """What the configuration says about files; plain data.
+
+    Attributes:
+        codec: Parquet compression, in the connectors' words: ``none``, ``snappy``, ``zstd`` ...
+        compression: Of text and byte files as a whole: ``none`` or ``gzip``.
+        compression_level: -1 (the library's default) to 9.
+        separator: Bytes behind each value of a byte-array file.
+        byte_array_extension: Extension of a byte-array file, dot first.
+    """
+
+    codec: str = "zstd"
+    compression: str = "none"
+    compression_level: int = -1
+    separator: bytes = b"\n"
+    byte_array_extension: str = ".bin"
+
+
+class Writer(Protocol):
+    """One file being written."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows.  How rows are spread over calls does not change the bytes of the file.
+
+        Raises:
+            BadRecordError: If a row cannot be stored; nothing of *batch* has been written then.
+        """
+        ...
+
+    def close(self, metadata: Mapping[str, str]) -> None:
+        """Complete the file, which stays open for its owner; *metadata* where there is room."""
+        ...
+
+
+class Format(Protocol):
+    """How batches become one file.
+
+    The columns depend on the view: `View.RECORD` has ``records.SCHEMA``; `View.VALUE`,
+    `View.KEY` and `View.HEADERS` have the one column ``value``, ``key`` or ``headers``, typed as
+    the converter gives it: ``binary``, ``string`` or ``pa.json_()``; headers are
+    ``list<struct<key: string, value: string>>``.
+
+    Attributes:
+        class_names: Simple names of the Java classes that stand for this format.
+    """
+
+    class_names: ClassVar[tuple[str, ...]]
+
+    def extension(self, options: FormatOptions) -> str:
+        """Return the extension of its files, dot first."""
+        ...
+
+    def reads(self, extension: str, options: FormatOptions) -> bool:
+        """Whether files with *extension* are of this format, however compressed."""
+        ...
+
+    def writer(self, file: BinaryIO, view: View, options: FormatOptions) -> Writer:
+        """Begin a file.
+
+        Raises:
+            ConfigurationError: If this format cannot hold *view*.
+        """
+        ...
+
+    def read(
+        self, file: BinaryIO, view: View, extension: str, options: FormatOptions
+    ) -> Iterator[pa.RecordBatch]:
+        """Read a file from its start, lazily, rows in file order, memory bounded by a batch.
+
+        Args:
+            file: Seekable, positioned at 0, complete.
+
+        Raises:
+            CorruptObjectError: If the file is cut short or altered; what was yielded before is
+                good.
+        """
+        ...
+
+
+def by_name(name: str) -> Format:
+    """Return the format registered as *name*."""
+    found: Format = plugins.load("formats", name)()
+    return found
+
+
+def by_extension(extension: str, options: FormatOptions) -> str | None:
+    """Return the name of the installed format that reads *extension*, None where none does."""
+    for plugin in plugins.installed("formats"):
+        if by_name(plugin.name).reads(extension, options):
+            return plugin.name
+    return None
+
+
+def refuse_view(name: str, view: View) -> ConfigurationError:
+    """Return the error of a format that cannot hold *view*."""
+    words = {View.RECORD: "whole records", View.KEY: "keys", View.HEADERS: "headers"}
+    return ConfigurationError(
+        f"the {name} format cannot hold {words.get(view, 'values')}",
+        do="choose another format, such as format.class=parquet for whole records",
+    )

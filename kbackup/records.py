@@ -1,0 +1,142 @@
+"""What travels between two stages: record batches of one topic-partition, in offset order.
+
+A batch has `SCHEMA`; null, empty and absent are three different things in every column.  Beside
+it stand the words all stages share: `TopicPartition`, `Span`, and `Facts`, what is known of the
+records in one object.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import IntEnum
+from typing import Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
+"""One header: its name, and its value, which may be null or empty."""
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        # ms since the epoch, UTC; -1 is Kafka's "none".  Null: not stored in this layout.
+        pa.field("timestamp", pa.int64()),
+        pa.field("timestamp_type", pa.int8(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),  # null: a tombstone
+        pa.field("headers", pa.list_(pa.field("element", HEADER, nullable=False)), nullable=False),
+    ]
+)
+"""One row is one Kafka record.  Header order and repeated header names are kept."""
+
+RECORD_OVERHEAD: Final = 24
+"""Bytes a record counts for besides its key, value and headers: offset, timestamp, lengths."""
+
+
+class TimestampType(IntEnum):
+    """Who set a record's timestamp; the numbers are librdkafka's ``rd_kafka_timestamp_type_t``."""
+
+    NONE = 0
+    CREATE = 1
+    LOG_APPEND = 2
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of one topic, 0 to 2**31 - 1."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A range of offsets: from *start_offset*, inclusive, to *end_offset*, the next one."""
+
+    start_offset: int
+    end_offset: int
+
+    def __len__(self) -> int:
+        return max(0, self.end_offset - self.start_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of the records in one object.
+
+    Attributes:
+        first_offset: Offset of the first record.
+        last_offset: Offset of the last record, inclusive.
+        records: Number of records.
+        min_timestamp: Lowest record timestamp in ms, None where no record has one.
+        max_timestamp: Highest record timestamp in ms, None where no record has one.
+        sha256: Of the object's bytes, in hexadecimal.
+    """
+
+    first_offset: int
+    last_offset: int
+    records: int
+    min_timestamp: int | None
+    max_timestamp: int | None
+    sha256: str
+
+    def to_metadata(self) -> dict[str, str]:
+        """Return the facts as an object's user metadata: lower-case names, text values."""
+        return {
+            name.replace("_", "-"): str(value)
+            for name, value in asdict(self).items()
+            if value is not None
+        }
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, str]) -> Self | None:
+        """Read what `to_metadata` wrote; None where it is not there, or not ours."""
+        try:
+            values = {f.name: metadata.get(f.name.replace("_", "-")) for f in fields(cls)}
+            sha256 = values.pop("sha256")
+            numbers = {name: None if text is None else int(text) for name, text in values.items()}
+            if sha256 is None or any(
+                numbers[name] is None for name in ("first_offset", "last_offset", "records")
+            ):
+                return None
+            return cls(sha256=sha256, **numbers)  # type: ignore[arg-type]
+        except ValueError:
+            return None
+
+    def covers(self, other: "Facts") -> bool:
+        """Whether every record of *other* is in this object too, going by offsets and counts."""
+        return (
+            self.first_offset <= other.first_offset
+            and self.last_offset >= other.last_offset
+            and self.records >= other.records
+        )
+
+
+def record_bytes(batch: pa.RecordBatch) -> pa.Int64Array:
+    """Return the bytes each row counts for: key, value, headers and `RECORD_OVERHEAD`.
+
+    Args:
+        batch: Rows of `SCHEMA`.
+
+    Returns:
+        int64, one row per row of *batch*, never null.  It depends on the records alone, so it
+        can decide where files are cut.
+    """
+    size = pc.add(_lengths(batch["key"]), _lengths(batch["value"]))
+    headers = batch["headers"]
+    if len(headers.values):
+        flat = headers.flatten()
+        each = pc.add(_lengths(flat.field("key")), _lengths(flat.field("value")))
+        sums = pa.table({"row": pc.list_parent_indices(headers), "bytes": each})
+        total = sums.group_by("row").aggregate([("bytes", "sum")])
+        at = pc.index_in(pa.array(range(len(batch)), pa.int64()), total["row"].combine_chunks())
+        per_row = pc.fill_null(total["bytes_sum"].combine_chunks().take(at), 0)
+        size = pc.add(size, per_row)
+    return pc.add(size, RECORD_OVERHEAD)
+
+
+def _lengths(column: pa.Array) -> pa.Int64Array:
+    return pc.fill_null(pc.binary_length(column).cast(pa.int64()), 0)

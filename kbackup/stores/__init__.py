@@ -1,0 +1,142 @@
+"""SEAM: where objects lie.  ``s3://bucket`` or ``file:///folder``; wrappers stand beside them.
+
+What every store promises: an object that is visible is complete; nothing is listed half-written;
+a key is never taken for a local path outside the store's root.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, BinaryIO, Protocol
+
+from kbackup import plugins
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """One listed object.
+
+    Attributes:
+        key: Its key, relative to the store's root.
+        size: Bytes.
+        modified: When it was stored, aware.
+        etag: Changes when the content does; opaque.
+    """
+
+    key: str
+    size: int
+    modified: datetime
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectHead:
+    """What a store knows of one object without reading it."""
+
+    size: int
+    modified: datetime
+    etag: str
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """What a store needs to be opened; plain data, so it can cross a process.
+
+    Attributes:
+        url: ``s3://BUCKET`` or ``file:///FOLDER``.
+        endpoint_url: S3 only: another server's URL, None for AWS.
+        region: S3 only: None for the credential chain's.
+        path_style: S3 only: bucket in the path, not in the host name.
+        access_key_id: S3 only: None for the usual credential chain.
+        secret_access_key: S3 only.
+        part_bytes: Size of a part of a multipart upload; a body up to this is put at once.
+        attempts: Attempts in all for one request, 1 for no retry.
+        backoff_ms: Base of the jittered exponential wait between attempts.
+    """
+
+    url: str
+    endpoint_url: str | None = None
+    region: str | None = None
+    path_style: bool = True
+    access_key_id: str | None = None
+    secret_access_key: str | None = None
+    part_bytes: int = 26_214_400
+    attempts: int = 3
+    backoff_ms: int = 200
+
+    def __repr__(self) -> str:
+        return f"StoreSettings(url={self.url!r}, endpoint_url={self.endpoint_url!r})"
+
+
+class Store(Protocol):
+    """Objects by key.  Safe to use from several threads."""
+
+    def put(
+        self,
+        key: str,
+        body: BinaryIO,
+        *,
+        sha256: str,
+        metadata: Mapping[str, str],
+        if_absent: bool = False,
+    ) -> bool:
+        """Store *body* from its start to its end as *key*, whole or not at all.
+
+        Idempotent: repeating it gives the same object.  A lost answer is not an error: what is
+        stored is compared by *sha256* first.
+
+        Args:
+            body: Seekable; read from 0, possibly several times; left open.
+            sha256: Of the whole body, in hexadecimal; kept with the object as ``sha256``.
+            metadata: User metadata: short lower-case ASCII names, text values.
+            if_absent: Leave an object alone that is there already.
+
+        Returns:
+            True if *key* holds this body now; False if *if_absent* and another object was there.
+
+        Raises:
+            StoreError: Not reachable, not authorised, throttled beyond the retry budget.
+        """
+        ...
+
+    def open(self, key: str) -> BinaryIO:
+        """Fetch an object whole and checked, as a seekable file at 0, spooled to memory or disk.
+
+        Interrupted bodies are resumed; where a checksum was stored it is compared, and a
+        difference is tried once more.
+
+        Raises:
+            ObjectNotFoundError: No such object.
+            CorruptObjectError: Its bytes are not the ones that were stored.
+            StoreError: Otherwise.
+        """
+        ...
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """List what begins with *prefix*, by key as UTF-8 bytes, complete or with an error.
+
+        Raises:
+            StoreError: If a page cannot be had: part of a listing is never taken for the whole.
+        """
+        ...
+
+    def head(self, key: str) -> ObjectHead | None:
+        """Return what is known of *key*, None where there is no such object."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove an object of our own, such as a lock; one that is not there is no error."""
+        ...
+
+
+def open_store(settings: StoreSettings) -> Store:
+    """Return the store that *settings* describe; the URL's scheme names its plugin.
+
+    Raises:
+        ConfigurationError: If no store is installed for the scheme.
+    """
+    scheme = settings.url.partition("://")[0]
+    factory: Any = plugins.load("stores", scheme)
+    store: Store = factory(settings)
+    return store
