@@ -127,14 +127,12 @@ def record_bytes(batch: pa.RecordBatch) -> pa.Int64Array:
     """
     size = pc.add(_lengths(batch["key"]), _lengths(batch["value"]))
     headers = batch["headers"]
-    if len(headers.values):
-        flat = headers.flatten()
+    flat = headers.values
+    if len(flat):
         each = pc.add(_lengths(flat.field("key")), _lengths(flat.field("value")))
-        sums = pa.table({"row": pc.list_parent_indices(headers), "bytes": each})
-        total = sums.group_by("row").aggregate([("bytes", "sum")])
-        at = pc.index_in(pa.array(range(len(batch)), pa.int64()), total["row"].combine_chunks())
-        per_row = pc.fill_null(total["bytes_sum"].combine_chunks().take(at), 0)
-        size = pc.add(size, per_row)
+        before = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(each)])
+        ends = before.take(headers.offsets)
+        size = pc.add(size, pc.subtract(ends[1:], ends[:-1]))
     return pc.add(size, RECORD_OVERHEAD)
 
 

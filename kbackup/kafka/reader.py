@@ -1,0 +1,260 @@
+"""Kafka records to record batches: one partition at a time, from one offset to another."""
+
+import gc
+import logging
+import time
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError as Code
+
+from kbackup.errors import KafkaError, KbackupError, TopicChangedError
+from kbackup.kafka import Complaints, KafkaSettings, calls, kafka_error
+from kbackup.records import HEADER, SCHEMA, Span
+from kbackup.records import TopicPartition as Where
+
+_log = logging.getLogger(__name__)
+
+FETCH_RECORDS: Final = 500
+"""Records asked of the client at once.  More only delays; see `Reader._wanted` for fewer."""
+
+FETCH_BYTES: Final = 16 * 2**20
+"""Bytes one call to the client should bring at most, going by the records seen so far."""
+
+BATCH_RECORDS: Final = 8_000
+BATCH_BYTES: Final = 16 * 2**20
+"""A batch is passed on when it has this many records or bytes."""
+
+QUEUE_KIB: Final = 32 * 1024
+"""What the client fetches ahead.  With one batch it bounds a reader's memory."""
+
+_POLL_S: Final = 0.2
+"""One call waits no longer, which bounds what sudden giant records can pile up."""
+
+
+class LogStartMovedError(KbackupError):
+    """Retention overtook the reader: its next offset is gone from the log."""
+
+    code = "expired"
+
+
+class Reader:
+    """A consumer without a group membership: it reads what it is told to, and commits nothing.
+
+    Memory: `QUEUE_KIB` fetched ahead, plus one batch of `BATCH_BYTES` and the calls that fill it,
+    about 64 MiB whatever the number of partitions, as long as records are small against that.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._complaints = Complaints()
+        properties = settings.properties(
+            group_id="kbackup-reads-without-group",
+            enable_auto_commit=False,
+            enable_partition_eof=True,
+            auto_offset_reset="error",
+            check_crcs=True,
+            isolation_level="read_committed",
+            # The default of 1,000 ms makes a reader that outran its queue wait that long.
+            fetch_queue_backoff_ms=10,
+            fetch_wait_max_ms=100,
+            queued_min_messages=100_000,
+            queued_max_messages_kbytes=QUEUE_KIB,
+            fetch_message_max_bytes=8 * 2**20,
+        )
+        self._consumer = Consumer(
+            {**properties, **settings.consumer, "error_cb": self._complaints}, logger=_log
+        )
+        self._mean_bytes = 1024.0
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._consumer.close()
+
+    def read(self, where: Where, span: Span) -> Iterator[pa.RecordBatch]:
+        """Read the records of *span*, which holds fewer where some were compacted or aborted.
+
+        The end is known by position, never by a record: the last offsets may hold none.
+
+        Yields:
+            ``records.SCHEMA``, at least one row each, offsets rising.
+
+        Raises:
+            LogStartMovedError: If retention has deleted the next offset to read.
+            TopicChangedError: If the log ends before *span* does.
+            KafkaError: If the cluster stays silent, or says no.
+        """
+        self._consumer.assign([TopicPartition(where.topic, where.partition, span.start_offset)])
+        gc.freeze()  # tens of thousands of live messages make each collection dear,
+        gc.disable()  # and none of them is part of a cycle
+        try:
+            yield from self._batches(where, span)
+        finally:
+            gc.enable()
+            self._consumer.unassign()
+
+    def _batches(self, where: Where, span: Span) -> Iterator[pa.RecordBatch]:
+        columns = _Columns()
+        position = span.start_offset
+        heard = time.monotonic()
+        while position < span.end_offset:
+            messages = self._consume(where)
+            if messages:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > max(self._settings.timeout_s, 30):
+                raise KafkaError(
+                    f"{where} offset {position}: no answer for {time.monotonic() - heard:.0f} s",
+                    self._complaints.last or "the broker sent neither records nor the end",
+                    "check the brokers; the next run goes on from the committed offset",
+                )
+            good, end = self._sift(messages, where, span, position)
+            if good:
+                size = columns.extend(good)
+                self._mean_bytes = size / len(good)
+                position = good[-1].offset() + 1
+            if end is not None:
+                position = max(position, end)
+            if columns.records and (
+                columns.records >= BATCH_RECORDS
+                or columns.bytes >= BATCH_BYTES
+                or position >= span.end_offset
+                or not messages
+            ):
+                yield columns.take()
+
+    def _consume(self, where: Where) -> list[Any]:
+        wanted = int(min(FETCH_RECORDS, max(1.0, FETCH_BYTES / self._mean_bytes)))
+        messages: list[Any] = calls(
+            f"reading {where}", self._complaints, lambda: self._consumer.consume(wanted, _POLL_S)
+        )
+        return messages
+
+    def _sift(
+        self, messages: list[Any], where: Where, span: Span, position: int
+    ) -> tuple[list[Any], int | None]:
+        """Part records from events, and drop what lies outside *span*."""
+        end: int | None = None
+        if any(map(_ERROR, messages)):
+            for message in messages:
+                if message.error() is not None:
+                    end = self._event(message, where, span, position)
+            messages = [message for message in messages if message.error() is None]
+        if messages and messages[-1].offset() >= span.end_offset:
+            end = span.end_offset
+            messages = [message for message in messages if message.offset() < span.end_offset]
+        return messages, end
+
+    def _event(self, message: Any, where: Where, span: Span, position: int) -> int | None:
+        """Return the position an event stands for; raise what it means otherwise."""
+        error = message.error()
+        code = error.code()
+        if code == _PARTITION_EOF:
+            end = message.offset()
+            if end < span.end_offset and end < self._log_end(where):
+                return None  # the broker's view moved on since; more comes
+            if end < span.end_offset:
+                raise TopicChangedError(
+                    f"{where} ends at offset {end}, before the end offset {span.end_offset} "
+                    "seen at the start",
+                    "the log was cut back, or the topic was recreated",
+                    "look at the topic before running again",
+                )
+            return int(end)
+        if code in (_NO_RESET, Code.OFFSET_OUT_OF_RANGE):
+            raise LogStartMovedError(
+                f"{where} no longer has the next offset, {position} or later",
+                "older records have expired",
+            )
+        if error.retriable():
+            _log.warning("reading %s: %s", where, error.str())
+            return None
+        raise kafka_error(f"reading {where}", KafkaException(error), self._complaints)
+
+    def _log_end(self, where: Where) -> int:
+        _low, high = self._consumer.get_watermark_offsets(
+            TopicPartition(where.topic, where.partition), timeout=self._settings.timeout_s
+        )
+        return int(high)
+
+
+# Methods of the client's message, looked up once: they are called for every record.
+_ERROR: Final[Any] = Message.error
+_OFFSET: Final[Any] = Message.offset
+_TIMESTAMP: Final[Any] = Message.timestamp
+_KEY: Final[Any] = Message.key
+_VALUE: Final[Any] = Message.value
+_HEADERS: Final[Any] = Message.headers
+
+_PARTITION_EOF: Final = Code._PARTITION_EOF  # noqa: SLF001  (how the client spells it)
+_NO_RESET: Final = Code._AUTO_OFFSET_RESET  # noqa: SLF001
+
+
+class _Columns:
+    """Grows the columns of one batch.
+
+    Per record this calls five methods of the client's message, from C through ``map``: 0.45 us a
+    record of 100 B on one core, less than the client itself takes.  The client has no columns.
+    """
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.bytes = 0
+        self._offsets: list[int] = []
+        self._timestamps: list[tuple[int, int]] = []
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self._headers: list[list[tuple[str, bytes | None]] | None] = []
+
+    def extend(self, messages: list[Any]) -> int:
+        """Add records; return the bytes of their keys and values."""
+        keys = list(map(_KEY, messages))
+        values = list(map(_VALUE, messages))
+        self._offsets += map(_OFFSET, messages)
+        self._timestamps += map(_TIMESTAMP, messages)
+        self._headers += map(_HEADERS, messages)
+        self._keys += keys
+        self._values += values
+        size = sum(map(len, filter(None, values))) + sum(map(len, filter(None, keys)))
+        self.records += len(messages)
+        self.bytes += size
+        return size
+
+    def take(self) -> pa.RecordBatch:
+        """Return what was added, and begin anew."""
+        types, times = zip(*self._timestamps, strict=True)
+        batch = pa.RecordBatch.from_arrays(
+            [
+                pa.array(self._offsets, pa.int64()),
+                pa.array(times, pa.int64()),
+                pa.array(types, pa.int8()),
+                pa.array(self._keys, pa.binary()),
+                pa.array(self._values, pa.binary()),
+                _headers(self._headers),
+            ],
+            schema=SCHEMA,
+        )
+        self.__init__()  # type: ignore[misc]
+        return batch
+
+
+def _headers(rows: list[Any]) -> pa.Array:
+    """Flat arrays for the headers of all rows: ten times faster than lists of dicts."""
+    element = SCHEMA.field("headers").type.value_field
+    present = [row or () for row in rows]
+    flat = list(chain.from_iterable(present))
+    keys, values = zip(*flat, strict=True) if flat else ((), ())
+    ends = pa.array(chain((0,), _running(map(len, present))), pa.int32())
+    structs = pa.StructArray.from_arrays(
+        [pa.array(keys, pa.string()), pa.array(values, pa.binary())], fields=list(HEADER)
+    )
+    return pa.ListArray.from_arrays(ends, structs, type=pa.list_(element))
+
+
+def _running(lengths: Iterator[int]) -> Iterator[int]:
+    total = 0
+    for length in lengths:
+        total += length
+        yield total
