@@ -50,6 +50,19 @@ class KafkaSettings:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A committed offset: the next one to work on.
+
+    Attributes:
+        offset: The next offset.
+        metadata: Text the committer kept with it; empty when somebody else moved the offset.
+    """
+
+    offset: int
+    metadata: str = ""
+
+
 class Complaints:
     """Remembers the last errors librdkafka reports in the background.
 

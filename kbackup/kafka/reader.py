@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka import KafkaError as Code
 
 from kbackup.errors import KafkaError, KbackupError, TopicChangedError
-from kbackup.kafka import Complaints, KafkaSettings, calls, kafka_error
+from kbackup.kafka import Complaints, KafkaSettings, Position, calls, kafka_error
 from kbackup.records import HEADER, SCHEMA, Span
 from kbackup.records import TopicPartition as Where
 
@@ -41,18 +41,25 @@ class LogStartMovedError(KbackupError):
     code = "expired"
 
 
+class OffsetMovedError(KbackupError):
+    """The group's offset is ahead of what this run would commit."""
+
+    code = "offset_moved"
+
+
 class Reader:
-    """A consumer without a group membership: it reads what it is told to, and commits nothing.
+    """A consumer that is no member of its group: the group only keeps the position.
 
     Memory: `QUEUE_KIB` fetched ahead, plus one batch of `BATCH_BYTES` and the calls that fill it,
     about 64 MiB whatever the number of partitions, as long as records are small against that.
     """
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaSettings, group: str) -> None:
         self._settings = settings
+        self._group = group
         self._complaints = Complaints()
         properties = settings.properties(
-            group_id="kbackup-reads-without-group",
+            group_id=group,
             enable_auto_commit=False,
             enable_partition_eof=True,
             auto_offset_reset="error",
@@ -95,6 +102,33 @@ class Reader:
         finally:
             gc.enable()
             self._consumer.unassign()
+
+    def commit(self, where: Where, position: Position) -> None:
+        """Commit *position* to the group, unless it would move the group back.
+
+        Raises:
+            KafkaError: If the group has live members, or cannot be written.
+            OffsetMovedError: If the group is ahead: another run overtook this one.
+        """
+        what = f"committing {where} offset {position.offset} to group {self._group}"
+        asked = [TopicPartition(where.topic, where.partition)]
+        found = calls(
+            what,
+            self._complaints,
+            lambda: self._consumer.committed(asked, self._settings.timeout_s),
+        )
+        if found[0].offset > position.offset:
+            raise OffsetMovedError(
+                what,
+                f"the group stands at {found[0].offset} already: another run overtook this one",
+                "no record is lost; let one run at a time work on a group",
+            )
+        offsets = [TopicPartition(where.topic, where.partition, position.offset, position.metadata)]
+        calls(
+            what,
+            self._complaints,
+            lambda: self._consumer.commit(offsets=offsets, asynchronous=False),
+        )
 
     def _batches(self, where: Where, span: Span) -> Iterator[pa.RecordBatch]:
         columns = _Columns()

@@ -1,0 +1,207 @@
+"""What the driver asks of a cluster: topics, offsets, groups, settings; and topic creation."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka import KafkaError as Code
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from kbackup.errors import KafkaError
+from kbackup.kafka import Complaints, KafkaSettings, Position, calls, kafka_error
+from kbackup.records import Span
+from kbackup.records import TopicPartition as Where
+
+_log = logging.getLogger(__name__)
+
+_NO_OFFSET: Final = -1001
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the cluster has it.
+
+    Attributes:
+        name: Its name.
+        partitions: Number of partitions.
+        topic_id: Changes when a topic is deleted and created again; empty where unknown.
+    """
+
+    name: str
+    partitions: int
+    topic_id: str
+
+
+class Cluster:
+    """One Kafka cluster, seen by an administrator's client.
+
+    Raises:
+        KafkaError: From the constructor, if no broker answers within the timeout.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._complaints = Complaints()
+        self._admin = AdminClient(
+            {**settings.properties(), "error_cb": self._complaints}, logger=_log
+        )
+        what = f"connecting to Kafka at {settings.bootstrap_servers}"
+        found = calls(
+            what, self._complaints, lambda: self._admin.list_topics(timeout=settings.timeout_s)
+        )
+        self.cluster_id: str = found.cluster_id or ""
+        self._names: dict[str, int] = {}
+        for name, topic in found.topics.items():
+            self._names[name] = len(topic.partitions)
+
+    def topic_names(self) -> list[str]:
+        """Return the names of all topics that this principal may see, sorted."""
+        return sorted(self._names)
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Describe those of *names* that exist."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        futures = self._admin.describe_topics(
+            TopicCollection(wanted), request_timeout=self._settings.timeout_s
+        )
+        found: dict[str, Topic] = {}
+        for name, future in futures.items():
+            try:
+                described = future.result()
+            except KafkaException as error:
+                if error.args[0].code() == Code.UNKNOWN_TOPIC_OR_PART:
+                    continue
+                raise kafka_error(f"describing topic {name}", error, self._complaints) from error
+            found[name] = Topic(name, len(described.partitions), str(described.topic_id or ""))
+        return found
+
+    def spans(self, wheres: Sequence[Where], *, committed_only: bool = True) -> dict[Where, Span]:
+        """Return what each partition's log holds: from the log start to its end offset.
+
+        Args:
+            wheres: Existing partitions.
+            committed_only: End at the last stable offset, in front of open transactions.
+        """
+        low = self._offsets(wheres, OffsetSpec.earliest(), committed_only=False)
+        high = self._offsets(wheres, OffsetSpec.latest(), committed_only=committed_only)
+        return {where: Span(low[where], high[where]) for where in wheres}
+
+    def _offsets(
+        self, wheres: Sequence[Where], spec: Any, *, committed_only: bool
+    ) -> dict[Where, int]:
+        if not wheres:
+            return {}
+        level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+        asked = {TopicPartition(w.topic, w.partition): spec for w in wheres}
+        futures = self._admin.list_offsets(
+            asked, isolation_level=level, request_timeout=self._settings.timeout_s
+        )
+        return {
+            Where(at.topic, at.partition): int(
+                self._result(f"offsets of {at.topic}-{at.partition}", future).offset
+            )
+            for at, future in futures.items()
+        }
+
+    def committed(self, group: str, wheres: Iterable[Where]) -> dict[Where, Position]:
+        """Return the group's positions; a partition without one is left out."""
+        asked = [TopicPartition(w.topic, w.partition) for w in wheres]
+        if not asked:
+            return {}
+        request = ConsumerGroupTopicPartitions(group, asked)
+        future = self._admin.list_consumer_group_offsets(
+            [request], require_stable=True, request_timeout=self._settings.timeout_s
+        )[group]
+        found = self._result(f"offsets of group {group}", future)
+        return {
+            Where(at.topic, at.partition): Position(at.offset, at.metadata or "")
+            for at in found.topic_partitions
+            if at.offset != _NO_OFFSET and at.error is None
+        }
+
+    def set_positions(self, group: str, positions: Mapping[Where, Position]) -> None:
+        """Write positions of a group without members, forwards or backwards."""
+        if not positions:
+            return
+        offsets = [
+            TopicPartition(w.topic, w.partition, p.offset, p.metadata) for w, p in positions.items()
+        ]
+        future = self._admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, offsets)],
+            request_timeout=self._settings.timeout_s,
+        )[group]
+        self._result(f"committing offsets of group {group}", future)
+
+    def members(self, group: str) -> list[str]:
+        """Return the client ids and hosts of the group's live members."""
+        future = self._admin.describe_consumer_groups(
+            [group], request_timeout=self._settings.timeout_s
+        )[group]
+        try:
+            described = future.result()
+        except KafkaException as error:
+            if error.args[0].code() == Code.GROUP_ID_NOT_FOUND:
+                return []
+            raise kafka_error(f"describing group {group}", error, self._complaints) from error
+        return [f"{member.client_id} at {member.host}" for member in described.members]
+
+    def topic_config(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return settings of existing topics, defaults included; without those not readable."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
+        if not resources:
+            return {}
+        futures = self._admin.describe_configs(resources, request_timeout=self._settings.timeout_s)
+        found: dict[str, dict[str, str]] = {}
+        for resource, future in futures.items():
+            try:
+                entries = future.result()
+            except KafkaException as error:
+                _log.warning("settings of topic %s: %s", resource.name, error.args[0].str())
+                continue
+            found[resource.name] = {name: entry.value for name, entry in entries.items()}
+        return found
+
+    def create_topic(
+        self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str]
+    ) -> None:
+        """Create a topic; *replication_factor* -1 takes the cluster's default.
+
+        Raises:
+            KafkaError: If the cluster refuses; nothing has been created then.
+        """
+        topic = NewTopic(
+            name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            config=dict(config),
+        )
+        future = self._admin.create_topics([topic], operation_timeout=self._settings.timeout_s)[
+            name
+        ]
+        self._result(f"creating topic {name} with {partitions} partitions", future)
+
+    def _result(self, what: str, future: Any) -> Any:
+        try:
+            return future.result(timeout=self._settings.timeout_s + 5)
+        except KafkaException as error:
+            raise kafka_error(what, error, self._complaints) from error
+        except TimeoutError as error:
+            raise KafkaError(
+                what, self._complaints.last or "no answer", "check the brokers"
+            ) from error

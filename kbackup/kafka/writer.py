@@ -1,0 +1,222 @@
+"""Record batches to one Kafka partition, in transactions that carry the position."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError as Code
+
+from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError
+from kbackup.kafka import Complaints, KafkaSettings, Position, calls, kafka_error
+from kbackup.records import TopicPartition as Where
+
+_log = logging.getLogger(__name__)
+
+QUEUE_KIB: Final = 64 * 1024
+"""What the client keeps until it is acknowledged: a writer's memory, with one batch."""
+
+_FULL_WAIT_S: Final = 0.05
+_TRANSACTION_MS: Final = 300_000
+
+Header = tuple[str, bytes | None]
+
+
+class Writer:
+    """Writes to one target partition and keeps the position in a consumer group.
+
+    With *exactly_once* records and position are committed in one transaction: a writer that died
+    is fenced by its transactional id and its open transaction aborted.  Without, records are
+    written idempotently, and a killed run may repeat those behind the last committed position.
+
+    The group's offset on the *target* partition is the next offset of the *backup*.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, target: Where, group: str, *, exactly_once: bool = True
+    ) -> None:
+        self._settings, self._target, self._group = settings, target, group
+        self._exactly_once = exactly_once
+        self._complaints = Complaints()
+        self._failed: Any = None
+        self._consumer = Consumer(
+            {
+                **settings.properties(group_id=group, enable_auto_commit=False),
+                **settings.consumer,
+                "error_cb": self._complaints,
+            },
+            logger=_log,
+        )
+        own: dict[str, Any] = {
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 500_000,
+            "queue.buffering.max.kbytes": QUEUE_KIB,
+            "batch.size": 2**20,
+            "message.max.bytes": 1_000_000_000,  # the broker decides, not the client
+            "delivery.report.only.error": True,  # no Python call for each record that went well
+            "error_cb": self._complaints,
+            "on_delivery": self._delivered,
+        }
+        if exactly_once:
+            own["transactional.id"] = f"{group}-{target}"
+            own["transaction.timeout.ms"] = _TRANSACTION_MS
+        self._producer = Producer(
+            {**settings.properties(), **own, **settings.producer}, logger=_log
+        )
+        self._in_transaction = False
+        if exactly_once:
+            self._call("taking over its transactional id", self._producer.init_transactions, 60.0)
+
+    def position(self) -> Position | None:
+        """Return the committed position in the backup, None at the first start.
+
+        Read after the constructor has fenced earlier writers, so nobody moves it any more.
+        """
+        asked = [TopicPartition(self._target.topic, self._target.partition)]
+        found = self._call(
+            "reading its position", self._consumer.committed, asked, self._settings.timeout_s
+        )
+        return Position(found[0].offset, found[0].metadata or "") if found[0].offset >= 0 else None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Send the records of *batch* in order; returns when the client has taken them all.
+
+        A null timestamp is the layout's "not stored": the record gets the time of writing.
+
+        Per record this calls ``produce`` once: the client offers no way to hand over columns, and
+        its ``produce_batch`` takes no headers.
+        """
+        if self._exactly_once and not self._in_transaction:
+            self._call("beginning a transaction", self._producer.begin_transaction)
+            self._in_transaction = True
+        topic, partition = self._target.topic, self._target.partition
+        produce, poll = self._producer.produce, self._producer.poll
+        for value, key, timestamp, headers in zip(
+            batch["value"].to_pylist(),
+            batch["key"].to_pylist(),
+            _times(batch["timestamp"]),
+            _headers(batch["headers"]),
+            strict=True,
+        ):
+            while True:
+                try:
+                    produce(topic, value, key, partition, None, None, timestamp, headers)
+                    break
+                except BufferError:
+                    poll(_FULL_WAIT_S)
+                except KafkaException as error:
+                    raise self._translate("writing records", error) from error
+            if self._failed is not None:
+                break
+        poll(0)
+        self._raise_failed()
+
+    def commit(self, position: Position) -> None:
+        """Make everything written so far visible, together with *position*.
+
+        Raises:
+            KafkaError: If the cluster refused; the transaction is aborted, nothing is visible.
+        """
+        offsets = [
+            TopicPartition(
+                self._target.topic, self._target.partition, position.offset, position.metadata
+            )
+        ]
+        if not self._exactly_once:
+            self._flush()
+            calls(
+                f"committing the position of {self._target}",
+                self._complaints,
+                lambda: self._consumer.commit(offsets=offsets, asynchronous=False),
+            )
+            return
+        if not self._in_transaction:
+            self._call("beginning a transaction", self._producer.begin_transaction)
+            self._in_transaction = True
+        self._flush()
+        self._call(
+            "sending its position",
+            self._producer.send_offsets_to_transaction,
+            offsets,
+            self._consumer.consumer_group_metadata(),
+            60.0,
+        )
+        self._call("committing a transaction", self._producer.commit_transaction, 60.0)
+        self._in_transaction = False
+
+    def abort(self) -> None:
+        """Drop what was not committed; safe to call at any time, and it raises nothing."""
+        if self._in_transaction:
+            self._in_transaction = False
+            try:
+                self._producer.purge()
+                self._producer.abort_transaction(30.0)
+            except KafkaException as error:  # the next writer's constructor aborts it
+                _log.warning("aborting on %s: %s", self._target, error.args[0].str())
+
+    def close(self) -> None:
+        """Leave the cluster; what was not committed is dropped."""
+        self.abort()
+        self._consumer.close()
+
+    def _flush(self) -> None:
+        while self._producer.flush(1.0) and self._failed is None:
+            pass
+        self._raise_failed()
+
+    def _delivered(self, error: Any, message: Any) -> None:  # noqa: ARG002  (the client's signature)
+        if error is not None and self._failed is None:
+            self._failed = error
+
+    def _raise_failed(self) -> None:
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise self._translate("writing records", KafkaException(failed))
+
+    def _call(self, what: str, function: Any, *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except KafkaException as error:
+            raise self._translate(what, error) from error
+
+    def _translate(self, what: str, error: KafkaException) -> KbackupError:
+        if error.args and hasattr(error.args[0], "code"):
+            code = error.args[0].code()
+            if code == Code.MSG_SIZE_TOO_LARGE:
+                return RecordTooLargeError(
+                    f"{self._target}: a record was refused",
+                    error.args[0].str(),
+                    f"raise max.message.bytes of topic {self._target.topic}",
+                )
+            if code in (Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH):  # noqa: SLF001
+                return KafkaError(
+                    f"{self._target}: {what}",
+                    "another restore took over this partition",
+                    "let one restore at a time write to a topic; run the command again to go on",
+                )
+        return kafka_error(f"{self._target}: {what}", error, self._complaints)
+
+
+def _times(column: pa.Array) -> Sequence[int]:
+    """Timestamps as the client takes them, where 0 means now."""
+    times: list[int] = pc.fill_null(column, 0).to_pylist()
+    return times
+
+
+def _headers(column: pa.Array) -> Iterator[list[Header] | None]:
+    """Headers of each row as the client takes them; flat lists, for ``to_pylist`` makes dicts."""
+    flat = column.values
+    if not len(flat):
+        for _ in range(len(column)):
+            yield None
+        return
+    pairs: list[Header] = list(
+        zip(flat.field("key").to_pylist(), flat.field("value").to_pylist(), strict=True)
+    )
+    ends: list[int] = column.offsets.to_pylist()
+    for start, end in pairwise(ends):
+        yield pairs[start:end] or None
