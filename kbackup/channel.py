@@ -1,0 +1,149 @@
+"""The line between the driver and its tasks: news one way, "stop" the other.
+
+Spark hands results over only when a task has ended.  A backup wants to show what is safe now, and
+to stop tasks without killing them, so each task keeps one TCP connection to the driver, opened
+with a secret that travels with the task.  JSON lines, nothing that could run code.  A task that
+cannot reach the driver works without: its report comes back through Spark all the same.  A task
+whose driver has died reads the end of the stream, and stops.
+"""
+
+import hmac
+import json
+import logging
+import secrets
+import socket
+import socketserver
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+_log = logging.getLogger(__name__)
+
+_STOP: Final = b"stop\n"
+_LINE_MAX: Final = 1 << 20
+_CONNECT_S: Final = 5.0
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the driver listens; crosses processes, so its `repr` hides the secret."""
+
+    host: str
+    port: int
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"Address({self.host}:{self.port})"
+
+
+class Hub:
+    """The driver's end.  *hear* is called with each event, one at a time, from another thread."""
+
+    def __init__(self, host: str, hear: Callable[[Event], None]) -> None:
+        self._secret = secrets.token_hex(16)
+        self._hear = hear
+        self._lock = threading.Lock()
+        self._lines: set[socket.socket] = set()
+        self._is_stopping = False
+        hub = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                hub._serve(self.rfile, self.connection)
+
+        self._server = socketserver.ThreadingTCPServer((host, 0), Handler)
+        self._server.daemon_threads = True
+        self._server.block_on_close = False
+        self.address = Address(host, self._server.server_address[1], self._secret)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask all tasks, running and to come, to stop at their next safe point."""
+        with self._lock:
+            self._is_stopping = True
+            for line in self._lines:
+                _send_stop(line)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._server.shutdown()
+        self._server.server_close()
+        with self._lock:
+            for line in self._lines:
+                line.close()
+            self._lines.clear()
+
+    def _serve(self, lines: Any, connection: socket.socket) -> None:
+        if not hmac.compare_digest(lines.readline(128).strip(), self._secret.encode()):
+            return
+        with self._lock:
+            self._lines.add(connection)
+            if self._is_stopping:
+                _send_stop(connection)
+        try:
+            while line := lines.readline(_LINE_MAX):
+                with self._lock:
+                    self._hear(json.loads(line))
+        except OSError:
+            pass  # the task is gone; Spark knows what became of it
+        finally:
+            with self._lock:
+                self._lines.discard(connection)
+
+
+class Line:
+    """A task's end.  Also a context manager."""
+
+    def __init__(self, address: Address | None) -> None:
+        self._stopped = threading.Event()
+        self._socket: socket.socket | None = None
+        if address is None:
+            return
+        try:
+            self._socket = socket.create_connection((address.host, address.port), _CONNECT_S)
+            self._socket.settimeout(None)
+            self._socket.sendall(address.secret.encode() + b"\n")
+        except OSError as error:
+            _log.warning("no line to the driver at %s: %s", address, error)
+            self._socket = None
+            return
+        threading.Thread(target=self._listen, args=(self._socket,), daemon=True).start()
+
+    def __enter__(self) -> "Line":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+    def tell(self, event: Event) -> None:
+        """Send *event*; lost without harm when the driver is out of reach."""
+        if self._socket is None:
+            return
+        try:
+            self._socket.sendall(json.dumps(event).encode() + b"\n")
+        except OSError:
+            self._stopped.set()
+
+    def is_stopped(self) -> bool:
+        """Whether the task should end at its next safe point."""
+        return self._stopped.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep; return at once, with True, when asked to stop."""
+        return self._stopped.wait(seconds)
+
+    def _listen(self, line: socket.socket) -> None:
+        with suppress(OSError):
+            line.recv(len(_STOP))  # "stop", or the end of the stream: the driver is gone
+        self._stopped.set()
+
+
+def _send_stop(line: socket.socket) -> None:
+    with suppress(OSError):  # the task is gone
+        line.sendall(_STOP)
