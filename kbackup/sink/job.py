@@ -1,0 +1,58 @@
+"""What a sink task needs to know: plain data that crosses processes."""
+
+from dataclasses import dataclass
+
+from kbackup.kafka import KafkaSettings
+from kbackup.naming import Layout
+from kbackup.records import Span, TopicPartition
+from kbackup.rotation import Rule
+from kbackup.stores import StoreSettings
+from kbackup.views import ViewSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SinkJob:
+    """One run's settings for its tasks.
+
+    Attributes:
+        run: The run's id.
+        kafka: The cluster.
+        store: Where objects go.
+        layout: How they are named.
+        views: The files of one cut, in the order they are stored; the last one marks the set
+            as complete.
+        partitioner: Name of the partitioner's plugin.
+        rule: When files are cut.
+        group: The consumer group that keeps the position.
+        flush_tail: Close the last, short file at the end of a span.
+        drops_nulls: Leave out records without a value (``behavior.on.null.values=ignore``);
+            otherwise the connectors' layout refuses them.
+        spool_bytes: What an unfinished file may hold in memory before it moves to disk.
+    """
+
+    run: str
+    kafka: KafkaSettings
+    store: StoreSettings
+    layout: Layout
+    views: tuple[ViewSpec, ...]
+    partitioner: str
+    rule: Rule
+    group: str
+    flush_tail: bool = True
+    drops_nulls: bool = False
+    spool_bytes: int = 32 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class SinkUnit:
+    """One partition's share of a run.
+
+    Attributes:
+        where: The partition.
+        span: The offsets to back up.
+        metadata: What was kept with the committed offset at *span*'s start.
+    """
+
+    where: TopicPartition
+    span: Span
+    metadata: str = ""

@@ -1,0 +1,91 @@
+"""Store a file without ever replacing more by less.
+
+A rerun writes the same key again: with the same records, or, where the first run closed a short
+last file, with more.  What is already there is replaced only by a superset of its records.
+"""
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from kbackup.errors import TopicChangedError
+from kbackup.records import Facts
+from kbackup.sink.files import ClosedFile
+from kbackup.stores import Store
+
+_log = logging.getLogger(__name__)
+
+
+def keep(store: Store, file: ClosedFile) -> Facts:
+    """Make sure that *file*'s records are stored under its key, and say what lies there now.
+
+    Returns:
+        The facts of the object under the key: this file's, or those of a longer object with the
+        same records that was there already.
+
+    Raises:
+        TopicChangedError: If the object that is there holds other records: the topic was
+            recreated, or the bucket holds another cluster's backup.
+        StoreError: If the store refuses.
+    """
+    metadata = file.facts.to_metadata()
+    sha256 = file.facts.sha256
+    if store.put(file.key, file.body, sha256=sha256, metadata=metadata, if_absent=True):
+        return file.facts
+    head = store.head(file.key)
+    there = Facts.from_metadata(head.metadata) if head is not None else None
+    if head is not None and there is None:
+        _log.warning("%s is there, written by another tool; it is compared", file.key)
+    if head is not None and (there is None or there != file.facts):
+        shorter = _common_records(store, file)
+        if there is not None and there.covers(file.facts) and shorter != "theirs":
+            _log.warning("%s holds these records and more; it is kept", file.key)
+            return there
+        if shorter == "ours" and there is None:
+            _log.warning("%s holds these records and more; it is kept", file.key)
+            return file.facts
+    store.put(file.key, file.body, sha256=sha256, metadata=metadata)
+    return file.facts
+
+
+def _common_records(store: Store, file: ClosedFile) -> str:
+    """Compare row by row; return which is shorter: "ours", "theirs" or "neither"."""
+    file.body.seek(0)
+    ours = _rows(file, file.body)
+    with store.open(file.key) as body:
+        theirs = _rows(file, body)
+        mine: pa.Table | None = None
+        other: pa.Table | None = None
+        while True:
+            mine = _more(mine, ours)
+            other = _more(other, theirs)
+            if mine is None or other is None:
+                if mine is None and other is None:
+                    return "neither"
+                return "ours" if mine is None else "theirs"
+            rows = min(len(mine), len(other))
+            if not mine.slice(0, rows).equals(other.slice(0, rows)):
+                raise TopicChangedError(
+                    f"{file.key} is there already and holds other records",
+                    "the topic was deleted and created again, or another cluster's backup lies "
+                    "in this place",
+                    "choose another topics.dir or bucket; what is there is left as it is",
+                    key=file.key,
+                )
+            mine, other = mine.slice(rows), other.slice(rows)
+
+
+def _rows(file: ClosedFile, body: object) -> Iterator[pa.RecordBatch]:
+    extension = file.spec.extension()
+    return file.spec.open_format().read(body, file.spec.view, extension, file.spec.options)  # type: ignore[arg-type]
+
+
+def _more(rest: pa.Table | None, batches: Iterator[pa.RecordBatch]) -> pa.Table | None:
+    """Return rows still to compare, reading on where none are left; None at the end."""
+    while rest is None or not len(rest):
+        batch = next(batches, None)
+        if batch is None:
+            return None
+        rest = pa.Table.from_batches([batch])
+    return rest

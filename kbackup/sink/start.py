@@ -1,0 +1,139 @@
+"""Where a partition's backup goes on: a pure function of what group, bucket and log say.
+
+The group's committed offset and the bucket must agree, or a hole could arise that nobody sees:
+offsets can be reset, expire, or be moved ahead, and objects can be deleted.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Self
+
+from kbackup.errors import TopicChangedError
+from kbackup.kafka import Position
+from kbackup.records import Span, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class LastObject:
+    """The object that stands just before a committed offset, as its committer kept it there.
+
+    It lets the next run see with one look that group and bucket agree; an offset that somebody
+    else moved has lost it.
+
+    Attributes:
+        key: The object's key; None: the committer had stored nothing before this offset.
+        last_offset: Offset of its last record.
+    """
+
+    key: str | None
+    last_offset: int | None
+
+    def to_metadata(self) -> str:
+        """Return the text to commit with the offset."""
+        return json.dumps({"key": self.key, "last": self.last_offset}, separators=(",", ":"))
+
+    @classmethod
+    def from_metadata(cls, text: str) -> Self | None:
+        """Read what `to_metadata` wrote; None where it is anybody else's."""
+        try:
+            data = json.loads(text)
+            return cls(data["key"], data["last"])
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of one partition before a run.
+
+    Attributes:
+        log: From the log's start to the end offset to back up to.
+        committed: The group's position, None without.
+        is_confirmed: The object that was committed with the position is in the bucket.
+        stored_to: The offset behind the last record of the bucket's last object; None when the
+            bucket has no object of this partition, or does not say.
+        has_objects: The bucket holds objects of this partition.
+    """
+
+    log: Span
+    committed: Position | None = None
+    is_confirmed: bool = False
+    stored_to: int | None = None
+    has_objects: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to go on.
+
+    Attributes:
+        offset: The first offset to read.
+        expired: Offsets that the cluster deleted before they were backed up, None without.
+        warnings: Codes and sentences for the operator.
+        moves_group: The group stands ahead of *offset* and has to be set back first.
+    """
+
+    offset: int
+    expired: Span | None = None
+    warnings: tuple[tuple[str, str], ...] = field(default=())
+    moves_group: bool = False
+
+
+def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
+    """Decide where the backup of *where* goes on.
+
+    Args:
+        where: For the sentences.
+        seen: What group, bucket and log say.
+        reset: ``earliest`` or ``latest``: where a partition begins that nobody knows.
+
+    Raises:
+        TopicChangedError: If the log ends before what was backed up: another topic of this name.
+    """
+    wanted, warnings = _wanted(where, seen)
+    first = seen.log.end_offset if reset == "latest" else seen.log.start_offset
+    if wanted is None:
+        return Start(first, warnings=warnings, moves_group=seen.committed is not None)
+    if wanted > seen.log.end_offset:
+        raise TopicChangedError(
+            f"{where} ends at offset {seen.log.end_offset}, but was backed up to {wanted}",
+            "the topic was deleted and created again, or its log was cut back",
+            "back the new topic up to another topics.dir; what is stored stays as it is",
+            topic=where.topic,
+            partition=where.partition,
+        )
+    moves = seen.committed is not None and seen.committed.offset > wanted
+    if wanted < seen.log.start_offset:
+        expired = Span(wanted, seen.log.start_offset)
+        return Start(seen.log.start_offset, expired, warnings, moves)
+    return Start(wanted, None, warnings, moves)
+
+
+def _wanted(
+    where: TopicPartition, seen: Evidence
+) -> tuple[int | None, tuple[tuple[str, str], ...]]:
+    """The offset that leaves no hole, None for the beginning, and what to say of it."""
+    if seen.committed is None:
+        if seen.stored_to is None:
+            return None, ()
+        text = (
+            f"{where}: the group has no offset (they expire), the bucket ends at "
+            f"{seen.stored_to}: going on there"
+        )
+        return seen.stored_to, (("offset_missing", text),)
+    committed = seen.committed.offset
+    if seen.is_confirmed:
+        return committed, ()
+    if not seen.has_objects:
+        text = (
+            f"{where}: the group stands at {committed}, but the bucket holds nothing of it: "
+            "starting at the beginning"
+        )
+        return None, (("bucket_behind", text),)
+    if seen.stored_to is None or seen.stored_to >= committed:
+        return committed, ()
+    text = (
+        f"{where}: the group stands at {committed}, but the bucket ends at {seen.stored_to}: "
+        "going on there, so that no hole arises"
+    )
+    return seen.stored_to, (("bucket_behind", text),)

@@ -1,0 +1,169 @@
+"""One task: a partition's records from Kafka to objects.
+
+Objects are complete, then the group's offset is committed, then progress is told.  The upload of
+one cut runs beside the filling of the next one; commits stay in order.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from kbackup import rotation
+from kbackup.channel import Line
+from kbackup.engine import Report
+from kbackup.errors import BadRecordError, KbackupError, StoppedError
+from kbackup.kafka import Position
+from kbackup.kafka.reader import LogStartMovedError, Reader
+from kbackup.records import TopicPartition
+from kbackup.sink.files import ClosedFile, OpenFiles
+from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.keep import keep
+from kbackup.sink.start import LastObject
+from kbackup.stores import Store, open_store
+
+
+def back_up(job: SinkJob, units: Sequence[SinkUnit], line: Line) -> Iterator[Report]:
+    """Work through *units* one after the other; a failure is a report, not an exception.
+
+    Memory: one reader, one open cut and one being uploaded, whatever the number of units.
+    """
+    store = open_store(job.store)
+    reader = Reader(job.kafka, job.group)
+    try:
+        for unit in units:
+            work = _Work(job, unit, store, reader, line)
+            try:
+                work.run()
+            except KbackupError as error:
+                work.report["failure"] = _placed(error, unit.where).to_dict()
+            yield work.report
+            if line.is_stopped():
+                return
+    finally:
+        reader.close()
+
+
+def _placed(error: KbackupError, where: TopicPartition) -> KbackupError:
+    error.place.setdefault("topic", where.topic)
+    error.place.setdefault("partition", where.partition)
+    return error
+
+
+@dataclass(slots=True)
+class _Work:
+    """One unit's way through the task, and the report that grows on it."""
+
+    job: SinkJob
+    unit: SinkUnit
+    store: Store
+    reader: Reader
+    line: Line
+    report: Report = field(default_factory=dict)
+
+    def run(self) -> None:
+        where, span = self.unit.where, self.unit.span
+        self.report = {
+            "topic": where.topic, "partition": where.partition, "start": span.start_offset,
+            "end": span.end_offset, "committed": span.start_offset, "records": 0, "objects": 0,
+            "bytes_stored": 0, "nulls": 0, "first": None, "last": None,
+            "metadata": self.unit.metadata or LastObject(None, None).to_metadata(),
+        }  # fmt: skip
+        files = OpenFiles(self.job, where)
+        with ThreadPoolExecutor(1) as uploader:
+            upload: Future[None] | None = None
+            try:
+                for step in rotation.cut(self._records(), self.job.rule):
+                    match step:
+                        case rotation.Append(batch):
+                            self._write(files, batch)
+                        case rotation.Cut(next_offset):
+                            _finish(upload)
+                            upload = uploader.submit(self._store, files.close(), next_offset)
+                _finish(upload)
+                upload = None
+                if files.records and self.job.flush_tail:
+                    self._store(files.close(), span.end_offset)
+                elif not files.records and self.report["committed"] < span.end_offset:
+                    self._store([], span.end_offset)
+            finally:
+                files.drop()
+                _finish(upload)
+
+    def _records(self) -> Iterator[pa.RecordBatch]:
+        """The unit's records, without those to leave out; ends early when asked to stop."""
+        where = self.unit.where
+        try:
+            for batch in self.reader.read(where, self.unit.span):
+                if self.line.is_stopped():
+                    raise StoppedError(f"{where} stopped")
+                kept = batch
+                if self.job.drops_nulls:
+                    kept = batch.filter(batch["value"].is_valid())
+                    self.report["nulls"] += len(batch) - len(kept)
+                if len(kept):
+                    yield kept
+        except LogStartMovedError as error:
+            self.report["expired"] = str(error)
+            raise
+
+    def _write(self, files: OpenFiles, batch: pa.RecordBatch) -> None:
+        try:
+            files.write(batch)
+        except BadRecordError as error:
+            offset = batch["offset"][error.row].as_py()
+            where = self.unit.where
+            raise BadRecordError(
+                f"{where} offset {offset}: {error.what}", error.why, error.do, row=error.row,
+                topic=where.topic, partition=where.partition, offset=offset,
+            ) from error  # fmt: skip
+
+    def _store(self, files: list[ClosedFile], next_offset: int) -> None:
+        """Store the files of one cut, then commit, then tell."""
+        last_key = ""
+        for file in files:
+            try:
+                facts = keep(self.store, file)
+            finally:
+                file.body.close()
+            last_key = file.key
+            self._count(file, facts.last_offset)
+            self.line.tell(_object_event(self.job.run, file))
+        if files:
+            last = LastObject(last_key, self.report["last"])
+            self.report["metadata"] = last.to_metadata()
+        position = Position(next_offset, self.report["metadata"])
+        self.reader.commit(self.unit.where, position)
+        self.report["committed"] = next_offset
+        self.line.tell({"type": "progress", "run": self.job.run, **_progress(self.report)})
+
+    def _count(self, file: ClosedFile, last_offset: int) -> None:
+        self.report["objects"] += 1
+        self.report["bytes_stored"] += file.body.size
+        if file.spec is self.job.views[-1]:
+            self.report["records"] += file.facts.records
+            if self.report["first"] is None:
+                self.report["first"] = file.facts.first_offset
+            self.report["last"] = last_offset
+
+
+def _finish(upload: "Future[None] | None") -> None:
+    if upload is not None:
+        upload.result()
+
+
+def _progress(report: Report) -> dict[str, Any]:
+    names = ("topic", "partition", "committed", "end", "records", "objects", "bytes_stored")
+    return {name: report[name] for name in names}
+
+
+def _object_event(run: str, file: ClosedFile) -> dict[str, Any]:
+    facts = file.facts
+    return {
+        "type": "object", "run": run, "key": file.key, "first": facts.first_offset,
+        "last": facts.last_offset, "records": facts.records, "bytes": file.body.size,
+        "min_timestamp": facts.min_timestamp, "max_timestamp": facts.max_timestamp,
+        "sha256": facts.sha256,
+    }  # fmt: skip
