@@ -127,11 +127,11 @@ def record_bytes(batch: pa.RecordBatch) -> pa.Int64Array:
     """
     size = pc.add(_lengths(batch["key"]), _lengths(batch["value"]))
     headers = batch["headers"]
-    flat = headers.values
+    flat = headers.flatten()  # of these rows only, where the batch is a slice
     if len(flat):
         each = pc.add(_lengths(flat.field("key")), _lengths(flat.field("value")))
         before = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(each)])
-        ends = before.take(headers.offsets)
+        ends = before.take(pc.subtract(headers.offsets, headers.offsets[0]))
         size = pc.add(size, pc.subtract(ends[1:], ends[:-1]))
     return pc.add(size, RECORD_OVERHEAD)
 
