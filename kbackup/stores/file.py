@@ -1,0 +1,275 @@
+"""``file:///FOLDER``: a folder, on this host or mounted.
+
+An object is a file below the folder, at its key.  Beside them lies one hidden folder::
+
+    .kbackup/facts/<key>     its metadata, as a JSON list of mostly one
+    .kbackup/new/<random>    bodies on their way, moved to their key once they are on the disk
+    .kbackup/lock            held while a body is moved and its facts are written
+
+An object and its facts are two files, and no file system replaces two at once.  So new facts are
+written first, beside those of the object that is still there, and the content's own checksum
+decides which of them apply.
+"""
+
+import errno
+import fcntl
+import io
+import json
+import logging
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from hashlib import file_digest
+from pathlib import Path
+from typing import BinaryIO, Final, TypeAlias
+from urllib.parse import unquote
+
+from kbackup.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    ObjectKeyError,
+    ObjectNotFoundError,
+    StoreError,
+)
+from kbackup.stores import ObjectHead, StoredObject, StoreSettings, durable
+
+_log: Final = logging.getLogger(__name__)
+
+HIDDEN: Final = ".kbackup"
+"""The store's own folder; no key begins with it, and nothing in it is listed."""
+
+NAME_MAX: Final = 255
+"""Bytes between two slashes of a key: what Linux file systems take."""
+
+_Facts: TypeAlias = dict[str, str]
+_Candidates: TypeAlias = list[_Facts]
+
+_STALE_SECONDS: Final = 86_400
+
+
+class FileStore:
+    """Objects in one folder, which must exist: a mount that is missing is not an empty backup."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        """Remember the folder; it is not looked at yet.
+
+        Raises:
+            ConfigurationError: If the URL is not that of a folder on this host.
+        """
+        host, slash, path = settings.url.partition("://")[2].partition("/")
+        if not slash or unquote(host) not in ("", "localhost"):
+            do = "write file:///FOLDER, with three slashes"
+            raise ConfigurationError(f"{settings.url!r} is not a local folder", do=do)
+        self._root = Path("/", unquote(path))
+        self._new = self._root / HIDDEN / "new"
+        self._has_swept = False
+
+    def put(
+        self,
+        key: str,
+        body: BinaryIO,
+        *,
+        sha256: str,
+        metadata: Mapping[str, str],
+        if_absent: bool = False,
+    ) -> bool:
+        """Copy, sync, then move: `Store.put`.  A body that differs from *sha256* is refused."""
+        facts = {**metadata, "sha256": sha256}
+        with self._at(key, "write") as path:
+            self._sweep()
+            new = durable.write(self._new, body)
+            try:
+                if (found := _sha256(new)) != sha256:
+                    raise StoreError(f"write {path}", f"its sha256 is {found}, not {sha256}")
+                with self._exclusive():
+                    return self._move_in(new, key, path, facts, if_absent)
+            finally:
+                new.unlink(missing_ok=True)
+
+    def _move_in(self, new: Path, key: str, path: Path, facts: _Facts, if_absent: bool) -> bool:
+        before = None if _status(path) is None else self._facts(key, path, with_sha256=True)
+        is_same = before is not None and before["sha256"] == facts["sha256"]
+        if if_absent and before is not None:
+            return is_same
+        both = [facts] if before is None or is_same else [before, facts]
+        self._write_facts(key, both)
+        try:
+            durable.move(new, path, replace=not if_absent)
+        except FileExistsError:  # by a host that our lock does not keep out
+            return False
+        if len(both) > 1:
+            self._write_facts(key, [facts])
+        return True
+
+    def open(self, key: str) -> BinaryIO:
+        """Return the file itself, read through once if a checksum is known: `Store.open`."""
+        with self._at(key, "read") as path:
+            for _ in range(2):  # a writer may come between the facts and the object
+                stored = [facts["sha256"] for facts in self._candidates(key)]
+                if _status(path) is None:
+                    raise ObjectNotFoundError(f"read {path}", "no such file")
+                file = path.open("rb")
+                found = file_digest(file, "sha256").hexdigest() if stored else ""
+                if not stored or found in stored:
+                    file.seek(0)
+                    return file
+                file.close()
+        why = f"its sha256 is {found}, stored was {stored[-1]}"
+        raise CorruptObjectError(str(path), why, "restore another copy of it")
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """Walk the folders that *prefix* leads to: `Store.list`."""
+        with self._errors("list", prefix):
+            yield from self._walk(self._root, "", prefix)
+
+    def head(self, key: str) -> ObjectHead | None:
+        """Return size, time and facts: `Store.head`."""
+        with self._at(key, "read") as path:
+            found = _status(path)
+            if found is None:
+                return None
+            metadata = self._facts(key, path)
+            return ObjectHead(found.st_size, _modified(found), _etag(found), metadata)
+
+    def delete(self, key: str) -> None:
+        """Remove the file and its facts; folders stay: `Store.delete`."""
+        with self._at(key, "delete") as path:
+            if _status(path) is not None:
+                with self._exclusive():
+                    path.unlink(missing_ok=True)
+                    durable.sync(path.parent)
+                    self._facts_path(key).unlink(missing_ok=True)
+
+    @contextmanager
+    def _at(self, key: str, verb: str) -> Iterator[Path]:
+        """Yield the file for *key*, which lies below the root whatever the key says."""
+        names = key.split("/")
+        for name in names:
+            if name in ("", ".", "..") or "\0" in name:
+                raise ObjectKeyError(key, f"a file cannot be named {name!r}", "store it in S3")
+            if len(os.fsencode(name)) > NAME_MAX:
+                why = f"a name in it is longer than the {NAME_MAX} bytes that a file's may have"
+                raise ObjectKeyError(key, why, "store it in S3")
+        if names[0] == HIDDEN:
+            raise ObjectKeyError(key, f"{HIDDEN} is the store's own", "choose another topics.dir")
+        path = self._root.joinpath(*names)
+        with self._errors(verb, key):
+            for folder in path.parents[: len(names) - 1]:
+                _refuse_link(folder)
+            yield path
+
+    @contextmanager
+    def _errors(self, verb: str, about: str) -> Iterator[None]:
+        if not self._root.is_dir():
+            do = f"mount it, or create it: mkdir -p {self._root}"
+            raise StoreError(f"{verb} {self._root}", "no such folder", do)
+        try:
+            yield
+        except OSError as error:
+            do = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+            what = f"{verb} {self._root / about}"
+            raise StoreError(what, error.strerror or str(error), do) from error
+
+    def _walk(self, folder: Path, at: str, prefix: str) -> Iterator[StoredObject]:
+        """Yield what lies in *folder*, whose key is *at*, in the order of whole keys."""
+        found = []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                key = at + entry.name
+                is_folder = entry.is_dir(follow_symlinks=False)
+                may_hold = f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/")
+                if key != HIDDEN and (key.startswith(prefix) or may_hold):
+                    found.append((os.fsencode(f"{key}/" if is_folder else key), entry))
+        for sortable, entry in sorted(found, key=lambda pair: pair[0]):
+            path, key = Path(entry.path), os.fsdecode(sortable)
+            if key.endswith("/"):
+                yield from self._walk(path, key, prefix)
+            elif not _is_text(key):
+                _log.warning("%s is not listed: its name is not UTF-8", ascii(entry.path))
+            elif (status := _status(path)) is not None and key.startswith(prefix):
+                yield StoredObject(key, status.st_size, _modified(status), _etag(status))
+
+    def _facts_path(self, key: str) -> Path:
+        return self._root / HIDDEN / "facts" / key
+
+    def _candidates(self, key: str) -> _Candidates:
+        """Read the facts written for *key*; none for an object that others have put there."""
+        try:
+            facts: _Candidates = json.loads(self._facts_path(key).read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except ValueError as error:
+            raise CorruptObjectError(str(self._facts_path(key)), "not JSON") from error
+        return facts
+
+    def _facts(self, key: str, path: Path, *, with_sha256: bool = False) -> _Facts:
+        """Return the facts that apply to the object that is there now."""
+        candidates = self._candidates(key)
+        if len(candidates) == 1:
+            return candidates[0]
+        if not candidates and not with_sha256:
+            return {}
+        found = _sha256(path)
+        return next((f for f in candidates if f["sha256"] == found), {"sha256": found})
+
+    def _write_facts(self, key: str, facts: _Candidates) -> None:
+        new = durable.write(self._new, io.BytesIO(json.dumps(facts).encode()))
+        durable.move(new, self._facts_path(key))
+
+    def _sweep(self) -> None:
+        """Remove, once, what a killed process left behind at least a day ago."""
+        if not self._has_swept and self._new.is_dir():
+            for left in self._new.iterdir():
+                if left.stat().st_mtime < time.time() - _STALE_SECONDS:
+                    left.unlink(missing_ok=True)
+        self._has_swept = True
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        lock = os.open(self._root / HIDDEN / "lock", flags, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Return what the file system knows of an object; None for a folder or nothing at all."""
+    _refuse_link(path)
+    try:
+        found = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
+def _refuse_link(path: Path) -> None:
+    if path.is_symlink():  # left out of a listing, it could hide half a backup
+        do = "mount what it points to in its place, or remove it"
+        raise StoreError(f"follow {path}", "it is a symbolic link", do)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def _modified(status: os.stat_result) -> datetime:
+    return datetime.fromtimestamp(status.st_mtime, UTC)
+
+
+def _etag(status: os.stat_result) -> str:
+    return f"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}"
+
+
+def _is_text(key: str) -> bool:
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,76 @@
+"""``memory://NAME``: objects in this process, for tests.  One name is one store."""
+
+import io
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import BinaryIO, Final
+
+from kbackup.errors import ObjectNotFoundError
+from kbackup.stores import ObjectHead, StoredObject, StoreSettings
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    body: bytes
+    head: ObjectHead
+
+
+_STORES: Final[defaultdict[str, dict[str, _Object]]] = defaultdict(dict)
+_LOCK: Final = threading.Lock()
+
+
+class MemoryStore:
+    """Objects in a dictionary, shared by every store with the same URL."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self._url = settings.url
+        with _LOCK:
+            self._objects = _STORES[settings.url]
+
+    def put(
+        self,
+        key: str,
+        body: BinaryIO,
+        *,
+        sha256: str,
+        metadata: Mapping[str, str],
+        if_absent: bool = False,
+    ) -> bool:
+        """Keep a copy: `Store.put`."""
+        body.seek(0)
+        data = body.read()
+        facts = {**metadata, "sha256": sha256}
+        with _LOCK:
+            there = self._objects.get(key)
+            if if_absent and there is not None:
+                return there.head.metadata["sha256"] == sha256
+            head = ObjectHead(len(data), datetime.now(UTC), sha256, facts)
+            self._objects[key] = _Object(data, head)
+        return True
+
+    def open(self, key: str) -> BinaryIO:
+        """Return the copy: `Store.open`."""
+        found = self._objects.get(key)
+        if found is None:
+            raise ObjectNotFoundError(f"{self._url}/{key}", "no such object", key=key)
+        return io.BytesIO(found.body)
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """List what is there now: `Store.list`."""
+        with _LOCK:
+            found = sorted((k, v.head) for k, v in self._objects.items() if k.startswith(prefix))
+        for key, head in found:
+            yield StoredObject(key, head.size, head.modified, head.etag)
+
+    def head(self, key: str) -> ObjectHead | None:
+        """Return what was put with it: `Store.head`."""
+        found = self._objects.get(key)
+        return None if found is None else found.head
+
+    def delete(self, key: str) -> None:
+        """Forget it: `Store.delete`."""
+        with _LOCK:
+            self._objects.pop(key, None)

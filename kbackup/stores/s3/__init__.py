@@ -1,0 +1,158 @@
+"""``s3://BUCKET``: Amazon S3, and whatever speaks its protocol.  Only here: boto3.
+
+S3 makes an object visible whole or not at all.  What is left to do is to send each body with its
+checksum, to tell a lost answer from a lost object, and to read on where a body broke off.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, BinaryIO, Final
+
+from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
+from kbackup.stores import ObjectHead, StoredObject, StoreSettings
+from kbackup.stores.s3 import errors
+from kbackup.stores.s3.download import fetch
+from kbackup.stores.s3.requests import Requests
+from kbackup.stores.s3.upload import Features, Upload
+
+_log: Final = logging.getLogger(__name__)
+
+
+class S3Store:
+    """Objects in one bucket."""
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        *,
+        read_timeout: float = 60.0,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Make a client; the bucket is not looked at yet.
+
+        Args:
+            settings: With an ``s3://`` URL.
+            read_timeout: Seconds without a byte from the server after which an answer is lost.
+            sleep: Waits that many seconds between attempts.
+
+        Raises:
+            ConfigurationError: If URL, endpoint or credentials are malformed.
+        """
+        self._requests = Requests(settings, read_timeout, sleep)
+        self._part_bytes = settings.part_bytes
+        self._features = Features()  # until the server says otherwise
+
+    def put(
+        self,
+        key: str,
+        body: BinaryIO,
+        *,
+        sha256: str,
+        metadata: Mapping[str, str],
+        if_absent: bool = False,
+    ) -> bool:
+        """Send at once or in parts: `Store.put`.  After a lost answer, look what is stored."""
+        size = body.seek(0, 2)
+        upload = Upload(key, body, size, sha256, {**metadata, "sha256": sha256}, if_absent)
+        was_forgotten = False
+        while True:
+            features = self._features
+            try:
+                return self._put(upload, features)
+            except StoreError as error:
+                there = self._look_after(error, key)
+                if there is not None and there.metadata.get("sha256") == sha256:
+                    return True
+                code = error.place.get("s3_code")
+                if there is not None and code == errors.EXISTS:
+                    return False
+                if errors.not_implemented(error) and self._give_up(features, if_absent):
+                    continue
+                if was_forgotten or code not in (errors.EXISTS, errors.NO_UPLOAD):
+                    raise
+                was_forgotten = True  # what was in the way, or the upload, is gone: once more
+
+    def open(self, key: str) -> BinaryIO:
+        """Fetch into a spool, twice if the first does not match: `Store.open`."""
+        try:
+            return fetch(self._requests, key, self._part_bytes)
+        except CorruptObjectError as error:
+            _log.warning("%s; reading it once more", error)
+            return fetch(self._requests, key, self._part_bytes)
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """List page by page: `Store.list`."""
+        last, token = "", ""
+        while True:
+            more: dict[str, Any] = {"ContinuationToken": token} if token else {}
+            page = self._requests.send("list_objects_v2", prefix, Prefix=prefix, **more)
+            for entry in page.get("Contents", ()):
+                key = entry["Key"]
+                if key <= last:  # text sorts by code point, which is as its UTF-8 bytes do
+                    raise self._bad_listing(prefix, f"{key!r} comes after {last!r}")
+                yield StoredObject(
+                    key, entry["Size"], entry["LastModified"], entry["ETag"].strip('"')
+                )
+                last = key
+            if not page.get("IsTruncated"):
+                return
+            following = page.get("NextContinuationToken", "")
+            if following in ("", token):
+                raise self._bad_listing(prefix, "the server says there is more, and not where")
+            token = following
+
+    def head(self, key: str) -> ObjectHead | None:
+        """Ask for size, time and metadata: `Store.head`."""
+        try:
+            answer = self._requests.send("head_object", key, Key=key)
+        except ObjectNotFoundError:
+            return None
+        return ObjectHead(
+            answer["ContentLength"],
+            answer["LastModified"],
+            answer["ETag"].strip('"'),
+            answer["Metadata"],
+        )
+
+    def delete(self, key: str) -> None:
+        """Delete; S3 does not say whether it was there: `Store.delete`."""
+        self._requests.send("delete_object", key, Key=key)
+
+    def _put(self, upload: Upload, features: Features) -> bool:
+        is_large = upload.size > self._part_bytes  # worth a look before it is sent in vain
+        if upload.if_absent and (is_large or not features.conditional):
+            there = self.head(upload.key)
+            if there is not None:
+                return there.metadata.get("sha256") == upload.sha256
+        upload.send(self._requests, self._part_bytes, features)
+        return True
+
+    def _look_after(self, error: StoreError, key: str) -> ObjectHead | None:
+        """Return what is stored after a put failed, if it may have been stored all the same."""
+        status = error.place.get("status")
+        is_lost = status is None or (status >= 500 and not errors.not_implemented(error))
+        if not is_lost and error.place["s3_code"] not in (errors.EXISTS, errors.NO_UPLOAD):
+            return None
+        try:
+            return self.head(key)
+        except StoreError:
+            raise error from None  # the first error says more
+
+    def _give_up(self, used: Features, if_absent: bool) -> bool:
+        """Do without the feature that the server lacks, saying so; False if none is left."""
+        host = self._requests.host
+        if used.conditional and if_absent:
+            self._features = replace(self._features, conditional=False)
+            _log.warning("%s has no conditional writes: looking before each put", host)
+        elif used.checksums:
+            self._features = replace(self._features, checksums=False)
+            _log.warning("%s takes no checksums: bodies are checked when they are read", host)
+        else:
+            return False
+        return True
+
+    def _bad_listing(self, prefix: str, why: str) -> StoreError:
+        what = f"s3:ListBucket on {self._requests.resource(prefix)}"
+        return StoreError(what, f"the listing is not complete: {why}", "use another kind of bucket")

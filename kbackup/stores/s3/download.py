@@ -1,0 +1,85 @@
+"""Fetching one object: read on where a body broke off, and compare what came with its checksum."""
+
+from typing import Any, Final
+
+from botocore.exceptions import FlexibleChecksumError
+
+from kbackup.errors import CorruptObjectError, StoreError
+from kbackup.spool import Spool
+from kbackup.stores.s3 import errors
+from kbackup.stores.s3.requests import Requests
+
+_CHUNK: Final = 1 << 20
+
+
+def fetch(requests: Requests, key: str, memory_bytes: int) -> Spool:
+    """Return an object whole and checked, at 0.
+
+    Args:
+        requests: To its bucket.
+        key: Its key.
+        memory_bytes: What may stay in memory.
+
+    Raises:
+        ObjectNotFoundError: No such object.
+        CorruptObjectError: It does not match a checksum, or was replaced meanwhile.
+        StoreError: Not reachable, not authorised, or broken off too often.
+    """
+    answer = requests.send("get_object", key, Key=key, ChecksumMode="ENABLED")
+    spool = Spool(memory_bytes, expected_bytes=answer["ContentLength"])
+    try:
+        _receive(requests, key, answer, spool)
+        _compare(requests.resource(key), spool.sha256, answer["Metadata"].get("sha256"))
+        spool.seek(0)
+    except BaseException:
+        spool.close()
+        raise
+    return spool
+
+
+def _compare(resource: str, found: str, stored: str | None) -> None:
+    if stored is not None and found != stored:
+        why = f"its sha256 is {found}, stored was {stored}"
+        raise CorruptObjectError(resource, why, "restore another copy of it")
+
+
+def _receive(requests: Requests, key: str, answer: Any, spool: Spool) -> None:
+    size, etag, attempt = answer["ContentLength"], answer["ETag"], 1
+    while True:
+        why = _read(requests.resource(key), answer["Body"], spool)
+        if spool.size == size:
+            return
+        if attempt >= requests.attempts.total:
+            what = f"s3:GetObject on {requests.resource(key)}"
+            why = f"{requests.host}: {why} after {spool.size} of {size} bytes"
+            raise StoreError(what, why, "check the network, or raise s3.part.retries")
+        attempt = requests.attempts.wait(attempt, key, why)
+        answer = _read_on(requests, key, spool, etag)
+
+
+def _read(resource: str, body: Any, spool: Spool) -> str:
+    """Move what comes into the spool, and return why there was no more."""
+    try:
+        for chunk in body.iter_chunks(_CHUNK):
+            spool.write(chunk)
+    except errors.NETWORK as error:
+        return errors.transient(error) or type(error).__name__
+    except FlexibleChecksumError as error:
+        raise CorruptObjectError(resource, str(error), "restore another copy of it") from error
+    finally:
+        body.close()
+    return "body too short"
+
+
+def _read_on(requests: Requests, key: str, spool: Spool, etag: str) -> Any:
+    start = spool.size
+    try:
+        answer = requests.send("get_object", key, Key=key, Range=f"bytes={start}-", IfMatch=etag)
+    except StoreError as error:
+        if error.place.get("s3_code") != errors.EXISTS:
+            raise
+        why = "it was replaced while it was read"
+        raise CorruptObjectError(requests.resource(key), why, "run again") from error
+    if not answer.get("ContentRange", "").startswith(f"bytes {start}-"):
+        spool.restart()  # this server sends the whole again
+    return answer

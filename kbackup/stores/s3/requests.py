@@ -1,0 +1,132 @@
+"""One request to one bucket: the client, its credentials, its retries, its errors."""
+
+import threading
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from boto3.session import Session
+from botocore.config import Config
+
+from kbackup.errors import ConfigurationError
+from kbackup.spool import Section
+from kbackup.stores import StoreSettings
+from kbackup.stores.s3 import errors
+from kbackup.stores.s3.attempts import Attempts
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+DEFAULT_REGION: Final = "us-west-2"
+"""Where neither settings nor the credential chain name one; the connectors' default."""
+
+_CONNECTIONS: Final = 16
+
+
+class Requests:
+    """A client of one bucket.  Safe to use from several threads.
+
+    Retries are ours and botocore's are off, so there is one budget and one log line for each.
+
+    Attributes:
+        attempts: The budget of each request.
+        host: The server's name and port, for messages.
+    """
+
+    def __init__(
+        self, settings: StoreSettings, read_timeout: float, sleep: Callable[[float], None]
+    ) -> None:
+        url, endpoint = urlsplit(settings.url), urlsplit(settings.endpoint_url or "")
+        if not url.netloc or url.path.strip("/"):
+            do = "write s3://BUCKET, and folders as topics.dir"
+            raise ConfigurationError(f"{settings.url!r} is not a bucket", do=do)
+        if "@" in endpoint.netloc:
+            do = "give them as aws.access.key.id and aws.secret.access.key"
+            raise ConfigurationError("store.url holds credentials", do=do)
+        self._bucket = url.netloc
+        self._settings = settings
+        self._read_timeout = read_timeout
+        self._lock = threading.Lock()
+        self._session, self._client = self._connect()
+        self.attempts = Attempts(settings.attempts, settings.backoff_ms, sleep)
+        self.host = urlsplit(self._client.meta.endpoint_url).netloc
+
+    def send(
+        self, operation: str, about: str, *, body: IO[bytes] | Section | None = None, **params: Any
+    ) -> Any:
+        """Return the server's answer, within the budget of attempts.
+
+        Args:
+            operation: The client's method, such as ``put_object``.
+            about: The object's key or a prefix, for messages.
+            body: Sent as ``Body``, each time from 0.
+            params: The method's, but for ``Bucket``.
+
+        Raises:
+            ObjectNotFoundError: No such object.
+            StoreError: Refused, not reachable, or the budget is spent; ``s3_code`` and, where
+                there was an answer, ``status`` are in its *place*.
+            ConfigurationError: It cannot be asked, such as a bucket's name that none can have.
+        """
+
+        def once() -> Any:
+            if body is not None:
+                body.seek(0)
+                params["Body"] = body
+            return getattr(self._client, operation)(Bucket=self._bucket, **params)
+
+        client = self._client
+        try:
+            try:
+                return self.attempts.run(once, about, errors.transient)
+            except errors.FOREIGN as error:
+                if errors.code(error) not in errors.EXPIRED:
+                    raise
+                self._renew(client)
+                return self.attempts.run(once, about, errors.transient)
+        except errors.FOREIGN as error:
+            where = self.resource(about)
+            raise errors.translated(error, operation, where, self.host, self._secrets()) from error
+
+    def resource(self, about: str) -> str:
+        """Return the name that *about* has for people."""
+        return f"s3://{self._bucket}/{about}"
+
+    def _connect(self) -> tuple[Session, "S3Client"]:
+        settings = self._settings
+        config = Config(
+            s3={"addressing_style": "path" if settings.path_style else "virtual"},
+            retries={"total_max_attempts": 1},
+            max_pool_connections=_CONNECTIONS,
+            connect_timeout=10,
+            read_timeout=self._read_timeout,
+            tcp_keepalive=True,
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
+        try:
+            session = Session(
+                settings.access_key_id, settings.secret_access_key, region_name=settings.region
+            )
+            return session, session.client(
+                "s3",
+                region_name=session.region_name or DEFAULT_REGION,
+                endpoint_url=settings.endpoint_url,
+                config=config,
+            )
+        except (*errors.FOREIGN, ValueError) as error:
+            do = "check store.url, region, profile and credentials"
+            raise ConfigurationError(f"no client for {settings.url}", str(error), do) from error
+
+    def _renew(self, old: "S3Client") -> None:
+        """Ask the credential chain again: what it gave has run out before its time."""
+        with self._lock:
+            if self._client is old:
+                self._session, self._client = self._connect()
+
+    def _secrets(self) -> list[str]:
+        credentials = self._session.get_credentials()
+        if credentials is None:
+            return []
+        frozen = credentials.get_frozen_credentials()
+        return [secret for secret in (frozen.secret_key, frozen.token, frozen.access_key) if secret]

@@ -1,0 +1,152 @@
+"""Sending one body: at once or in parts, each with its checksum."""
+
+import base64
+import hashlib
+import logging
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
+
+from kbackup.errors import StoreError
+from kbackup.spool import Section
+from kbackup.stores.s3 import errors
+from kbackup.stores.s3.requests import Requests
+
+_log: Final = logging.getLogger(__name__)
+
+MAX_PARTS: Final = 10_000
+"""S3's limit; parts grow where a body would need more."""
+
+_CHUNK: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What not every server has.
+
+    Attributes:
+        conditional: Writes that fail where an object is there already.
+        checksums: Checksums of what is sent.
+    """
+
+    conditional: bool = True
+    checksums: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A body on its way.
+
+    Attributes:
+        key: Where to.
+        body: Seekable, *size* bytes from 0.
+        size: Bytes.
+        sha256: Of the body, in hexadecimal.
+        metadata: User metadata.
+        if_absent: Leave another object alone.
+    """
+
+    key: str
+    body: BinaryIO
+    size: int
+    sha256: str
+    metadata: dict[str, str]
+    if_absent: bool
+
+    def send(self, requests: Requests, part_bytes: int, features: Features) -> None:
+        """Store the body as an object, visible only once it is whole.
+
+        Raises:
+            StoreError: It is not known to be stored; no parts are left, if that could be helped.
+        """
+        condition: dict[str, Any] = (
+            {"IfNoneMatch": "*"} if self.if_absent and features.conditional else {}
+        )
+        if self.size <= part_bytes:
+            digest = bytes.fromhex(self.sha256)
+            requests.send(
+                "put_object",
+                self.key,
+                body=self.body,
+                Key=self.key,
+                ContentLength=self.size,
+                Metadata=self.metadata,
+                **(_checksum(digest) if features.checksums else {}),
+                **condition,
+            )
+        else:
+            self._send_parts(requests, part_bytes, features, condition)
+
+    def _send_parts(
+        self, requests: Requests, part_bytes: int, features: Features, condition: dict[str, Any]
+    ) -> None:
+        kind: dict[str, Any] = {"ChecksumAlgorithm": "SHA256"} if features.checksums else {}
+        created = requests.send(
+            "create_multipart_upload",
+            self.key,
+            Key=self.key,
+            Metadata=self.metadata,
+            **kind,
+        )
+        one: dict[str, Any] = {"Key": self.key, "UploadId": created["UploadId"]}
+        length = max(part_bytes, -(-self.size // MAX_PARTS))
+        try:
+            parts = [
+                _send_part(
+                    requests,
+                    one,
+                    number,
+                    Section(self.body, start, min(length, self.size - start)),
+                    features,
+                )
+                for number, start in enumerate(range(0, self.size, length), 1)
+            ]
+            done = requests.send(
+                "complete_multipart_upload",
+                self.key,
+                MultipartUpload={"Parts": parts},
+                **one,
+                **condition,
+            )
+        except BaseException:
+            _abort(requests, one)
+            raise
+        if not done.get("ETag"):
+            what = f"s3:PutObject on {requests.resource(self.key)}"
+            raise StoreError(what, "the upload was completed without an ETag", "run again")
+
+
+def _send_part(
+    requests: Requests, one: dict[str, Any], number: int, section: Section, features: Features
+) -> dict[str, Any]:
+    checksum = _checksum(_sha256(section)) if features.checksums else {}
+    answer = requests.send(
+        "upload_part",
+        f"{one['Key']} part {number}",
+        body=section,
+        PartNumber=number,
+        ContentLength=section.size,
+        **one,
+        **checksum,
+    )
+    return {"PartNumber": number, "ETag": answer["ETag"], **checksum}
+
+
+def _abort(requests: Requests, one: dict[str, Any]) -> None:
+    """Throw an upload's parts away, if that can be done; nobody sees them in any case."""
+    try:
+        requests.send("abort_multipart_upload", one["Key"], **one)
+    except StoreError as error:
+        if error.place.get("s3_code") != errors.NO_UPLOAD:
+            _log.warning("the parts of an unfinished upload are left: %s", error)
+
+
+def _checksum(digest: bytes) -> dict[str, Any]:
+    return {"ChecksumSHA256": base64.b64encode(digest).decode()}
+
+
+def _sha256(section: Section) -> bytes:
+    digest = hashlib.sha256(usedforsecurity=False)
+    section.seek(0)
+    while chunk := section.read(_CHUNK):
+        digest.update(chunk)
+    return digest.digest()
