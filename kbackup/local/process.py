@@ -1,0 +1,141 @@
+"""A server in a process of its own that ends when we end, however we end."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from kbackup.errors import LocalServiceError
+
+_GUARD: Final = """
+scratch=$1
+shift
+exec 3<&0 </dev/null
+( read -r _ <&3 || { kill -9 $$; rm -rf -- "$scratch"; } ) &
+exec "$@" 3<&-
+"""
+"""Becomes the server and leaves a guard behind that reads our pipe.
+
+A line means that the server is no longer the guard's business; the end of the pipe without one
+means that we are dead, by SIGKILL too.  Unlike Linux's parent death signal this works elsewhere,
+and does not mistake the end of the thread that started the server for the end of the process.
+"""
+
+_PORTS: Final = range(20_000, 32_000)
+"""Below every system's ephemeral ports: nothing that connects is given one of these as its own
+port while a server is down, not even a client that tries to reach that server again."""
+
+
+def free_port() -> int:
+    """Return a loopback port that nothing is listening on; it is not reserved."""
+    for port in random.sample(_PORTS, 200):
+        with socket.socket() as probe:
+            # as servers set it: a port whose last connections are still in TIME_WAIT is free
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise LocalServiceError(f"no free port on 127.0.0.1 from {_PORTS.start} to {_PORTS.stop}")
+
+
+class Service:
+    """A running server process, in a session of its own so that no signal meant for us reaches it.
+
+    Args:
+        name: What to call it in messages.
+        command: Program and arguments.
+        log: File that gets its output, appended.
+        environment: Variables on top of ours.
+        scratch: Directory to remove should we die without stopping it.
+
+    Raises:
+        LocalServiceError: If there is no POSIX shell to start it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        scratch: Path | None = None,
+    ) -> None:
+        self.name, self.log = name, log
+        guarded = ["/bin/sh", "-c", _GUARD, "guard", str(scratch or ""), *map(str, command)]
+        try:
+            with log.open("ab") as output:
+                self._process = subprocess.Popen(  # noqa: S603  (our own servers)
+                    guarded,
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **(environment or {})},
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise LocalServiceError(f"{name} could not be started", str(error)) from error
+
+    @property
+    def pid(self) -> int:
+        """The server's own process id: the shell that guards it has become the server."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is alive; a stopped (SIGSTOP) one is."""
+        return self._process.poll() is None
+
+    def wait_until(self, ready: Callable[[], bool], seconds: float) -> None:
+        """Return as soon as *ready()* holds.
+
+        Raises:
+            LocalServiceError: If the process ends or *seconds* pass before; its last lines are in
+                the reason, and it is no longer running.
+        """
+        deadline = time.monotonic() + seconds
+        while not ready():
+            if not self.is_running:
+                raise self._failed(f"ended with exit code {self._process.returncode}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise self._failed(f"was not ready after {seconds:.0f} s")
+            time.sleep(0.02)
+
+    def stop(self, seconds: float = 20) -> None:
+        """Ask it to end (SIGTERM) and kill it where it has not after *seconds*; may be repeated."""
+        if self.is_running:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL); may be repeated."""
+        if self.is_running:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+        self._dismiss_guard()
+
+    def log_tail(self, lines: int = 15) -> str:
+        """Return the last *lines* lines of its output."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _dismiss_guard(self) -> None:
+        pipe = self._process.stdin
+        if pipe is None or pipe.closed:
+            return
+        with suppress(BrokenPipeError):  # the guard was killed before us
+            pipe.write(b"\n")
+            pipe.close()
+
+    def _failed(self, how: str) -> LocalServiceError:
+        self._dismiss_guard()
+        return LocalServiceError(f"{self.name} {how}", self.log_tail())

@@ -1,0 +1,133 @@
+"""An S3 server on this machine: moto in a process of its own, its objects gone when it is stopped.
+
+Objects beyond 5 MB lie in temporary files, smaller ones in the server's memory.
+"""
+
+import http.client
+import shutil
+import socket
+import sys
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from kbackup.errors import LocalServiceError
+from kbackup.local.process import Service, free_port
+
+START_SECONDS: Final = 30
+"""How long a start may take; under 1 s is usual."""
+
+_REQUIRED: Final = ("moto", "flask", "flask_cors")
+
+
+class LocalS3:
+    """One S3 server on 127.0.0.1, without TLS; started when made.
+
+    A context manager that stops it.  It is gone when the process that made it is gone, however
+    that ended; a signal to that process's group does not reach it.  It answers requests side by
+    side, one thread each, and takes any credentials.
+
+    Raises:
+        LocalServiceError: If moto is not installed or does not start.
+    """
+
+    access_key_id: Final = "local"
+    secret_access_key: Final = "local-server"  # noqa: S105  (no secret: any is accepted)
+    region: Final = "us-east-1"
+
+    def __init__(self) -> None:
+        if missing := [name for name in _REQUIRED if find_spec(name) is None]:
+            raise LocalServiceError(
+                "the S3 server cannot be started",
+                f"not installed: {', '.join(missing)}",
+                "run: pip install 'kbackup[demo]'",
+            )
+        self._directory = Path(tempfile.mkdtemp(prefix="kbackup-s3-"))
+        try:
+            self._port = free_port()
+            self._service = self._start()
+        except BaseException:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            raise
+
+    @property
+    def endpoint_url(self) -> str:
+        """Where it listens, such as ``http://127.0.0.1:21034``."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        return self._service.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is alive."""
+        return self._service.is_running
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that give a client of this server its credentials and region."""
+        return {
+            "AWS_ACCESS_KEY_ID": self.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": self.secret_access_key,
+            "AWS_DEFAULT_REGION": self.region,
+        }
+
+    def create_bucket(self, name: str) -> None:
+        """Make an empty bucket; one that is there already stays as it is.
+
+        Raises:
+            LocalServiceError: If the server refuses the name or does not answer.
+        """
+        url = f"{self.endpoint_url}/{urllib.parse.quote(name, safe='')}"
+        request = urllib.request.Request(url, data=b"", method="PUT")  # noqa: S310  (http, ours)
+        try:
+            # a proxy from the environment has no business between us and the loopback
+            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request).close()
+        except urllib.error.HTTPError as error:
+            with error:
+                answer = error.read().decode(errors="replace")
+            raise LocalServiceError(f"bucket {name!r} was not made", answer) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise LocalServiceError(f"bucket {name!r} was not made", str(error)) from error
+
+    def stop(self) -> None:
+        """End it and remove its objects; may be repeated, but it cannot be started again."""
+        self._service.kill()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _start(self) -> Service:
+        service = Service(
+            f"the S3 server on {self.endpoint_url}",
+            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)],
+            self._directory / "moto.log",
+            # its spooled objects belong into the directory that is removed with it
+            environment={"TMPDIR": str(self._directory)},
+            scratch=self._directory,
+        )
+        service.wait_until(self._is_open, START_SECONDS)
+        return service
+
+    def _is_open(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+        except OSError:
+            return False
+        return True
