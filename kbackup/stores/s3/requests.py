@@ -21,6 +21,7 @@ DEFAULT_REGION: Final = "us-west-2"
 """Where neither settings nor the credential chain name one; the connectors' default."""
 
 _CONNECTIONS: Final = 16
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 class Requests:
@@ -94,7 +95,9 @@ class Requests:
 
     def _connect(self) -> tuple[Session, "S3Client"]:
         settings = self._settings
+        is_local = urlsplit(settings.endpoint_url or "").hostname in _LOOPBACK
         config = Config(
+            proxies={} if is_local else None,  # None: the environment's
             s3={"addressing_style": "path" if settings.path_style else "virtual"},
             retries={"total_max_attempts": 1},
             max_pool_connections=_CONNECTIONS,

@@ -1,0 +1,67 @@
+"""Every store that is registered keeps the promises of `kbackup.stores.Store`."""
+
+import pickle
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from kbackup import plugins
+from kbackup.local.s3 import LocalS3
+from kbackup.stores import Store, StoreSettings, open_store
+from kbackup.testing import PART_BYTES, StoreContract, put_bytes
+
+_BUCKETS = count()
+
+
+def settings_for(scheme: str, tmp_path: Path, server: LocalS3) -> StoreSettings:
+    """Return where an empty store of this kind lies."""
+    if scheme == "s3":
+        bucket = f"lake-{next(_BUCKETS)}"
+        server.create_bucket(bucket)
+        return StoreSettings(
+            f"s3://{bucket}",
+            endpoint_url=server.endpoint_url,
+            access_key_id=server.access_key_id,
+            secret_access_key=server.secret_access_key,
+            part_bytes=PART_BYTES,
+            backoff_ms=1,
+        )
+    place = {"file": str(tmp_path), "memory": str(uuid4())}[scheme]
+    return StoreSettings(f"{scheme}://{place}", part_bytes=PART_BYTES)
+
+
+@pytest.fixture(params=[plugin.name for plugin in plugins.installed("stores")])
+def settings(request: pytest.FixtureRequest, tmp_path: Path, s3_server: LocalS3) -> StoreSettings:
+    return settings_for(request.param, tmp_path, s3_server)
+
+
+@pytest.fixture
+def store(settings: StoreSettings) -> Store:
+    return open_store(settings)
+
+
+class TestStores(StoreContract):
+    def test_settings_cross_a_process(self, settings: StoreSettings) -> None:
+        """
+        A worker opens the same store from settings that were pickled.
+        """
+        put_bytes(open_store(settings), "a", b"x")
+
+        there = open_store(pickle.loads(pickle.dumps(settings)))
+
+        assert ["a"] == [one.key for one in there.list("")]
+
+
+def test_looking_at_stores_imports_no_client() -> None:
+    """
+    Commands that never touch S3 do not wait for its client to load.
+    """
+    code = "import kbackup.stores, kbackup.stores.file, sys; print('boto3' in sys.modules)"
+
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "False" == found.stdout.strip()
