@@ -1,0 +1,25 @@
+"""Settings: read from options, variables and files, checked once, then frozen.
+
+One declaration of a property (`PROPERTIES`) gives its option ``--a-b-c``, its variable
+``KBACKUP_A_B_C``, its name ``a.b.c`` in files, and its documentation.  `load` gives a command its
+`Settings`; `check` says all there is to say about a file.  Nothing below checks again.
+"""
+
+from kbackup.config.doubts import Doubt, Origin
+from kbackup.config.loading import Command, Loaded, check, load
+from kbackup.config.property import Property
+from kbackup.config.seams import assumed_converter
+from kbackup.config.settings import PROPERTIES, Settings
+
+__all__ = [
+    "PROPERTIES",
+    "Command",
+    "Doubt",
+    "Loaded",
+    "Origin",
+    "Property",
+    "Settings",
+    "assumed_converter",
+    "check",
+    "load",
+]

@@ -1,0 +1,142 @@
+"""Declarations: the cluster and the store, and how they are reached."""
+
+from typing import Annotated, ClassVar, Literal
+
+from kbackup.config.parsing import (
+    Boolean,
+    Duration,
+    Integer,
+    JavaPattern,
+    OptionalText,
+    StoreUrl,
+    Topics,
+    Word,
+)
+from kbackup.config.property import ALL, KAFKA, RUNS, SINK, Group, declare
+
+
+class Kafka(Group):
+    """Where the records are, and which of them."""
+
+    title: ClassVar[str] = "Kafka"
+    commands: ClassVar[frozenset[str]] = KAFKA
+
+    bootstrap_servers: OptionalText = declare(
+        None,
+        "Brokers to start from: HOST:PORT, separated by commas.",
+        short=("-k",),
+        example="broker:9092",
+    )
+    topics: Topics = declare(
+        (),
+        "Topics, separated by commas; when a backup is read: all that are found.",
+        commands=ALL,
+        short=("-t",),
+        example="orders,payments",
+    )
+    topics_regex: JavaPattern = declare(
+        None,
+        "A regular expression that a topic's whole name must match.",
+        commands=ALL,
+        example="prod[.].*",
+    )
+    auto_offset_reset: Annotated[Literal["earliest", "latest"], *Word] = declare(
+        "earliest",
+        "Where a partition begins that has no committed offset.",
+        commands=SINK,
+        aliases=("consumer.override.auto.offset.reset",),
+    )
+    group: OptionalText = declare(
+        None,
+        "Consumer group that keeps the position; default: connect-NAME for a connector's file, "
+        "else derived from the bucket and topics.dir.",
+        commands=RUNS,
+        aliases=("consumer.override.group.id",),
+        example="nightly-backup",
+    )
+    name: OptionalText = declare(
+        None,
+        "The connector's name, from which its consumer group follows.",
+        commands=ALL,
+        is_option=False,
+        example="s3-sink",
+    )
+    kafka_timeout: Duration = declare(
+        10.0, "Give up on a cluster that has been silent for so long.", example="10s"
+    )
+    security_protocol: OptionalText = declare(
+        None,
+        "How to talk to the brokers: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
+        aliases=("kafka.security.protocol",),
+        example="SASL_SSL",
+    )
+    sasl_mechanism: OptionalText = declare(
+        None,
+        "How to log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI.",
+        aliases=("sasl.mechanisms", "kafka.sasl.mechanism", "kafka.sasl.mechanisms"),
+        example="SCRAM-SHA-512",
+    )
+    sasl_username: OptionalText = declare(
+        None, "Name for PLAIN and SCRAM.", is_option=False, aliases=("kafka.sasl.username",)
+    )
+    sasl_password: OptionalText = declare(
+        None, "Password for PLAIN and SCRAM.", is_secret=True, aliases=("kafka.sasl.password",)
+    )
+    ssl_ca_location: OptionalText = declare(
+        None,
+        "PEM file, or folder, of the authorities that sign the brokers' certificates.",
+        aliases=("kafka.ssl.ca.location",),
+        example="/etc/kafka/ca.pem",
+    )
+
+
+class Store(Group):
+    """Where the backup lies."""
+
+    title: ClassVar[str] = "S3"
+    commands: ClassVar[frozenset[str]] = ALL
+
+    s3_bucket_name: OptionalText = declare(
+        None, "Bucket that holds the backup.", short=("-b", "--bucket"), example="backups"
+    )
+    s3_region: OptionalText = declare(
+        None,
+        "Region of the bucket; default: what the AWS credential chain says, else us-west-2.",
+        short=("--region",),
+        example="eu-central-1",
+    )
+    store_url: StoreUrl = declare(
+        None,
+        "Another S3 server, with its scheme; file:///FOLDER is a local folder in place of a "
+        "bucket.",
+        example="http://127.0.0.1:9000",
+    )
+    s3_path_style_access_enabled: Boolean = declare(
+        True,
+        "Put the bucket's name into the path, not into the host name.",
+        aliases=("s3.path.style.access",),
+    )
+    s3_part_size: Integer = declare(
+        26_214_400,
+        "Bytes of a part of an upload; a smaller object is sent at once.",
+        ge=5_242_880,
+        le=2_147_483_647,
+    )
+    s3_part_retries: Integer = declare(
+        3, "Attempts in all for one request to S3; 1 tries once.", ge=1, le=2_147_483_647
+    )
+    s3_retry_backoff_ms: Integer = declare(
+        200, "Milliseconds to wait before the second attempt; doubled for each further one.", ge=0
+    )
+    aws_access_key_id: OptionalText = declare(
+        None,
+        "Access key; default: the AWS credential chain.",
+        is_secret=True,
+        aliases=("s3.credentials.provider.aws.access.key.id",),
+    )
+    aws_secret_access_key: OptionalText = declare(
+        None,
+        "Secret key that belongs to the access key.",
+        is_secret=True,
+        aliases=("s3.credentials.provider.aws.secret.access.key",),
+    )

@@ -1,0 +1,145 @@
+"""Where a value came from, and what there is to say against it."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from kbackup.errors import ConfigurationError
+
+MASK: Final = "********"
+
+_SECRET: Final = re.compile(
+    r"password|passwd|secret|jaas|token|passphrase|credential|user\.?info|customer\.key"
+    r"|access.?key|oauthbearer\.config|api\.key|private|ssl\.key\.pem|keystore\.key|license|(^|\.)auth\.",
+    re.IGNORECASE,
+)
+_USER_INFO: Final = re.compile(r"://[^/@\s]*@")
+_PAIR: Final = re.compile(r"([\w.-]+)=([^,\s]*)")
+_NOT_SECRET: Final = re.compile(r"(location|class|url|urls|source|arn|region)$", re.IGNORECASE)
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of property *name*, ours or anybody's, may never be shown."""
+    return _SECRET.search(name) is not None and _NOT_SECRET.search(name) is None
+
+
+def masked(name: str, text: str) -> str:
+    """Return the *text* of property *name*, what is secret in it masked."""
+    if not text:
+        return text
+    if is_secret(name):
+        return MASK
+    return _PAIR.sub(
+        lambda pair: f"{pair[1]}={MASK}" if is_secret(pair[1]) else pair[0],
+        _USER_INFO.sub(f"://{MASK}@", text),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value was given.
+
+    Attributes:
+        kind: "option", "env", "file" or "default".
+        place: The variable, or file and line; empty for the others.
+    """
+
+    kind: Literal["option", "env", "file", "default"]
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.place}" if self.place else self.kind
+
+
+DEFAULT: Final = Origin("default")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What was given for a property.
+
+    Attributes:
+        value: Text, or from the command line a bool, int or tuple of texts.
+        origin: Where.
+        folder: What a relative path in one of its placeholders is relative to; None where it
+            may hold none.
+    """
+
+    value: object
+    origin: Origin
+    folder: Path | None = None
+
+    @property
+    def text(self) -> str:
+        """The value as text, blanks around it dropped."""
+        if isinstance(self.value, bool):
+            return str(self.value).lower()
+        if isinstance(self.value, list | tuple):
+            return ",".join(map(str, self.value))
+        return str(self.value).strip()
+
+    def shown(self, name: str) -> str:
+        """Return ``name=value (origin)``, the value masked where it is secret."""
+        return f"{name}={masked(name, self.text)} ({self.origin})"
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """One thing to say about a configuration.
+
+    Attributes:
+        level: "error" stops a run (exit 2), "warning" does not.
+        code: Names the kind of doubt, for scripts.
+        name: The property, or several separated by commas; empty for the whole.
+        origin: Where its value came from; empty where it was not given.
+        what: What it is about.
+        why: What is wrong with it, or will happen.
+        do: What the operator can do; may be empty.
+    """
+
+    level: Literal["error", "warning"]
+    code: str
+    name: str
+    origin: str
+    what: str
+    why: str
+    do: str = ""
+
+    @property
+    def text(self) -> str:
+        """The doubt as a sentence."""
+        return f"{self.what}: {self.why}" if self.why else self.what
+
+
+def error(code: str, name: str, given: Value | None, why: str, do: str = "") -> Doubt:
+    """Return a doubt that stops a run."""
+    return Doubt("error", code, name, *_about(name, given), why, do)
+
+
+def warning(code: str, name: str, given: Value | None, why: str, do: str = "") -> Doubt:
+    """Return a doubt that does not stop a run."""
+    return Doubt("warning", code, name, *_about(name, given), why, do)
+
+
+def _about(name: str, given: Value | None) -> tuple[str, str]:
+    """Return origin and what a doubt about *name* is about."""
+    return ("", name) if given is None else (str(given.origin), given.shown(name))
+
+
+def to_error(doubts: list[Doubt]) -> ConfigurationError:
+    """Return the one error that stands for *doubts*, all of which are errors.
+
+    Its ``place["errors"]`` lists each with ``code``, ``name``, ``origin``, ``what``, ``why`` and
+    ``do``.
+    """
+    keys = ("code", "name", "origin", "what", "why", "do")
+    errors = [{key: getattr(doubt, key) for key in keys} for doubt in doubts]
+    if len(doubts) == 1:
+        return ConfigurationError(doubts[0].what, doubts[0].why, doubts[0].do, errors=errors)
+    return ConfigurationError(
+        f"{len(doubts)} errors in the configuration",
+        "\n".join(f"{doubt.text}{f' -- {doubt.do}' if doubt.do else ''}" for doubt in doubts),
+        "correct them; kbackup config check --config FILE names them again",
+        errors=errors,
+    )

@@ -1,0 +1,146 @@
+"""The names there are: ours, the connectors', Kafka's; and the nearest one to a name that is none.
+
+Sources: kafka-connect-storage-cloud 87eb7d39, ``S3SinkConnectorConfig``;
+kafka-connect-storage-common 9bb1f372; what the source connector's plugin says of itself;
+``org.apache.kafka.connect.runtime``.
+"""
+
+import difflib
+import re
+from functools import cache
+from typing import Final
+
+from kbackup.config.property import variable
+from kbackup.config.refusals import REFUSALS
+from kbackup.config.settings import ALIASES, BY_NAME, PROPERTIES
+
+NO_EFFECT: Final = frozenset(
+    """
+    connector.class tasks.max storage.class schema.generator.class header.converter
+    schemas.cache.config schema.cache.size connect.meta.data enhanced.avro.schema.support
+    allow.optional.map.keys avro.codec json.decimal.format retry.backoff.ms shutdown.timeout.ms
+    max.write.duration.ms report.null.values.to.dlq tombstone.encoded.partition
+    rotate.file.on.partition.change partitioner.max.open.files max.files.scan.limit
+    enable.conditional.writes s3.send.digest s3.http.send.expect.continue
+    s3.object.tagging.key.value.pairs s3.object.behavior.on.tagging.error
+    config.action.reload errors.retry.timeout errors.retry.delay.max.ms
+    folders s3.poll.interval.ms record.batch.max.size task.batch.size
+    file.discovery.starting.timestamp parse.error.topic.prefix topic.regex.list value.schema
+    exactly.once.support transaction.boundary transaction.boundary.interval.ms
+    topic.creation.groups
+    _comment
+    """.split()  # noqa: SIM905 - words read better so
+)
+"""Accepted, and without effect here: what they adjust does not exist in kbackup."""
+
+OF_PARTITIONERS: Final = frozenset(
+    """
+    partition.field.name path.format partition.duration.ms locale timezone timestamp.extractor
+    timestamp.field partition.field.format.path
+    """.split()  # noqa: SIM905 - words read better so
+)
+"""Without effect while the partitioner is the default."""
+
+NO_EFFECT_PREFIXES: Final = (
+    "confluent.",
+    "errors.log.",
+    "errors.deadletterqueue.",
+    "s3.elastic.buffer.",
+    "s3.credentials.provider.",
+    "bucket.listing.",
+    "bucket.scan.",
+    "csv.",
+    "file.metadata.",
+    "header.converter.",
+    "topic.creation.",
+    "predicates.",
+    "hive.",
+)
+
+CLIENT_PREFIXES: Final = (
+    "sasl.",
+    "ssl.",
+    "kafka.",
+    "consumer.override.",
+    "producer.override.",
+    "admin.override.",
+)
+"""What begins so goes to the Kafka client."""
+
+CONVERTER_PREFIXES: Final = ("key.converter.", "value.converter.")
+_FAMILIES: Final = (*NO_EFFECT_PREFIXES, *CLIENT_PREFIXES, *CONVERTER_PREFIXES)
+
+FROM_LIFE: Final = {
+    "task.max": "tasks.max",
+    "s3.schema.compatibility": "schema.compatibility",
+    "aws.secret.key": "aws.secret.access.key",
+    "aws.access.key": "aws.access.key.id",
+    "aws.region": "s3.region",
+    "group.id": "group",
+    "rotate.scheduled.interval.ms": "rotate.schedule.interval.ms",
+    "schemas.enable": "value.converter.schemas.enable",
+    "schema.registry.url": "value.converter.schema.registry.url",
+    "bucket": "s3.bucket.name",
+    "s3.bucket": "s3.bucket.name",
+    "format": "format.class",
+}
+"""What people really wrote, to what they meant."""
+
+_SUGGESTIONS_MAX: Final = 64
+"""Characters of a name that are compared; the longest of ours has 45."""
+
+
+@cache
+def _all() -> tuple[str, ...]:
+    refused = {refusal.name for refusal in REFUSALS if not refusal.name.endswith(".")}
+    ours = {found.name for found in PROPERTIES if found.is_property}
+    clients = {"security.protocol", "kafka.client.id", "consumer.override.isolation.level"}
+    return tuple(sorted(ours | refused | NO_EFFECT | OF_PARTITIONERS | set(ALIASES) | clients))
+
+
+@cache
+def _by_variable() -> dict[str, str]:
+    options = {found.name for found in PROPERTIES}
+    return {variable(name): ALIASES.get(name, name) for name in sorted(options.union(_all()))}
+
+
+def is_known(name: str) -> bool:
+    """Whether *name* means something to us, to a connector or to Kafka's clients."""
+    return (
+        name in BY_NAME
+        or name in _all()
+        or name == "transforms"
+        or name.startswith(("transforms.", *_FAMILIES))
+    )
+
+
+def name_of_variable(text: str) -> str | None:
+    """Return the property that variable *text* sets, None where there is none.
+
+    A variable of a family, such as ``KBACKUP_SASL_KERBEROS_KEYTAB``, sets the property that has
+    dots in place of its underscores.
+    """
+    name = _by_variable().get(text)
+    if name is None:
+        family = text.removeprefix("KBACKUP_").lower().replace("_", ".")
+        is_one = family.startswith(_FAMILIES)
+        return family if is_one and re.fullmatch(r"[\w.]+", family) else None
+    return name
+
+
+def nearest(name: str) -> tuple[str, str]:
+    """Return why *name* has no effect and what to do: the nearest known name is in it."""
+    best = FROM_LIFE.get(name)
+    if best is None:
+        found = difflib.get_close_matches(name[:_SUGGESTIONS_MAX], _all(), 1, 0.0)
+        best = found[0] if found else ""
+        close = difflib.SequenceMatcher(None, name[:_SUGGESTIONS_MAX], best).ratio() >= 0.75
+        if not close:
+            return "no such property; it has no effect", f"the nearest known name is {best}"
+    return "no such property; it has no effect", f"did you mean {best}?"
+
+
+def nearest_variable(text: str) -> tuple[str, str]:
+    """Return why the variable *text* has no effect and what to do."""
+    found = difflib.get_close_matches(text[:_SUGGESTIONS_MAX], _by_variable(), 1, 0.0)
+    return "no such variable; it has no effect", f"the nearest known one is {found[0]}"

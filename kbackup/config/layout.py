@@ -1,0 +1,178 @@
+"""Declarations: what objects are called, what is in them, when they are cut."""
+
+from typing import Annotated, ClassVar, Literal
+
+from kbackup.config.parsing import (
+    Boolean,
+    Duration,
+    ExactWord,
+    Integer,
+    OptionalText,
+    Switch,
+    Text,
+    Untrimmed,
+    Word,
+)
+from kbackup.config.property import ALL, RUNS, SINK, Group, declare
+
+
+class Layout(Group):
+    """Names and contents of objects; the names of the connectors stay."""
+
+    title: ClassVar[str] = "Layout"
+    commands: ClassVar[frozenset[str]] = ALL
+
+    topics_dir: Text = declare(
+        "topics", "First part of every object key; may have several segments, may be empty."
+    )
+    directory_delim: Text = declare("/", "Stands between the segments of a key.", min_length=1)
+    file_delim: Text = declare(
+        "+", "Stands between topic, partition and offset in an object's name.", min_length=1
+    )
+    filename_offset_zero_pad_width: Integer = declare(
+        10, "Least number of digits of the offset in an object's name.", ge=0, le=99
+    )
+    view: Annotated[Literal["record", "value"], *Word] = declare(
+        "record",
+        "Whole records, or values alone as the connectors write them; default: value where "
+        "format.class is given, else record.",
+        commands=SINK,
+    )
+    format_class: OptionalText = declare(
+        None,
+        "File format: parquet, json, bytes, or the connectors' class name.",
+        short=("-f", "--format"),
+        example="json",
+    )
+    store_kafka_keys: Boolean = declare(
+        False, "Store keys in objects of their own beside the values.", commands=RUNS
+    )
+    store_kafka_headers: Boolean = declare(
+        False, "Store headers in objects of their own beside the values.", commands=RUNS
+    )
+    keys_format_class: OptionalText = declare(
+        None, "File format of the keys' objects.", commands=RUNS, example="json"
+    )
+    headers_format_class: OptionalText = declare(
+        None, "File format of the headers' objects.", commands=RUNS, example="json"
+    )
+    key_converter: OptionalText = declare(
+        None,
+        "How a key becomes what its file holds: bytes, string, json, or a class name.",
+        commands=RUNS | {"peek"},
+        example="string",
+    )
+    value_converter: OptionalText = declare(
+        None,
+        "How a value becomes what its file holds: bytes, string, json, or a class name.",
+        commands=RUNS | {"peek"},
+        example="json",
+    )
+    s3_compression_type: Annotated[Literal["none", "gzip"], *ExactWord] = declare(
+        "none", "Compression of JSON and byte-array files as a whole.", commands=SINK
+    )
+    s3_compression_level: Integer = declare(
+        -1, "Level of gzip, -1 for the library's own.", commands=SINK, ge=-1, le=9
+    )
+    parquet_codec: Annotated[
+        Literal["none", "snappy", "gzip", "brotli", "lz4", "lz4_raw", "zstd"], *ExactWord
+    ] = declare("zstd", "Compression inside Parquet files.", commands=SINK)
+    partitioner_class: Text = declare(
+        "default",
+        "How records are spread over directories: default, or the connectors' class name.",
+        commands=RUNS,
+        short=("--partitioner",),
+    )
+    format_bytearray_extension: Text = declare(
+        ".bin", "Extension of byte-array files.", min_length=1
+    )
+    format_bytearray_separator: Untrimmed = declare(
+        None,
+        "Stands behind each value of a byte-array file, taken as it is; default: a line feed.",
+        example=";",
+    )
+
+
+class Rotation(Group):
+    """When a file is closed and the next one begun."""
+
+    title: ClassVar[str] = "Rotation"
+    commands: ClassVar[frozenset[str]] = SINK
+
+    flush_size: Integer = declare(
+        1_000_000,
+        "Records of a partition after which its file is closed; required in the connectors' "
+        "layout, 0 or less acts as 1 there.",
+        ge=-(2**31),
+        le=2**31 - 1,
+    )
+    rotate_bytes: Integer = declare(
+        134_217_728,
+        "Bytes of uncompressed records after which a file is closed, -1 for no limit; in the "
+        "connectors' layout -1.",
+        ge=-1,
+        le=2**63 - 1,
+    )
+    rotate_interval_ms: Integer = declare(
+        86_400_000,
+        "Span of record time in ms after which a file is closed, -1 for no limit; in the "
+        "connectors' layout -1.",
+        ge=-(2**63),
+        le=2**63 - 1,
+    )
+    rotate_idle_ms: Integer = declare(
+        60_000,
+        "With --follow: ms a record may wait before its file is closed short.",
+        ge=1,
+        le=2**63 - 1,
+    )
+    follow: Switch = declare(
+        False,
+        "Go on until stopped, or end at the offsets seen at the start (--once).",
+        off="--once",
+    )
+    flush_on_stop: Switch = declare(
+        True,
+        "At the end of --once close the last short file, or leave it to the next run.",
+        off="--no-flush-on-stop",
+    )
+
+
+class Safety(Group):
+    """What a bad record does, and what a run may not do."""
+
+    title: ClassVar[str] = "Safety"
+    commands: ClassVar[frozenset[str]] = RUNS
+
+    behavior_on_null_values: Annotated[Literal["fail", "ignore"], *Word] = declare(
+        "fail",
+        "What a tombstone does in the connectors' layout; whole records keep tombstones.",
+        commands=SINK,
+    )
+    behavior_on_error: Annotated[Literal["fail", "ignore", "log"], *Word] = declare(
+        "fail", "What a bad record or object does when a backup is read.", commands=ALL - SINK
+    )
+    max_record_bytes: Integer = declare(
+        268_435_456,
+        "Refuse larger records when a backup is read.",
+        commands=ALL - SINK,
+        ge=1,
+        le=2**31 - 1,
+    )
+    dry_run: Switch = declare(False, "Plan only: write nothing, commit nothing.", is_property=False)
+    yes: Switch = declare(
+        False, "Agree in advance where a confirmation would be asked.", is_property=False
+    )
+    lock_timeout: Duration = declare(
+        0.0, "How long to wait for another run of the same backup to end.", example="30s"
+    )
+    no_lock: Switch = declare(False, "Run without the lock.")
+    lock_dir: OptionalText = declare(
+        None,
+        "Folder of the local lock files; default: the user's cache folder.",
+        is_option=False,
+        example="/run/kbackup",
+    )
+    stop_timeout: Duration = declare(
+        30.0, "After a signal: how long to finish what is open.", example="30s"
+    )

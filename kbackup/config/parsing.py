@@ -1,0 +1,185 @@
+"""Text to value: how what was typed, or stands in a file, becomes a setting.
+
+Every reader takes text as well as the value itself, since the command line hands over both; what
+cannot be read is a ``ValueError`` whose text says what was expected.  The types below pair a
+reader with a word for the documentation.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator
+
+from kbackup.errors import IllegalTopicNameError
+from kbackup.java_regex import PatternError, translate
+from kbackup.naming import PARTITION_MAX, check_topic
+
+PARTITIONS_MAX: Final = 200_000
+"""Partitions that one ``--partitions`` may name: more than a cluster can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The word by which the documentation names a type."""
+
+    word: str
+
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
+_NEXT_PAIR: Final = re.compile(r",(?=\s*[\w.-]+=)")
+
+
+def _text(value: object) -> object:
+    return value.strip() if isinstance(value, str) else value
+
+
+def _optional(value: object) -> object:
+    """Nothing but blanks stands for "not set", as it does for the connectors."""
+    return None if isinstance(value, str) and not value.strip() else _text(value)
+
+
+def _word(value: object) -> object:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def _boolean(value: object) -> bool:
+    """Source: Kafka's ``ConfigDef.parseType``: true or false in any case, nothing else."""
+    known = {"true": True, "false": False}
+    answer = value if isinstance(value, bool) else known.get(str(value).strip().lower())
+    if answer is None:
+        raise ValueError("expected true or false")
+    return answer
+
+
+def _switch(value: object) -> bool:
+    """One of our own variables, such as ``KBACKUP_DEBUG=1``."""
+    known = {"1": True, "yes": True, "on": True, "0": False, "no": False, "off": False, "": False}
+    answer = known.get(str(value).strip().lower())
+    return _boolean(value) if answer is None else answer
+
+
+def _integer(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    if re.fullmatch(r"\s*[+-]?\d{1,19}\s*", value, re.ASCII) is None:
+        raise ValueError("expected a whole number")
+    return int(value)
+
+
+def _optional_integer(value: object) -> object:
+    return None if _optional(value) is None else _integer(value)
+
+
+def _seconds(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    match = _DURATION.fullmatch(value.strip())
+    if match is None:
+        raise ValueError("expected a duration such as 10s, 500ms or 2h")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def _names(value: object) -> object:
+    """A list as Kafka's ``ConfigDef`` reads it: commas, blanks around a name dropped."""
+    parts: Iterable[str] = [value] if isinstance(value, str) else value  # type: ignore[assignment]
+    return tuple(name for part in parts for name in map(str.strip, part.split(",")) if name)
+
+
+def _topics(value: object) -> object:
+    names = _names(value)
+    for name in names:  # type: ignore[attr-defined]
+        try:
+            check_topic(name)
+        except IllegalTopicNameError as error:
+            raise ValueError(str(error)) from error
+    return names
+
+
+def _pairs(value: object) -> object:
+    """``K=V``, repeated, or separated by commas that a further ``K=`` follows."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    parts: Iterable[str] = [value] if isinstance(value, str) else value  # type: ignore[assignment]
+    pairs: dict[str, str] = {}
+    for pair in (piece for part in parts for piece in _NEXT_PAIR.split(part) if piece.strip()):
+        name, equals, text = pair.partition("=")
+        if not equals or not name.strip():
+            raise ValueError("expected NAME=VALUE")
+        pairs[name.strip()] = text.strip()
+    return pairs
+
+
+def _partitions(value: object) -> object:
+    """``0,3-5`` to the partitions it names, sorted."""
+    if not isinstance(value, str):
+        return value
+    found: set[int] = set()
+    for part in _names(value):  # type: ignore[attr-defined]
+        match = re.fullmatch(r"(\d{1,10})(?:\s*-\s*(\d{1,10}))?", part, re.ASCII)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if first > last or last > PARTITION_MAX:
+            raise ValueError("expected partitions such as 0,3-5")
+        if len(found) + last - first >= PARTITIONS_MAX:
+            raise ValueError(f"expected at most {PARTITIONS_MAX} partitions")
+        found.update(range(first, last + 1))
+    return tuple(sorted(found)) or None
+
+
+def _store_url(value: object) -> object:
+    text = _optional(value)
+    if not isinstance(text, str):
+        return text
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        raise ValueError("write the scheme: http://HOST:PORT, https://HOST or file:///FOLDER")
+    if scheme not in ("http", "https", "file"):
+        raise ValueError("expected http://, https:// or file:///FOLDER")
+    if scheme == "file":
+        if not rest.startswith("/") or rest.strip("/") == "":
+            raise ValueError("expected a folder's full path: file:///FOLDER")
+        return text
+    parts = urlsplit(text)
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("credentials do not belong in a URL: set aws.access.key.id instead")
+    _ = parts.port  # a ValueError of its own where it is not a number
+    if not parts.hostname:
+        raise ValueError("it names no host")
+    return text.rstrip("/")
+
+
+def _java_pattern(value: object) -> object:
+    text = _optional(value)
+    if isinstance(text, str):
+        try:
+            translate(text)
+        except PatternError as error:
+            raise ValueError(f"not a Java regular expression: {error}") from error
+    return text
+
+
+def _read(reader: Callable[[Any], object], word: str) -> tuple[BeforeValidator, Kind]:
+    return BeforeValidator(reader), Kind(word)
+
+
+Text = Annotated[str, *_read(_text, "text")]
+"""Blanks around it dropped, as Kafka's ``ConfigDef`` does."""
+Untrimmed = Annotated[str | None, Kind("text")]
+OptionalText = Annotated[str | None, *_read(_optional, "text")]
+Word = _read(_word, "choice")
+ExactWord = _read(_text, "choice")
+Boolean = Annotated[bool, *_read(_boolean, "boolean")]
+Switch = Annotated[bool, *_read(_switch, "switch")]
+Integer = Annotated[int, *_read(_integer, "integer")]
+OptionalInteger = Annotated[int | None, *_read(_optional_integer, "integer")]
+Duration = Annotated[float, *_read(_seconds, "duration")]
+"""Seconds; ``500ms``, ``10s``, ``5m``, ``2h``, ``1d``; without a unit seconds."""
+Names = Annotated[tuple[str, ...], *_read(_names, "list")]
+Topics = Annotated[tuple[str, ...], *_read(_topics, "list")]
+Pairs = Annotated[dict[str, str], *_read(_pairs, "NAME=VALUE")]
+Partitions = Annotated[tuple[int, ...] | None, *_read(_partitions, "partitions")]
+StoreUrl = Annotated[str | None, *_read(_store_url, "URL")]
+JavaPattern = Annotated[str | None, *_read(_java_pattern, "regular expression")]

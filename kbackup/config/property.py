@@ -1,0 +1,172 @@
+"""One declaration each: a property, its option, its variable and its documentation.
+
+A group of settings is a `Group` class, a setting a field made by `declare`; everything else that
+is known of a property follows from these two.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Final, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+from kbackup.config.parsing import Kind
+
+SINK: Final = frozenset({"sink"})
+RESTORE: Final = frozenset({"restore"})
+READING: Final = frozenset({"restore", "topics", "verify", "peek"})
+"""The commands that read a backup."""
+KAFKA: Final = frozenset({"sink", "restore", "doctor"})
+"""The commands that talk to a cluster."""
+RUNS: Final = frozenset({"sink", "restore"})
+ALL: Final = SINK | READING | {"doctor", "config"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What a setting is besides its type, default, bounds and help.
+
+    Attributes:
+        commands: The commands that use it: "sink", "restore", "topics", "verify", "peek",
+            "doctor", "config".
+        short: Other spellings of its option, such as ``-k``.
+        off: The option that switches it off, such as ``--once`` for ``--follow``.
+        aliases: Other names that files may use.
+        example: A value for the documentation.
+        is_secret: Never shown, and no option: that would show in ``ps``.
+        is_option: Has an option.
+        is_property: May stand in a file; options about output may not.
+        is_repeated: The option may be given several times.
+        is_count: The option counts, as ``-vv`` does.
+    """
+
+    commands: frozenset[str] = frozenset()
+    short: tuple[str, ...] = ()
+    off: str | None = None
+    aliases: tuple[str, ...] = ()
+    example: str = ""
+    is_secret: bool = False
+    is_option: bool = True
+    is_property: bool = True
+    is_repeated: bool = False
+    is_count: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Property(Declaration):
+    """One setting, as the command line, the files and the documentation see it.
+
+    Attributes:
+        name: As a property, such as ``flush.size``.
+        attribute: As an attribute of `Settings`, such as ``flush_size``.
+        type: A word for its type, such as ``integer``, ``list`` or ``duration``.
+        default: The value where nothing is given; None where there is none.
+        help: One sentence.
+        group: The heading it stands under.
+        choices: What it may be, empty where anything of its type.
+    """
+
+    name: str
+    attribute: str
+    type: str
+    default: Any
+    help: str
+    group: str
+    choices: tuple[str, ...] = ()
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether its option takes no value."""
+        return self.type in ("boolean", "switch")
+
+    @property
+    def option_names(self) -> tuple[str, ...]:
+        """Its options as click takes them: ``("-k", "--bootstrap-servers")``, ``("--a/--b",)``."""
+        if not self.is_option:
+            return ()
+        option = "--" + self.name.replace(".", "-")
+        off = self.off
+        if off is None and self.type == "boolean":
+            off = "--no-" + self.name.replace(".", "-")
+        return (*self.short, option if off is None else f"{option}/{off}")
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable: ``KBACKUP_FLUSH_SIZE``."""
+        return variable(self.name)
+
+
+def variable(name: str) -> str:
+    """Return the environment variable of property *name*."""
+    return "KBACKUP_" + name.upper().replace(".", "_")
+
+
+class Group(BaseModel):
+    """Settings that stand under one heading.
+
+    Attributes:
+        title: The heading.
+        commands: The commands that use the group's settings, where a setting names no others.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=False, hide_input_in_errors=True
+    )
+    title: ClassVar[str]
+    commands: ClassVar[frozenset[str]]
+
+
+def declare(
+    default: Any,
+    help_text: str,
+    *,
+    commands: frozenset[str] | None = None,
+    ge: int | None = None,
+    le: int | None = None,
+    min_length: int | None = None,
+    is_secret: bool = False,
+    is_option: bool = True,
+    **more: Any,
+) -> Any:
+    """Return a field of a `Group`; *more* is what `Declaration` takes."""
+    declaration = Declaration(
+        commands=commands or frozenset(),
+        is_secret=is_secret,
+        is_option=is_option and not is_secret,
+        **more,
+    )
+    return Field(
+        default,
+        description=help_text,
+        repr=not (is_secret or more.get("is_repeated")),  # pairs may hold secrets
+        ge=ge,
+        le=le,
+        min_length=min_length,
+        json_schema_extra={"declaration": declaration},  # type: ignore[dict-item]
+    )
+
+
+def properties(group: type[Group]) -> Iterator[Property]:
+    """Yield the properties that *group* declares, in its order."""
+    for attribute in group.__annotations__:
+        field = group.model_fields.get(attribute)
+        if field is not None:
+            yield _property(group, attribute, field)
+
+
+def _property(group: type[Group], attribute: str, field: FieldInfo) -> Property:
+    extra: Any = field.json_schema_extra
+    declaration: Declaration = extra["declaration"]
+    stated = {item.name: getattr(declaration, item.name) for item in fields(declaration)}
+    is_literal = get_origin(field.annotation) is Literal
+    return Property(
+        **stated | {"commands": declaration.commands or group.commands},
+        name=attribute.removesuffix("_").replace("_", "."),
+        attribute=attribute,
+        type=next(item.word for item in field.metadata if isinstance(item, Kind)),
+        default=field.get_default(call_default_factory=True),
+        help=field.description or "",
+        group=group.title,
+        choices=tuple(map(str, get_args(field.annotation))) if is_literal else (),
+    )

@@ -1,0 +1,123 @@
+"""Declarations: how a restore writes, where the work is done, what is printed."""
+
+from typing import Annotated, ClassVar, Literal
+
+from kbackup.config.parsing import (
+    Integer,
+    OptionalInteger,
+    OptionalText,
+    Pairs,
+    Partitions,
+    Switch,
+    Text,
+    Untrimmed,
+    Word,
+)
+from kbackup.config.property import ALL, READING, RESTORE, RUNS, SINK, Group, declare
+
+
+class Restore(Group):
+    """To which topics a restore writes, and how."""
+
+    title: ClassVar[str] = "Restore"
+    commands: ClassVar[frozenset[str]] = RESTORE
+
+    rename: Untrimmed = declare(
+        None,
+        "New name of each topic, with Java's $0, $1 ... for what rename.regex matched.",
+        example="copy_of_$0",
+    )
+    rename_regex: Untrimmed = declare(
+        None,
+        "The topics that are renamed: what the whole name must match; default: .*",
+        example="prod[.](.*)",
+    )
+    if_exists: Annotated[Literal["fail", "append", "resume"], *Word] = declare(
+        "fail", "What to do with a target that is not empty and has no position of this restore."
+    )
+    exactly_once: Switch = declare(
+        True,
+        "Write in transactions that carry the position, or plainly, so that a killed run may "
+        "repeat its last records.",
+        off="--at-least-once",
+    )
+    create_topics: Switch = declare(
+        True,
+        "Create missing topics with the backup's number of partitions.",
+        off="--no-create-topics",
+    )
+    replication_factor: OptionalInteger = declare(
+        None, "Of topics that are created; default: the cluster's.", ge=1, le=32_767, example="3"
+    )
+    topic_config: Pairs = declare(
+        {},
+        "Configuration of topics that are created: NAME=VALUE.",
+        is_repeated=True,
+        example="retention.ms=-1",
+    )
+    allow_same_topic: Switch = declare(
+        False, "Write to the topic the backup was made from.", is_property=False
+    )
+    yes_split_on_newline: Switch = declare(
+        False, "Agree that values of byte-array files end at each separator.", is_property=False
+    )
+
+
+class Run(Group):
+    """Which part of the work, and on which machines."""
+
+    title: ClassVar[str] = "Spark"
+    commands: ClassVar[frozenset[str]] = RUNS
+
+    partitions: Partitions = declare(
+        None, "Only these partitions of each topic.", commands=SINK | READING, example="0,3-5"
+    )
+    master: Text = declare(
+        "local[*,4]", "Spark's master; the default uses all cores and tries a task four times."
+    )
+    spark_conf: Pairs = declare(
+        {},
+        "Configuration of Spark: NAME=VALUE.",
+        is_repeated=True,
+        example="spark.executor.memory=2g",
+    )
+
+
+class Output(Group):
+    """What is printed, and where."""
+
+    title: ClassVar[str] = "Output"
+    commands: ClassVar[frozenset[str]] = ALL
+
+    json_: Switch = declare(False, "Print one JSON object per line on stdout.", is_property=False)
+    summary_file: OptionalText = declare(
+        None,
+        "Write the summary to this file, whole or not at all.",
+        commands=ALL - {"config"},
+        is_property=False,
+        example="/var/lib/kbackup/orders.json",
+    )
+    quiet: Switch = declare(
+        False, "Print errors and reasons only.", short=("-q",), is_property=False
+    )
+    verbose: Integer = declare(
+        0,
+        "Print more; twice for more still.",
+        short=("-v",),
+        is_property=False,
+        is_count=True,
+        ge=0,
+    )
+    debug: Switch = declare(False, "Print a traceback with an error.", is_property=False)
+    no_progress: Switch = declare(
+        False, "Plain lines in place of the live display.", is_property=False
+    )
+    progress_seconds: Integer = declare(
+        30, "Seconds between two plain progress lines.", is_property=False, ge=1
+    )
+    log_format: Annotated[Literal["text", "json"], *Word] = declare(
+        "text", "Form of the lines on stderr and in the log file.", is_property=False
+    )
+    log_file: OptionalText = declare(
+        None, "Write log lines to this file too.", is_property=False, example="kbackup.log"
+    )

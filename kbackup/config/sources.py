@@ -1,0 +1,166 @@
+"""Options, variables and files to one value for each property, with where it came from.
+
+An option goes before a variable, that before a file (the last file first), that before the
+default.  Names are as given here, aliases excepted: what is known of them is `known`'s business.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kbackup.config import files, known, placeholders
+from kbackup.config.doubts import Doubt, Origin, Value, error, is_secret, warning
+from kbackup.config.settings import ALIASES, BY_NAME, by_attribute
+from kbackup.errors import ConfigurationError
+
+PREFIX: Final = "KBACKUP_"
+VARIABLES_OF_THE_COMMAND_LINE: Final = frozenset({"KBACKUP_CONFIG"})
+"""Read by ``cli/`` itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What was given.
+
+    Attributes:
+        values: For each name the value that counts.
+        doubts: What was found to be wrong on the way.
+    """
+
+    values: dict[str, Value] = field(default_factory=dict)
+    doubts: list[Doubt] = field(default_factory=list)
+
+    def has_error(self, name: str) -> bool:
+        """Whether *name* is out of the game already."""
+        return any(doubt.name == name and doubt.level == "error" for doubt in self.doubts)
+
+
+def merge(
+    options: Mapping[str, object],
+    paths: Sequence[Path],
+    environ: Mapping[str, str],
+    extra: Sequence[str],
+) -> Merged:
+    """Return what was given, placeholders resolved.
+
+    Args:
+        options: By attribute or property name; None and () are not given.
+        paths: Configuration files; a later one goes before an earlier one.
+        environ: All variables.
+        extra: ``name=value``, as ``-X`` takes it; counts as an option.
+    """
+    merged = Merged()
+    for path in paths:
+        _add_file(merged, path)
+    _add_variables(merged, environ)
+    _add_extra(merged, extra)
+    for name, value in options.items():
+        if value is not None and value != ():
+            declared = by_attribute().get(name) or BY_NAME.get(name)
+            merged.values[declared.name if declared else name] = Value(value, Origin("option"))
+    for name, given in list(merged.values.items()):
+        if given.folder is not None and placeholders.has_reference(given.text):
+            _resolve(merged, name, given, environ, given.folder)
+        else:
+            _check_left_over(merged, name, given)
+    return merged
+
+
+def _add_file(merged: Merged, path: Path) -> None:
+    try:
+        entries = files.read(path)
+    except ConfigurationError as problem:
+        merged.doubts.append(
+            Doubt("error", "file", "", f"file {path}", problem.what, problem.why, problem.do)
+        )
+        return
+    found: dict[str, Value] = {}
+    spelled: dict[str, str] = {}
+    holds_credentials = False
+    for entry in entries:
+        name = ALIASES.get(entry.name, entry.name)
+        origin = Origin("file", f"{path}:{entry.line}")
+        if name in found and spelled[name] == entry.name:
+            why = f"it stands there again, and the last one counts; first: {found[name].origin}"
+            merged.doubts.append(warning("repeated", name, Value(entry.text, origin), why))
+        elif name in found and entry.name != name:
+            continue  # the name goes before its alias
+        spelled[name] = entry.name
+        found[name] = Value(entry.text, origin, folder=path.parent)
+        holds_credentials |= bool(
+            entry.text.strip()
+            and is_secret(name)
+            and not placeholders.has_reference(entry.text)
+            and placeholders.left_over(name, entry.text, is_secret=True) is None
+        )
+    merged.values.update(found)
+    if holds_credentials and files.is_open_to_others(path):
+        merged.doubts.append(
+            Doubt(
+                "warning",
+                "readable_credentials",
+                "",
+                f"file {path}",
+                f"configuration file {path}",
+                "it holds credentials and any user can read it",
+                f"chmod o-r {path}",
+            )
+        )
+
+
+def _add_variables(merged: Merged, environ: Mapping[str, str]) -> None:
+    for variable, text in environ.items():
+        if not variable.startswith(PREFIX) or variable in VARIABLES_OF_THE_COMMAND_LINE:
+            continue
+        origin = Origin("env", variable)
+        name = known.name_of_variable(variable)
+        if name is None:
+            why, do = known.nearest_variable(variable)
+            merged.doubts.append(
+                Doubt("warning", "unknown_name", variable, str(origin), variable, why, do)
+            )
+            continue
+        merged.values[name] = Value(text, origin, folder=Path())
+
+
+def _add_extra(merged: Merged, extra: Sequence[str]) -> None:
+    for pair in extra:
+        name, equals, text = pair.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            merged.doubts.append(
+                Doubt("error", "option", "", "option", "-X", "expected -X any.property=value")
+            )
+            continue
+        merged.values[ALIASES.get(name, name)] = Value(text, Origin("option"))
+
+
+def _resolve(
+    merged: Merged, name: str, given: Value, environ: Mapping[str, str], folder: Path
+) -> None:
+    try:
+        text = placeholders.resolve(str(given.value), environ, folder)
+    except ConfigurationError as problem:
+        why = f"{problem.what} cannot be resolved: {problem.why}"
+        do = problem.do or "set it, or write the value itself"
+        merged.doubts.append(error("placeholder", name, given, why, do))
+    else:
+        merged.values[name] = Value(text, given.origin)
+
+
+def _check_left_over(merged: Merged, name: str, given: Value) -> None:
+    found = placeholders.left_over(name, given.text, is_secret=is_secret(name))
+    if found is not None:
+        what = "it" if is_secret(name) else found
+        merged.doubts.append(
+            error(
+                "placeholder",
+                name,
+                given,
+                f"{what} is a placeholder that nothing has filled in",
+                "write the value itself"
+                if given.folder is None
+                else "write the value, ${env:NAME} or ${file:PATH:key}",
+            )
+        )
