@@ -75,7 +75,7 @@ def run(
     hear: Callable[[Event], None],
     stop: threading.Event,
     *,
-    slices: int | None = None,
+    slices_per_core: int | None = None,
 ) -> list[Report]:
     """Run *task* over *units* and return all reports.
 
@@ -85,7 +85,7 @@ def run(
         settings: What Spark is given.
         hear: Called with what tasks tell while they run, from another thread.
         stop: When set, tasks are asked to end at their next safe point.
-        slices: Number of Spark tasks; None for what suits the cores.
+        slices_per_core: Spark tasks a core; None for several, which evens out their sizes.
 
     Raises:
         SparkError: If Spark does not start, or a task failed beyond its retries.
@@ -100,7 +100,7 @@ def run(
         )
         watcher.start()
         try:
-            count = slices or context.defaultParallelism * _SLICES_PER_CORE
+            count = context.defaultParallelism * (slices_per_core or _SLICES_PER_CORE)
             shares = deal(units, min(count, len(units)))
             job = _Job(task, hub.address, kbackup.__version__)
             return _collect(context.parallelize(shares, len(shares)).mapPartitions(job))

@@ -25,14 +25,14 @@ class KafkaSettings:
 
     Attributes:
         bootstrap_servers: ``host:port``, comma separated.
-        client: Properties for every client, such as ``security.protocol``.
-        consumer: Properties for consumers, which win over ours.
-        producer: Properties for producers, which win over ours.
+        admin: The operator's properties of the administrator's client; they win over ours.
+        consumer: The same of consumers.
+        producer: The same of producers.
         timeout_s: Give up on a silent cluster after this many seconds.
     """
 
     bootstrap_servers: str
-    client: Mapping[str, str] = field(default_factory=dict)
+    admin: Mapping[str, str] = field(default_factory=dict)
     consumer: Mapping[str, str] = field(default_factory=dict)
     producer: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 10.0
@@ -40,14 +40,9 @@ class KafkaSettings:
     def __repr__(self) -> str:
         return f"KafkaSettings({self.bootstrap_servers!r})"
 
-    def properties(self, **defaults: Any) -> dict[str, Any]:
-        """Return client properties: ours, then *defaults*, then the operator's."""
-        return {
-            **_CLIENT,
-            **{name.replace("_", "."): value for name, value in defaults.items()},
-            **self.client,
-            "bootstrap.servers": self.bootstrap_servers,
-        }
+    def properties(self, ours: Mapping[str, Any], operators: Mapping[str, str]) -> dict[str, Any]:
+        """Return a client's properties: for every client, then *ours*, then the *operators*'."""
+        return {**_CLIENT, **ours, **operators, "bootstrap.servers": self.bootstrap_servers}
 
 
 @dataclass(frozen=True, slots=True)

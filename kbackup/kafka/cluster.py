@@ -57,7 +57,7 @@ class Cluster:
         self._settings = settings
         self._complaints = Complaints()
         self._admin = AdminClient(
-            {**settings.properties(), "error_cb": self._complaints}, logger=_log
+            settings.properties({"error_cb": self._complaints}, settings.admin), logger=_log
         )
         what = f"connecting to Kafka at {settings.bootstrap_servers}"
         found = calls(

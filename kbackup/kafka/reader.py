@@ -58,23 +58,22 @@ class Reader:
         self._settings = settings
         self._group = group
         self._complaints = Complaints()
-        properties = settings.properties(
-            group_id=group,
-            enable_auto_commit=False,
-            enable_partition_eof=True,
-            auto_offset_reset="error",
-            check_crcs=True,
-            isolation_level="read_committed",
+        ours = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "check.crcs": True,
+            "isolation.level": "read_committed",
             # The default of 1,000 ms makes a reader that outran its queue wait that long.
-            fetch_queue_backoff_ms=10,
-            fetch_wait_max_ms=100,
-            queued_min_messages=100_000,
-            queued_max_messages_kbytes=QUEUE_KIB,
-            fetch_message_max_bytes=8 * 2**20,
-        )
-        self._consumer = Consumer(
-            {**properties, **settings.consumer, "error_cb": self._complaints}, logger=_log
-        )
+            "fetch.queue.backoff.ms": 10,
+            "fetch.wait.max.ms": 100,
+            "queued.min.messages": 100_000,
+            "queued.max.messages.kbytes": QUEUE_KIB,
+            "fetch.message.max.bytes": 8 * 2**20,
+            "error_cb": self._complaints,
+        }
+        self._consumer = Consumer(settings.properties(ours, settings.consumer), logger=_log)
         self._mean_bytes = 1024.0
 
     def close(self) -> None:

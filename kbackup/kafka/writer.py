@@ -43,11 +43,14 @@ class Writer:
         self._complaints = Complaints()
         self._failed: Any = None
         self._consumer = Consumer(
-            {
-                **settings.properties(group_id=group, enable_auto_commit=False),
-                **settings.consumer,
-                "error_cb": self._complaints,
-            },
+            settings.properties(
+                {
+                    "group.id": group,
+                    "enable.auto.commit": False,
+                    "error_cb": self._complaints,
+                },
+                settings.consumer,
+            ),
             logger=_log,
         )
         own: dict[str, Any] = {
@@ -64,9 +67,7 @@ class Writer:
         if exactly_once:
             own["transactional.id"] = f"{group}-{target}"
             own["transaction.timeout.ms"] = _TRANSACTION_MS
-        self._producer = Producer(
-            {**settings.properties(), **own, **settings.producer}, logger=_log
-        )
+        self._producer = Producer(settings.properties(own, settings.producer), logger=_log)
         self._in_transaction = False
         if exactly_once:
             self._call("taking over its transactional id", self._producer.init_transactions, 60.0)

@@ -1,0 +1,179 @@
+"""What lies in a backup: one listing, grouped by topic and partition, in offset order."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from kbackup import formats
+from kbackup.errors import ObjectKeyError
+from kbackup.formats import FormatOptions
+from kbackup.naming import RECORDS_FOLDER, Layout, ObjectKey, View
+from kbackup.records import TopicPartition
+from kbackup.stores import Store, StoredObject
+
+NAMED_MOST: Final = 1000
+"""Foreign keys kept by name; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackupFile:
+    """One object of a backup.
+
+    Attributes:
+        key: As listed: open it by this.
+        view: The part of the records it holds.
+        extension: Dot first.
+        format: Name of the format's plugin.
+        size: Bytes.
+        modified: When it was stored, seconds since the epoch.
+    """
+
+    key: str
+    view: View
+    extension: str
+    format: str
+    size: int
+    modified: float
+
+
+@dataclass(frozen=True, slots=True)
+class FileSet:
+    """The objects that hold the same records: one of whole records, or a value with siblings.
+
+    Attributes:
+        where: Topic and partition, from the name.
+        start_offset: Offset of the first record, from the name.
+        encoded_partition: The directory.
+        main: The whole-record or the value object; None where only siblings were found.
+        keys: The keys object, None without.
+        headers: The headers object, None without.
+    """
+
+    where: TopicPartition
+    start_offset: int
+    encoded_partition: str
+    main: BackupFile | None = None
+    keys: BackupFile | None = None
+    headers: BackupFile | None = None
+
+    @property
+    def files(self) -> list[BackupFile]:
+        """All objects of the set."""
+        return [file for file in (self.main, self.keys, self.headers) if file is not None]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it holds whole records."""
+        return self.main is not None and self.main.view is View.RECORD
+
+
+@dataclass(slots=True)
+class Catalog:
+    """A listing, sorted out.
+
+    Attributes:
+        sets: The file sets of each partition, by start offset as a number.
+        foreign: Keys below ``topics.dir`` that are not ours, up to `NAMED_MOST`.
+        foreign_count: How many of them there are.
+        ignored: Objects of ours with an extension that was not asked for.
+    """
+
+    sets: dict[TopicPartition, list[FileSet]] = field(default_factory=dict)
+    foreign: list[tuple[str, str]] = field(default_factory=list)
+    foreign_count: int = 0
+    ignored: int = 0
+
+    def topics(self) -> list[str]:
+        """Return the names of the topics, sorted."""
+        return sorted({where.topic for where in self.sets})
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of *topic* that have objects, by number."""
+        return sorted(where for where in self.sets if where.topic == topic)
+
+
+def read(
+    store: Store,
+    layout: Layout,
+    options: FormatOptions,
+    *,
+    topics: Collection[str] = (),
+    only_format: str | None = None,
+) -> Catalog:
+    """List a backup.
+
+    Args:
+        store: Where it lies.
+        layout: How objects are named.
+        options: For formats whose extension is a setting.
+        topics: Only these; all when empty.
+        only_format: Only objects of this format, and their siblings.
+
+    Raises:
+        StoreError: If the listing cannot be had whole.
+    """
+    catalog = Catalog()
+    found: dict[TopicPartition, dict[tuple[int, str, bool], FileSet]] = {}
+    known: dict[str, str | None] = {}
+    for entry in _entries(store, layout, topics):
+        try:
+            parts = layout.parse(entry.key)
+        except ObjectKeyError as error:
+            _foreign(catalog, layout, entry, error.why)
+            continue
+        if parts.extension not in known:
+            known[parts.extension] = formats.by_extension(parts.extension, options)
+        name = known[parts.extension]
+        if name is None:
+            _foreign(catalog, layout, entry, f"no format reads {parts.extension}")
+        elif only_format not in (None, name) and parts.view in (View.RECORD, View.VALUE):
+            catalog.ignored += 1
+        else:
+            _add(found, parts, entry, name)
+    for where, sets in found.items():
+        ordered = sorted(sets.values(), key=lambda one: (one.start_offset, one.encoded_partition))
+        catalog.sets[where] = ordered
+    return catalog
+
+
+def _entries(store: Store, layout: Layout, topics: Collection[str]) -> Iterator[StoredObject]:
+    prefixes: Iterable[str] = [layout.prefix(topic) for topic in sorted(topics)] or [
+        layout.prefix()
+    ]
+    for prefix in prefixes:
+        yield from store.list(prefix)
+
+
+def _foreign(catalog: Catalog, layout: Layout, entry: StoredObject, why: str) -> None:
+    """Count an object that is not ours, unless it is a folder's marker or in our own folder."""
+    if entry.key.endswith(layout.directory_delim) and entry.size == 0:
+        return
+    if entry.key.startswith(layout.records_prefix()) and RECORDS_FOLDER in entry.key:
+        return
+    catalog.foreign_count += 1
+    if len(catalog.foreign) < NAMED_MOST:
+        catalog.foreign.append((entry.key, why))
+
+
+def _add(
+    found: dict[TopicPartition, dict[tuple[int, str, bool], FileSet]],
+    parts: ObjectKey,
+    entry: StoredObject,
+    name: str,
+) -> None:
+    where = TopicPartition(parts.topic, parts.partition)
+    file = BackupFile(
+        entry.key, parts.view, parts.extension, name, entry.size, entry.modified.timestamp()
+    )
+    is_whole = parts.view is View.RECORD
+    place = (parts.start_offset, parts.encoded_partition, is_whole)
+    sets = found.setdefault(where, {})
+    old = sets.get(place) or FileSet(where, parts.start_offset, parts.encoded_partition)
+    sets[place] = FileSet(
+        where,
+        parts.start_offset,
+        parts.encoded_partition,
+        main=file if parts.view in (View.RECORD, View.VALUE) else old.main,
+        keys=file if parts.view is View.KEY else old.keys,
+        headers=file if parts.view is View.HEADERS else old.headers,
+    )

@@ -1,0 +1,236 @@
+"""From a file set to the records in it; what restore, verify and peek share."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from kbackup import converters, formats
+from kbackup.converters import Converter
+from kbackup.errors import BadRecordError, CorruptObjectError, IncompleteBackupError, KbackupError
+from kbackup.formats import FormatOptions
+from kbackup.naming import View
+from kbackup.records import Facts
+from kbackup.restore.catalog import BackupFile, FileSet
+from kbackup.stores import Store
+from kbackup.views import COLUMNS, assemble
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How objects are read; plain data.
+
+    Attributes:
+        formats: What the configuration says about files.
+        key_converter: Plugin name, None for what suits the format of the file.
+        value_converter: Plugin name, None for what suits the format of the file.
+        properties: Sub-properties of each converter, by view.
+        wants_keys: A value object without its keys object is incomplete.
+        wants_headers: A value object without its headers object is incomplete.
+    """
+
+    formats: FormatOptions = field(default_factory=FormatOptions)
+    key_converter: str | None = None
+    value_converter: str | None = None
+    properties: Mapping[View, Mapping[str, str]] = field(default_factory=dict)
+    wants_keys: bool = False
+    wants_headers: bool = False
+
+
+def read(store: Store, files: FileSet, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Read the records of a file set, lazily.
+
+    Yields:
+        ``records.SCHEMA``, at least one row each, offsets rising.
+
+    Raises:
+        CorruptObjectError: If an object is damaged, or its rows do not fit its siblings'.
+        IncompleteBackupError: If an object that belongs to the set is missing.
+        BadRecordError: If a row cannot be turned back into a record.
+        ObjectNotFoundError: If an object has gone since it was listed.
+    """
+    if files.main is None:
+        yield from _keys_alone(store, files, options)
+    elif files.is_whole:
+        yield from _whole(store, files, options)
+    else:
+        yield from _values(store, files, files.main, options)
+
+
+def facts(store: Store, file: BackupFile) -> Facts | None:
+    """Return what was stored with the object about its records, None where nothing was."""
+    head = store.head(file.key)
+    return None if head is None else Facts.from_metadata(head.metadata)
+
+
+def _whole(store: Store, files: FileSet, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    assert files.main is not None  # noqa: S101  (is_whole says so)
+    expected = files.start_offset
+    with store.open(files.main.key) as body:
+        form = formats.by_name(files.main.format)
+        batches = form.read(body, View.RECORD, files.main.extension, options.formats)
+        for batch in _named(batches, files.main):
+            if len(batch):
+                _check_offsets(batch, expected, files.main)
+                expected = batch["offset"][-1].as_py() + 1
+                yield batch
+
+
+def _check_offsets(batch: pa.RecordBatch, expected: int, file: BackupFile) -> None:
+    first = batch["offset"][0].as_py()
+    if first < expected:
+        raise CorruptObjectError(
+            file.key,
+            f"it holds offset {first} where {expected} or later should follow",
+            "it may have been renamed or altered",
+            key=file.key,
+        )
+
+
+def _values(
+    store: Store, files: FileSet, main: BackupFile, options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    """Read a value file and its siblings side by side, row for row."""
+    for wanted, file, name in (
+        (options.wants_keys, files.keys, "keys"),
+        (options.wants_headers, files.headers, "headers"),
+    ):
+        if wanted and file is None:
+            raise IncompleteBackupError(
+                main.key,
+                f"its {name} object is missing",
+                f"restore without store.kafka.{name}, or back these offsets up again",
+                key=main.key,
+            )
+    value = _Column(store, main, options)
+    siblings = [
+        _Column(store, file, options) if file is not None else None
+        for file in (files.keys, files.headers)
+    ]
+    start = files.start_offset
+    try:
+        while (column := value.next()) is not None:
+            keys, headers = [
+                None if sibling is None else sibling.take(len(column)) for sibling in siblings
+            ]
+            yield assemble(start, column, keys, headers)
+            start += len(column)
+        for sibling in siblings:
+            if sibling is not None and sibling.next() is not None:
+                raise CorruptObjectError(
+                    sibling.file.key,
+                    f"it has more rows than {main.key}",
+                    "rows are never paired by guess; back these offsets up again",
+                    key=sibling.file.key,
+                )
+    finally:
+        for opened in (value, *siblings):
+            if opened is not None:
+                opened.close()
+
+
+def _keys_alone(store: Store, files: FileSet, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Refuse siblings without their value: the crash that left them also kept the offset back."""
+    del store, options
+    key = files.files[0].key
+    raise IncompleteBackupError(
+        key,
+        "the value object beside it is missing",
+        "a run that was interrupted leaves this until the next run completes the set",
+        key=key,
+    )
+    yield  # pragma: no cover  (makes this a generator, as `read` needs)
+
+
+class _Column:
+    """One file of the connectors' layout, as a column of Kafka's bytes or header texts."""
+
+    def __init__(self, store: Store, file: BackupFile, options: ReadOptions) -> None:
+        self.file = file
+        self._body = store.open(file.key)
+        self._view = file.view
+        form = formats.by_name(file.format)
+        batches = form.read(self._body, file.view, file.extension, options.formats)
+        self._batches = _named(batches, file)
+        self._converter = _converter(file, options)
+        self._rest: pa.Array | None = None
+
+    def next(self) -> pa.Array | None:
+        """Return the next rows, None at the end."""
+        if self._rest is not None and len(self._rest):
+            rest, self._rest = self._rest, None
+            return rest
+        for batch in self._batches:
+            if len(batch):
+                return self._encode(batch[COLUMNS[self._view]])
+        return None
+
+    def take(self, rows: int) -> pa.Array:
+        """Return exactly *rows* rows.
+
+        Raises:
+            CorruptObjectError: If the file has fewer.
+        """
+        parts: list[pa.Array] = []
+        missing = rows
+        while missing:
+            column = self.next()
+            if column is None:
+                raise CorruptObjectError(
+                    self.file.key,
+                    f"it ends {missing} rows before its value object",
+                    "rows are never paired by guess; back these offsets up again",
+                    key=self.file.key,
+                )
+            parts.append(column.slice(0, missing))
+            if len(column) > missing:
+                self._rest = column.slice(missing)
+            missing -= min(missing, len(column))
+        return pa.concat_arrays(parts)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._body.close()
+
+    def _encode(self, column: pa.Array) -> pa.Array:
+        if self._converter is None:
+            return column
+        try:
+            return self._converter.encode(column)
+        except BadRecordError as error:
+            raise _at(error, self.file) from error
+
+
+def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
+    if file.view is View.HEADERS:
+        return None
+    given = options.key_converter if file.view is View.KEY else options.value_converter
+    return converters.by_name(
+        given or assumed_converter(file.format, file.view),
+        options.properties.get(file.view) or {"schemas.enable": "false"},
+    )
+
+
+def assumed_converter(format_name: str, view: View) -> str:
+    """Return the converter for files of a configuration that names none."""
+    if format_name != "json":
+        return "bytes"
+    return "string" if view is View.KEY else "json"
+
+
+def _named(batches: Iterator[pa.RecordBatch], file: BackupFile) -> Iterator[pa.RecordBatch]:
+    """Put the object's key into errors of its format, which does not know it."""
+    try:
+        yield from batches
+    except (CorruptObjectError, BadRecordError) as error:
+        raise _at(error, file) from error
+
+
+def _at(error: KbackupError, file: BackupFile) -> CorruptObjectError:
+    why = error.what if not error.why else f"{error.what}: {error.why}"
+    return CorruptObjectError(
+        file.key,
+        why,
+        error.do or "back these offsets up again, or skip it with behavior.on.error=log",
+        key=file.key,
+    )

@@ -1,0 +1,43 @@
+"""Which topics a command works on."""
+
+from collections.abc import Collection
+
+import regex
+
+from kbackup.errors import ConfigurationError
+from kbackup.java_regex import translate
+from kbackup.naming import INTERNAL_TOPICS
+from kbackup.renaming import MATCH_TIMEOUT
+
+
+def select(available: Collection[str], topics: Collection[str], pattern: str | None) -> list[str]:
+    """Return the topics to work on, sorted.
+
+    Args:
+        available: The names there are.
+        topics: Names asked for; they win over *pattern*, and need not be available.
+        pattern: A Java regular expression that a whole name must match; None with no *topics*
+            selects all.  Neither selects internal topics: those want to be named.
+
+    Raises:
+        ConfigurationError: If *pattern* takes too long over a name.
+    """
+    if topics:
+        return sorted(set(topics))
+    names = sorted(name for name in available if not is_internal(name))
+    if pattern is None:
+        return names
+    compiled = regex.compile(translate(pattern).text, regex.V0 | regex.ASCII)
+    try:
+        return [name for name in names if compiled.fullmatch(name, timeout=MATCH_TIMEOUT)]
+    except TimeoutError as error:
+        raise ConfigurationError(
+            f"topics.regex {pattern!r} takes longer than {MATCH_TIMEOUT:.0f} s over one name",
+            "nested repetitions multiply",
+            "write a simpler expression, or name the topics",
+        ) from error
+
+
+def is_internal(topic: str) -> bool:
+    """Whether *topic* belongs to Kafka or to a service beside it."""
+    return topic.startswith("__") or topic in INTERNAL_TOPICS

@@ -1,0 +1,135 @@
+"""What a run would read and write; nothing is changed while it is made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kbackup import wiring
+from kbackup.config import Settings
+from kbackup.errors import GroupActiveError, KafkaError, KbackupError
+from kbackup.kafka import Position
+from kbackup.kafka.cluster import Cluster, Topic
+from kbackup.records import Span, TopicPartition
+from kbackup.selection import select
+from kbackup.sink.evidence import gather
+from kbackup.sink.job import SinkUnit
+from kbackup.sink.start import Evidence, Start, decide
+from kbackup.stores import Store
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPartition:
+    """One partition: where its backup goes on, or why it cannot.
+
+    Attributes:
+        where: The partition.
+        seen: What group, bucket and log say.
+        start: Where to go on; None with *refusal*.
+        refusal: Why nothing may be done with it.
+    """
+
+    where: TopicPartition
+    seen: Evidence
+    start: Start | None
+    refusal: KbackupError | None = None
+
+    @property
+    def state(self) -> str:
+        """One word for people: what is to be done, or why there is nothing."""
+        if self.start is None:
+            return "refused"
+        if self.start.offset < self.seen.log.end_offset:
+            return "to do"
+        if len(self.seen.log) == 0:
+            return "emptied" if self.seen.log.end_offset else "empty"
+        return "up to date"
+
+    def unit(self) -> SinkUnit | None:
+        """Return what a task has to do, None where there is nothing."""
+        if self.start is None or self.start.offset >= self.seen.log.end_offset:
+            return None
+        committed = self.seen.committed
+        keeps = committed is not None and committed.offset == self.start.offset
+        metadata = committed.metadata if committed is not None and keeps else ""
+        return SinkUnit(self.where, Span(self.start.offset, self.seen.log.end_offset), metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPlan:
+    """What a run would do.
+
+    Attributes:
+        topics: The topics, as the cluster has them.
+        partitions: Each partition of theirs that was asked for.
+        group: The consumer group that keeps the positions.
+    """
+
+    topics: Mapping[str, Topic]
+    partitions: tuple[PlannedPartition, ...]
+    group: str
+
+    def units(self) -> list[SinkUnit]:
+        """Return what tasks have to do, the largest share first."""
+        units = [unit for at in self.partitions if (unit := at.unit()) is not None]
+        return sorted(units, key=lambda unit: len(unit.span), reverse=True)
+
+    def moved(self) -> dict[TopicPartition, Position]:
+        """Return the positions at which the group stands too far ahead, put right."""
+        return {
+            at.where: Position(at.start.offset)
+            for at in self.partitions
+            if at.start is not None and at.start.moves_group
+        }
+
+
+def make(settings: Settings, cluster: Cluster, store: Store) -> SinkPlan:
+    """Plan a run.
+
+    Raises:
+        GroupActiveError: If somebody else works with the group.
+        KafkaError: If a topic does not exist, or the cluster does not answer.
+        StoreError: If the bucket cannot be asked.
+    """
+    names = select(cluster.topic_names(), settings.topics, settings.topics_regex)
+    topics = cluster.topics(names)
+    missing = [name for name in names if name not in topics]
+    if missing:
+        raise KafkaError(
+            f"topic {', '.join(missing)} does not exist",
+            f"the cluster has {len(cluster.topic_names())} topics that this principal may see",
+            "correct topics, or wait for it to be created",
+        )
+    wanted = settings.partitions
+    wheres = [
+        TopicPartition(topic.name, partition)
+        for topic in topics.values()
+        for partition in range(topic.partitions)
+        if wanted is None or partition in wanted
+    ]
+    group = wiring.group(settings, "sink")
+    check_idle(cluster, group)
+    committed = cluster.committed(group, wheres)
+    evidence = gather(store, wiring.layout(settings), cluster.spans(wheres), committed)
+    planned = tuple(_plan_partition(where, evidence[where], settings) for where in wheres)
+    return SinkPlan(topics, planned, group)
+
+
+def _plan_partition(where: TopicPartition, seen: Evidence, settings: Settings) -> PlannedPartition:
+    try:
+        return PlannedPartition(where, seen, decide(where, seen, reset=settings.auto_offset_reset))
+    except KbackupError as error:
+        return PlannedPartition(where, seen, None, error)
+
+
+def check_idle(cluster: Cluster, group: str) -> None:
+    """Refuse a group with live members: it would be moved under somebody's feet.
+
+    Raises:
+        GroupActiveError: Naming the members.
+    """
+    members = cluster.members(group)
+    if members:
+        raise GroupActiveError(
+            f"consumer group {group} has live members",
+            ", ".join(members[:5]),
+            "stop the connector that uses it, or choose another --group",
+        )

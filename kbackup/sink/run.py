@@ -1,0 +1,269 @@
+"""One run of the sink: plan, lock, tasks on Spark, account for every offset, leave a record."""
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from kbackup import engine, runs, wiring
+from kbackup.config import Settings
+from kbackup.engine import Report
+from kbackup.errors import KbackupError
+from kbackup.kafka.cluster import Cluster
+from kbackup.locks import RunLock
+from kbackup.records import TopicPartition
+from kbackup.sink import plan as planning
+from kbackup.sink.follow import follow
+from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.plan import PlannedPartition, SinkPlan
+from kbackup.sink.task import back_up
+from kbackup.stores import Store, open_store
+from kbackup.summary import Event, Summary
+
+_EXPIRED = "expired"
+_ROUNDS = 3
+"""How often retention may overtake a run before it gives up on a partition."""
+
+Tell = Callable[[Event], None]
+
+
+class SinkRun:
+    """One run, from settings to summary."""
+
+    def __init__(self, settings: Settings, tell: Tell, stop: "Stop") -> None:
+        self._settings, self._tell, self._stop = settings, tell, stop
+        self._run = runs.new_run_id(datetime.now(UTC))
+        self._summary = Summary(self._run, "sink")
+        self._layout = wiring.layout(settings)
+
+    def __call__(self, java_home: Callable[[], str | None]) -> Event:
+        """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
+        try:
+            self._work(java_home)
+        except KbackupError as error:
+            if error.exit_code in (2, 8):
+                raise
+            self._summary.fail(error)
+        return self._finish()
+
+    def _work(self, java_home: Callable[[], str | None]) -> None:
+        settings = self._settings
+        cluster = Cluster(wiring.kafka_settings(settings))
+        store = open_store(wiring.store_settings(settings))
+        if settings.dry_run:
+            self._show(planning.make(settings, cluster, store), cluster)
+            return
+        names = list(settings.topics) or [settings.topics_regex or ""]
+        lock = RunLock.for_settings(settings, store, self._layout, "sink", names, self._run)
+        with lock:
+            plan = planning.make(settings, cluster, store)
+            self._show(plan, cluster)
+            self._store = store
+            self._prepare(plan, cluster, store)
+            if settings.follow:
+                self._follow(plan, java_home)
+            else:
+                self._once(plan, cluster, store, java_home)
+            self._record(store)
+
+    def _show(self, plan: SinkPlan, cluster: Cluster) -> None:
+        settings = self._settings
+        self._summary.facts |= {
+            "group": plan.group,
+            "cluster_id": cluster.cluster_id,
+            "topics_dir": settings.topics_dir,
+            "topic_ids": {name: topic.topic_id for name, topic in plan.topics.items()},
+        }
+        self._tell(
+            {
+                "type": "start", "v": 1, "run": self._run, "command": "sink",
+                "topics": sorted(plan.topics), "group": plan.group, "store": settings.url,
+                "topics_dir": settings.topics_dir, "format": settings.format_class or "parquet",
+                "view": settings.view, "flush_size": settings.flush_size,
+            }
+        )  # fmt: skip
+        self._tell({"type": "plan", "partitions": [_planned(at) for at in plan.partitions]})
+        for at in plan.partitions:
+            self._summary.partitions.append(_row(at))
+            if at.refusal is not None:
+                self._summary.fail(at.refusal)
+            if at.start is not None:
+                for code, text in at.start.warnings:
+                    self._tell(
+                        self._summary.warn(
+                            code, text, topic=at.where.topic, partition=at.where.partition
+                        )
+                    )
+
+    def _prepare(self, plan: SinkPlan, cluster: Cluster, store: Store) -> None:
+        """Put the group right where it stands too far ahead, and write down what has expired."""
+        cluster.set_positions(plan.group, plan.moved())
+        for at in plan.partitions:
+            if at.start is not None and at.start.expired is not None:
+                self._expired(store, at)
+
+    def _expired(self, store: Store, at: PlannedPartition) -> None:
+        assert at.start is not None and at.start.expired is not None  # noqa: S101, PT018
+        gap = at.start.expired
+        text = (
+            f"{at.where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired in the "
+            "cluster before they were backed up"
+        )
+        self._tell(
+            self._summary.warn(
+                "gap", text, topic=at.where.topic, partition=at.where.partition,
+                offsets=[gap.start_offset, gap.end_offset - 1],
+            )
+        )  # fmt: skip
+        self._summary.skip("expired_offsets", len(gap))
+        runs.write_gap(store, self._layout, at.where, gap, self._run)
+
+    def _job(self, plan: SinkPlan) -> SinkJob:
+        settings = self._settings
+        return SinkJob(
+            run=self._run,
+            kafka=wiring.kafka_settings(settings),
+            store=wiring.store_settings(settings),
+            layout=self._layout,
+            views=wiring.views(settings),
+            partitioner=settings.partitioner_class,
+            rule=wiring.rule(settings),
+            group=plan.group,
+            flush_tail=settings.flush_on_stop,
+            drops_nulls=settings.view == "value" and settings.behavior_on_null_values == "ignore",
+        )
+
+    def _once(
+        self, plan: SinkPlan, cluster: Cluster, store: Store, java_home: Callable[[], str | None]
+    ) -> None:
+        units: Sequence[SinkUnit] = plan.units()
+        for _ in range(_ROUNDS):
+            if not units or self._stop.is_set():
+                return
+            overtaken = self._tasks(functools.partial(back_up, self._job(plan)), units, java_home)
+            if not overtaken:
+                return
+            plan = planning.make(self._settings, cluster, store)
+            again = [at for at in plan.partitions if at.where in overtaken]
+            for at in again:
+                if at.start is not None and at.start.expired is not None:
+                    self._expired(store, at)
+            units = [unit for at in again if (unit := at.unit()) is not None]
+        for where in {unit.where for unit in units}:
+            self._summary.fail(
+                KbackupError(f"{where}: retention overtook the backup {_ROUNDS} times",
+                             "records expire faster than they can be read",
+                             "raise the topic's retention", topic=where.topic)
+            )  # fmt: skip
+
+    def _follow(self, plan: SinkPlan, java_home: Callable[[], str | None]) -> None:
+        units = [
+            SinkUnit(at.where, at.seen.log, "") if (unit := at.unit()) is None else unit
+            for at in plan.partitions
+            if at.start is not None
+        ]
+        starts = {at.where: at.start.offset for at in plan.partitions if at.start is not None}
+        task = functools.partial(follow, self._job(plan), starts, self._settings.rotate_idle_ms)
+        self._tasks(task, units, java_home, slices_per_core=1)
+
+    def _tasks(
+        self,
+        task: engine.Task,
+        units: Sequence[SinkUnit],
+        java_home: Callable[[], str | None],
+        slices_per_core: int | None = None,
+    ) -> set[TopicPartition]:
+        """Run *task* over *units*; return the partitions that retention overtook."""
+        reports = engine.run(
+            task,
+            units,
+            wiring.engine_settings(self._settings, java_home()),
+            self._tell,
+            self._stop.event,
+            slices_per_core=slices_per_core,
+        )
+        overtaken = set()
+        for report in reports:
+            failure = report.get("failure")
+            if failure is not None and failure["code"] == _EXPIRED:
+                overtaken.add(TopicPartition(report["topic"], report["partition"]))
+            elif failure is not None:
+                self._summary.fail(failure)
+            self._merge(report)
+        return overtaken
+
+    def _merge(self, report: Report) -> None:
+        for row in self._summary.partitions:
+            if (row["topic"], row["partition"]) == (report.get("topic"), report.get("partition")):
+                _grow(row, report)
+
+    def _record(self, store: Store) -> None:
+        runs.write_run(store, self._layout, self._finish())
+
+    def _finish(self) -> Event:
+        return self._summary.finish(self._stop.signal)
+
+
+class Stop:
+    """Asked for by a signal: tasks end at their next safe point.
+
+    Attributes:
+        event: Set once asked.
+        signal: Number of the signal, None without.
+    """
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.signal: int | None = None
+
+    def ask(self, signal: int) -> None:
+        """Ask to stop."""
+        self.signal = signal
+        self.event.set()
+
+    def is_set(self) -> bool:
+        """Whether somebody asked."""
+        return self.event.is_set()
+
+
+def _planned(at: PlannedPartition) -> dict[str, Any]:
+    start = at.start.offset if at.start is not None else at.seen.log.end_offset
+    return {
+        "topic": at.where.topic, "partition": at.where.partition, "start": start,
+        "end": at.seen.log.end_offset, "committed": start, "state": at.state,
+    }  # fmt: skip
+
+
+def _row(at: PlannedPartition) -> dict[str, Any]:
+    start = at.start.offset if at.start is not None else None
+    end = at.seen.log.end_offset
+    return {
+        "topic": at.where.topic, "partition": at.where.partition, "first": None, "last": None,
+        "records": 0, "objects": 0, "bytes_stored": 0, "bytes_read": 0, "start": start,
+        "committed": start, "end": end, "lag": None if start is None else end - start,
+        "state": at.state,
+    }  # fmt: skip
+
+
+def _grow(row: dict[str, Any], report: Report) -> None:
+    for name in ("records", "objects", "bytes_stored", "bytes_read"):
+        row[name] += report.get(name, 0)
+    if row["first"] is None:
+        row["first"] = report["first"]
+    if report["last"] is not None:
+        row["last"] = report["last"]
+    row["committed"] = report["committed"]
+    row["end"] = max(row["end"], report["end"])
+    row["lag"] = row["end"] - row["committed"]
+    row["nulls_left_out"] = row.get("nulls_left_out", 0) + report["nulls"]
+    row["state"] = _state(row, report)
+
+
+def _state(row: dict[str, Any], report: Report) -> str:
+    failure = report.get("failure")
+    if failure is not None:
+        return "stopped" if failure["code"] == "stopped" else "failed"
+    if row["lag"]:
+        return "tail left open"
+    return "done" if row["records"] else "no records"

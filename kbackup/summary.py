@@ -1,0 +1,110 @@
+"""What a run has to say at its end: one dictionary, the same for people, scripts and records."""
+
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any, Final
+
+from kbackup.errors import KbackupError, worst
+
+Event = dict[str, Any]
+
+_SKIPPED: Final = 3
+
+
+class Summary:
+    """Collects what happened; `finish` turns it into the summary line.
+
+    Attributes:
+        partitions: One row a topic-partition, with its ``state``.
+        skipped: Counts of what was left out, by reason.
+        facts: Further fields of the summary line.
+    """
+
+    def __init__(self, run: str, command: str) -> None:
+        self.run, self.command = run, command
+        self.partitions: list[dict[str, Any]] = []
+        self.skipped: dict[str, int] = {}
+        self.facts: dict[str, Any] = {}
+        self._errors: list[dict[str, Any]] = []
+        self._warnings: list[Event] = []
+        self._started = monotonic()
+
+    def fail(self, error: KbackupError | Mapping[str, Any]) -> None:
+        """Take an error; the same one is kept once."""
+        entry = error.to_dict() if isinstance(error, KbackupError) else dict(error)
+        if entry not in self._errors:
+            self._errors.append(entry)
+
+    def warn(self, code: str, text: str, **place: Any) -> Event:
+        """Take a warning; return it as the event to tell."""
+        event = {"type": "warning", "run": self.run, "code": code, "text": text, **place}
+        self._warnings.append(event)
+        return event
+
+    def skip(self, reason: str, count: int = 1) -> None:
+        """Count something that was left out and makes the run exit 3."""
+        if count:
+            self.skipped[reason] = self.skipped.get(reason, 0) + count
+
+    def total(self, name: str) -> int:
+        """Return the sum of a column of the partitions."""
+        return sum(row.get(name) or 0 for row in self.partitions)
+
+    def exit_code(self, signal: int | None = None) -> int:
+        """Return the exit code of all that happened; *signal* is the one that stopped the run."""
+        if signal is not None:
+            return 128 + signal
+        codes = [entry["exit_code"] for entry in self._errors if entry["code"] != "stopped"]
+        return worst([*codes, _SKIPPED if self.skipped else 0])
+
+    def finish(self, signal: int | None = None) -> Event:
+        """Return the summary line."""
+        code = self.exit_code(signal)
+        return {
+            "type": "summary",
+            "v": 1,
+            "run": self.run,
+            "command": self.command,
+            "result": _result(code),
+            "exit_code": code,
+            "seconds": round(monotonic() - self._started, 1),
+            "records": self.total("records"),
+            "objects": self.total("objects"),
+            "bytes_read": self.total("bytes_read"),
+            "bytes_stored": self.total("bytes_stored"),
+            "skipped": self.skipped,
+            "partitions": self.partitions,
+            "topics": _topics(self.partitions),
+            "errors": [entry for entry in self._errors if entry["code"] != "stopped"],
+            "warnings": self._warnings,
+            **self.facts,
+        }
+
+
+def _result(code: int) -> str:
+    words = {0: "ok", 3: "skipped", 4: "refused", 130: "stopped", 143: "stopped"}
+    return words.get(code, "stopped" if code > 128 else "failed")
+
+
+def _topics(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sum the partitions of each topic."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        topic = found.setdefault(
+            row["topic"],
+            {
+                "topic": row["topic"],
+                "target": row.get("target"),
+                "partitions": 0,
+                "records": 0,
+                "objects": 0,
+                "bytes": 0,
+                "skipped": 0,
+            },
+        )
+        topic["partitions"] += 1
+        topic["records"] += row.get("records") or 0
+        topic["objects"] += row.get("objects") or 0
+        topic["bytes"] += row.get("bytes_stored") or row.get("bytes_read") or 0
+        topic["skipped"] += row.get("skipped") or 0
+    return list(found.values())

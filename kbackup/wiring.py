@@ -1,0 +1,129 @@
+"""From checked settings to what each stage takes: plain data, made in one place."""
+
+import hashlib
+from typing import Final
+
+from kbackup.config import Settings
+from kbackup.engine import EngineSettings
+from kbackup.errors import ConfigurationError
+from kbackup.formats import FormatOptions
+from kbackup.kafka import KafkaSettings
+from kbackup.naming import Layout, View
+from kbackup.rotation import Rule
+from kbackup.stores import StoreSettings
+from kbackup.views import ViewSpec
+
+RECORD_FORMAT: Final = "parquet"
+"""What whole records are written in, unless ``format.class`` says otherwise."""
+
+
+def kafka_settings(settings: Settings) -> KafkaSettings:
+    """Return how to reach the cluster."""
+    if settings.bootstrap_servers is None:
+        raise ConfigurationError(
+            "bootstrap.servers is not set", do="give -k HOST:PORT, or set it in the configuration"
+        )
+    return KafkaSettings(
+        settings.bootstrap_servers,
+        settings.kafka_admin,
+        settings.kafka_consumer,
+        settings.kafka_producer,
+        settings.kafka_timeout,
+    )
+
+
+def store_settings(settings: Settings) -> StoreSettings:
+    """Return where the backup lies."""
+    return StoreSettings(
+        url=settings.url,
+        endpoint_url=settings.endpoint_url,
+        region=settings.s3_region,
+        path_style=settings.s3_path_style_access_enabled,
+        access_key_id=settings.aws_access_key_id,
+        secret_access_key=settings.aws_secret_access_key,
+        part_bytes=settings.s3_part_size,
+        attempts=settings.s3_part_retries,
+        backoff_ms=settings.s3_retry_backoff_ms,
+    )
+
+
+def layout(settings: Settings) -> Layout:
+    """Return how objects are named."""
+    return Layout(
+        settings.topics_dir,
+        settings.directory_delim,
+        settings.file_delim,
+        settings.filename_offset_zero_pad_width,
+    )
+
+
+def engine_settings(settings: Settings, java_home: str | None) -> EngineSettings:
+    """Return what Spark is given."""
+    return EngineSettings(settings.master, settings.spark_conf, java_home, settings.stop_timeout)
+
+
+def format_options(settings: Settings) -> FormatOptions:
+    """Return what the configuration says about files."""
+    return FormatOptions(
+        codec=settings.parquet_codec,
+        compression=settings.s3_compression_type,
+        compression_level=settings.s3_compression_level,
+        separator=settings.separator,
+        byte_array_extension=settings.format_bytearray_extension,
+    )
+
+
+def views(settings: Settings) -> tuple[ViewSpec, ...]:
+    """Return the files of one cut; the last one marks the set as complete."""
+    options = format_options(settings)
+    if settings.view == "record":
+        return (ViewSpec(View.RECORD, settings.format_class or RECORD_FORMAT, options),)
+    specs = []
+    if settings.store_kafka_keys:
+        specs.append(
+            ViewSpec(
+                View.KEY,
+                settings.keys_format_class or "",
+                options,
+                settings.key_converter,
+                settings.key_converter_properties,
+            )
+        )
+    if settings.store_kafka_headers:
+        specs.append(ViewSpec(View.HEADERS, settings.headers_format_class or "", options))
+    specs.append(
+        ViewSpec(
+            View.VALUE,
+            settings.format_class or "",
+            options,
+            settings.value_converter,
+            settings.value_converter_properties,
+        )
+    )
+    return tuple(specs)
+
+
+def rule(settings: Settings) -> Rule:
+    """Return when files are cut; -1 means never for bytes and time."""
+    return Rule(
+        records=settings.flush_size,
+        bytes=settings.rotate_bytes if settings.rotate_bytes > 0 else None,
+        span_ms=settings.rotate_interval_ms if settings.rotate_interval_ms > 0 else None,
+    )
+
+
+def identity(settings: Settings) -> str:
+    """Return the text that tells one backup from another: where it lies."""
+    return f"{settings.endpoint_url or ''}|{settings.url}|{settings.topics_dir}"
+
+
+def group(settings: Settings, purpose: str, *more: str) -> str:
+    """Return the consumer group that keeps the position of *purpose*.
+
+    Without a name of the operator's it follows from where the backup lies, so that the next run
+    of the same command finds it again.
+    """
+    if settings.group is not None:
+        return settings.group
+    text = "|".join((identity(settings), *more))
+    return f"kbackup-{purpose}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
