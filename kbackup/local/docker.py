@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 from kbackup.errors import LocalServiceError
 from kbackup.local.kafka import BROKER_PROPERTIES, START_SECONDS, STARTED
 from kbackup.local.kafka_jars import KAFKA_VERSION
-from kbackup.local.process import free_port
+from kbackup.local.process import free_ports
 
 IMAGE: Final = f"apache/kafka:{KAFKA_VERSION}"
 
@@ -27,7 +27,7 @@ class DockerKafka:
     version: Final = KAFKA_VERSION
 
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
-        self._port = free_port()
+        (self._port,) = free_ports(1)
         containers, waiting = _testcontainers()
         try:
             self._container = containers.DockerContainer(IMAGE)

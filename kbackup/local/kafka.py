@@ -14,7 +14,7 @@ from typing import Final, Self
 from kbackup.errors import LocalServiceError
 from kbackup.local.java import Java, find_java
 from kbackup.local.kafka_jars import KAFKA_VERSION, fetch_kafka
-from kbackup.local.process import Service, free_port
+from kbackup.local.process import Service, free_ports
 
 START_SECONDS: Final = 60
 """How long a start may take; 3 s is usual on two idle cores."""
@@ -103,8 +103,8 @@ class LocalKafka:
         self._own_properties = dict(properties or {})
         self._directory = Path(tempfile.mkdtemp(prefix="kbackup-kafka-"))
         try:
-            self._port = free_port()
-            self._configure()
+            self._port, controller = free_ports(2)
+            self._configure(controller)
             self._service = self._start()
         except BaseException:
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -166,9 +166,8 @@ class LocalKafka:
     ) -> None:
         self.stop()
 
-    def _configure(self) -> None:
-        """Write the configuration and format the data directory."""
-        controller = free_port()
+    def _configure(self, controller: int) -> None:
+        """Write the configuration, with the controller's port, and format the data directory."""
         properties = {
             **BROKER_PROPERTIES,
             "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{controller}",

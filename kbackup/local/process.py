@@ -32,18 +32,30 @@ _PORTS: Final = range(20_000, 32_000)
 port while a server is down, not even a client that tries to reach that server again."""
 
 
-def free_port() -> int:
-    """Return a loopback port that nothing is listening on; it is not reserved."""
-    for port in random.sample(_PORTS, 200):
-        with socket.socket() as probe:
-            # as servers set it: a port whose last connections are still in TIME_WAIT is free
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise LocalServiceError(f"no free port on 127.0.0.1 from {_PORTS.start} to {_PORTS.stop}")
+def free_ports(number: int) -> list[int]:
+    """Return *number* different loopback ports that nothing listens on; they are not reserved.
+
+    Raises:
+        LocalServiceError: If there are not so many.
+    """
+    found: list[int] = []
+    for port in random.sample(_PORTS, 500):
+        if len(found) < number and _is_free(port):
+            found.append(port)
+    if len(found) < number:
+        raise LocalServiceError(f"no free port on 127.0.0.1 from {_PORTS.start} to {_PORTS.stop}")
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # as servers set it: a port whose last connections are still in TIME_WAIT is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 class Service:

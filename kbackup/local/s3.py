@@ -1,6 +1,6 @@
 """An S3 server on this machine: moto in a process of its own, its objects gone when it is stopped.
 
-Objects beyond 5 MB lie in temporary files, smaller ones in the server's memory.
+Objects lie in the server's memory, those above `SPOOLED_BYTES` in temporary files.
 """
 
 import http.client
@@ -17,10 +17,13 @@ from types import TracebackType
 from typing import Final, Self
 
 from kbackup.errors import LocalServiceError
-from kbackup.local.process import Service, free_port
+from kbackup.local.process import Service, free_ports
 
 START_SECONDS: Final = 30
 """How long a start may take; under 1 s is usual."""
+
+SPOOLED_BYTES: Final = 64 << 20
+"""Size above which an object, or a part of one, is kept on disk; moto's own 5 MB halve its speed."""
 
 _REQUIRED: Final = ("moto", "flask", "flask_cors")
 
@@ -49,7 +52,7 @@ class LocalS3:
             )
         self._directory = Path(tempfile.mkdtemp(prefix="kbackup-s3-"))
         try:
-            self._port = free_port()
+            (self._port,) = free_ports(1)
             self._service = self._start()
         except BaseException:
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -118,8 +121,11 @@ class LocalS3:
             f"the S3 server on {self.endpoint_url}",
             [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)],
             self._directory / "moto.log",
-            # its spooled objects belong into the directory that is removed with it
-            environment={"TMPDIR": str(self._directory)},
+            environment={
+                # its spooled objects belong into the directory that is removed with it
+                "TMPDIR": str(self._directory),
+                "MOTO_S3_DEFAULT_KEY_BUFFER_SIZE": str(SPOOLED_BYTES),
+            },
             scratch=self._directory,
         )
         service.wait_until(self._is_open, START_SECONDS)

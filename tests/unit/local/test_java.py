@@ -1,0 +1,226 @@
+"""Which Java is used, and what is said about those that are not."""
+
+import logging
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kbackup.errors import JavaNotFoundError
+from kbackup.local import java as module
+from kbackup.local.java import find_java, proxy_options, trust_store_options
+
+
+def fake_java(home: Path, version: str, *, is_slim: bool = False) -> Path:
+    """Make a home whose ``java`` says *version*, and if slim lacks the vector module."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    refusal = 'case "$*" in *jdk.incubator.vector*) echo "no such module" >&2; exit 1;; esac'
+    program.write_text(
+        f"#!/bin/sh\n{refusal if is_slim else ':'}\n"
+        f'printf "    java.home = %s\\n" {shlex.quote(str(home))} >&2\n'
+        f'echo "    java.version = {version}" >&2\n'
+        'printf "%s\\n" "$@"\n'
+    )
+    program.chmod(0o755)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Java of the machine's is in sight, and nothing is written to the user's cache."""
+    monkeypatch.setenv("KBACKUP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    for name in ("JAVA_HOME", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(module, "find_spec", lambda _: None)
+
+
+def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The Java that was asked for is the one used.
+    """
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "asked", "17.0.1")))
+    monkeypatch.setenv("PATH", str(fake_java(tmp_path / "other", "21") / "bin"))
+
+    found = find_java()
+
+    assert (tmp_path / "asked", "17.0.1", "JAVA_HOME", ()) == (
+        found.home,
+        found.version,
+        found.origin,
+        found.passed_over,
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "why"),
+    [
+        pytest.param("1.8.0_402", "is Java 1.8.0_402", id="old numbering"),
+        pytest.param("11.0.2", "is Java 11.0.2", id="too old"),
+        pytest.param(None, "does not exist", id="no such directory"),
+    ],
+)
+def test_a_wrong_java_home_is_named_and_passed_over(
+    version: str | None,
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """
+    A JAVA_HOME that is no use is said to be so, and the run goes on with the next Java.
+    """
+    if version is not None:
+        fake_java(tmp_path / "wrong", version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "wrong"))
+    monkeypatch.setenv("PATH", str(fake_java(tmp_path / "right", "17.0.1") / "bin"))
+
+    found = find_java()
+
+    sentence = f"JAVA_HOME ({tmp_path}/wrong/bin/java) {why}"
+    assert (tmp_path / "right", "PATH", (sentence,)) == (
+        found.home,
+        found.origin,
+        found.passed_over,
+    )
+    assert [(logging.WARNING, f"{sentence}; looking further")] == [
+        (record.levelno, record.getMessage()) for record in caplog.records
+    ]
+
+
+def test_a_link_on_the_path_leads_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Where the PATH holds a link to Java, as Debian's does, its real home is found.
+    """
+    home = fake_java(tmp_path / "jvm", "25")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "java").symlink_to(home / "bin" / "java")
+    monkeypatch.setenv("PATH", str(tmp_path / "links"))
+
+    assert home == find_java().home
+
+
+def test_a_switchers_script_is_seen_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Where the PATH holds a version switcher's script, the Java it picks is used.
+    """
+    home = fake_java(tmp_path / "jvm", "21.0.2")
+    (tmp_path / "shims").mkdir()
+    shim = tmp_path / "shims" / "java"
+    shim.write_text(f'#!/bin/sh\nexec {home}/bin/java "$@"\n')
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "shims"))
+
+    assert home == find_java().home
+
+
+def test_a_slim_java_is_spared_the_module_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    What Spark asks every Java for does not stop one that lacks it; all else is passed on as it is.
+    """
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "it's slim", "25", is_slim=True)))
+
+    found = find_java()
+    arguments = ["-cp", "a b:*", "--add-modules=jdk.incubator.vector", "", "it's $HOME"]
+    done = subprocess.run(
+        [found.executable, *arguments], capture_output=True, text=True, check=True
+    )
+
+    assert tmp_path / "it's slim" != found.home
+    assert done.stdout.splitlines() == ["-cp", "a b:*", "", "it's $HOME"]
+
+
+def test_a_launcher_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A process that inherits JAVA_HOME from us uses the same launcher, not one of its own.
+    """
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "slim", "25", is_slim=True)))
+    first = find_java()
+    monkeypatch.setenv("JAVA_HOME", str(first.home))
+
+    assert first == find_java()
+
+
+def test_without_any_java_the_error_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Without a usable Java one error names each that was tried, and how to get one.
+    """
+    monkeypatch.setenv("JAVA_HOME", "/nowhere/java")
+    monkeypatch.setenv("PATH", str(fake_java(tmp_path / "old", "11.0.2") / "bin"))
+
+    with pytest.raises(JavaNotFoundError) as caught:
+        find_java()
+
+    assert caught.value.exit_code == 9
+    assert "JAVA_HOME (/nowhere/java/bin/java) does not exist" in caught.value.why
+    assert f"PATH ({tmp_path}/old/bin/java) is Java 11.0.2" in caught.value.why
+    assert "kbackup[java]" in caught.value.do
+
+
+def test_no_bundle_leaves_java_its_authorities() -> None:
+    """
+    Unless told otherwise, Java trusts whom it trusts.
+    """
+    assert trust_store_options() == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(
+            b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", id="broken"
+        ),
+    ],
+)
+def test_a_bundle_without_certificates_is_told_of(
+    content: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """
+    A bundle that cannot be used is named, and Java keeps its own authorities.
+    """
+    (tmp_path / "bundle.pem").write_bytes(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "bundle.pem"))
+
+    options = trust_store_options()
+
+    assert options == []
+    assert f"{tmp_path}/bundle.pem: no certificate in it" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("proxy", "expected"),
+    [
+        pytest.param(
+            "http://proxy.example:3128",
+            ["-Dhttps.proxyHost=proxy.example", "-Dhttps.proxyPort=3128"],
+            id="host and port",
+        ),
+        pytest.param(
+            "http://me:secret@proxy.example",
+            ["-Dhttps.proxyHost=proxy.example", "-Dhttps.proxyPort=80"],
+            id="a password stays out of the arguments",
+        ),
+        pytest.param("", [], id="none"),
+    ],
+)
+def test_java_is_told_of_the_proxy(
+    proxy: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The proxy that Python would use is Java's too.
+    """
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+
+    assert expected == proxy_options()

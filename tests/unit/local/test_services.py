@@ -1,0 +1,109 @@
+"""What is said where a service cannot be had."""
+
+from pathlib import Path
+
+import pytest
+
+from kbackup.errors import ConfigurationError, LocalServiceError
+from kbackup.local import docker, kafka_jars, s3, start_kafka
+from kbackup.local.downloads import checksums
+from kbackup.local.java import Java
+from kbackup.local.kafka_jars import KAFKA_VERSION, fetch_kafka, ivy_jar
+
+
+def test_every_jar_has_its_checksum() -> None:
+    """
+    The list covers the broker itself and what it logs through, each with a SHA-256.
+    """
+    sums = checksums(Path(kafka_jars.__file__).with_name("kafka.sha256").read_text())
+
+    assert {f"kafka_2.13-{KAFKA_VERSION}.jar", "log4j-slf4j-impl-2.24.3.jar"} <= sums.keys()
+    assert {64} == {len(digest) for digest in sums.values()}
+
+
+def test_ivy_comes_with_pyspark() -> None:
+    """
+    What downloads Kafka is found without a search path or a setting.
+    """
+    assert ivy_jar().is_file()
+
+
+def test_without_ivy_the_error_names_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Where PySpark is not installed, the error says that it is what is missing.
+    """
+    monkeypatch.setattr(kafka_jars, "find_spec", lambda _: None)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+
+    with pytest.raises(LocalServiceError) as caught:
+        ivy_jar()
+
+    assert "PySpark, which is not installed" in caught.value.why
+
+
+def test_without_network_and_cache_the_error_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A download that fails is tried again, then told in one line with its reason and what to do.
+    """
+    calls = tmp_path / "calls"
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!/bin/sh\necho call >>{calls}\necho ':: resolving'\n"
+        "echo '  Host repository.example not found. url=https://repository.example/x'\nexit 1\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("KBACKUP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    monkeypatch.setattr(kafka_jars, "_PAUSES", (0.0, 0.0))
+
+    with pytest.raises(LocalServiceError) as caught:
+        fetch_kafka(Java(tmp_path, "17", "PATH"))
+
+    assert len(calls.read_text().splitlines()) == 3
+    assert f"Apache Kafka {KAFKA_VERSION} is not in the cache" in caught.value.what
+    assert caught.value.why.startswith("Host repository.example not found")
+    assert f"{tmp_path}/cache/kafka-{KAFKA_VERSION}" in caught.value.do
+
+
+def test_without_moto_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Where the extra is not installed, one command is named.
+    """
+    monkeypatch.setattr(s3, "find_spec", lambda _: None)
+
+    with pytest.raises(LocalServiceError) as caught:
+        s3.LocalS3()
+
+    assert caught.value.do == "run: pip install 'kbackup[demo]'"
+
+
+def test_without_testcontainers_docker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Asking for Docker without its client names the extra and the way without it.
+    """
+
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name="testcontainers")
+
+    monkeypatch.setattr(docker, "import_module", absent)
+    monkeypatch.setenv("KBACKUP_KAFKA", "docker")
+
+    with pytest.raises(LocalServiceError) as caught:
+        start_kafka()
+
+    assert caught.value.why == "not installed: testcontainers"
+    assert "kbackup[docker]" in caught.value.do
+
+
+def test_an_unknown_kind_of_kafka_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A word that is neither of the two is an error, not a default.
+    """
+    monkeypatch.setenv("KBACKUP_KAFKA", "dokcer")
+
+    with pytest.raises(ConfigurationError, match="dokcer"):
+        start_kafka()
