@@ -23,7 +23,7 @@ START_SECONDS: Final = 30
 """How long a start may take; under 1 s is usual."""
 
 SPOOLED_BYTES: Final = 64 << 20
-"""Size above which an object, or a part of one, is kept on disk; moto's own 5 MB halve its speed."""
+"""Size above which an object or a part goes to disk; moto's own 5 MB halve its speed."""
 
 _REQUIRED: Final = ("moto", "flask", "flask_cors")
 

