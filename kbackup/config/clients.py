@@ -90,7 +90,9 @@ class Clients(NamedTuple):
 
 def is_client_property(name: str) -> bool:
     """Whether *name* is passed on to Kafka's clients."""
-    return name == "security.protocol" or name.startswith(CLIENT_PREFIXES)
+    return name == "security.protocol" or (
+        name.startswith(CLIENT_PREFIXES) and name != "kafka.timeout"
+    )
 
 
 def translate(given: Mapping[str, Value]) -> Clients:

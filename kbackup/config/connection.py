@@ -25,6 +25,7 @@ class Kafka(Group):
         None,
         "Brokers to start from: HOST:PORT, separated by commas.",
         short=("-k",),
+        aliases=("kafka.bootstrap.servers",),
         example="broker:9092",
     )
     topics: Topics = declare(

@@ -1,7 +1,7 @@
 """Where a value came from, and what there is to say against it."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
@@ -66,7 +66,7 @@ class Value:
             may hold none.
     """
 
-    value: object
+    value: object = field(repr=False)
     origin: Origin
     folder: Path | None = None
 

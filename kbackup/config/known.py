@@ -106,12 +106,7 @@ def _by_variable() -> dict[str, str]:
 
 def is_known(name: str) -> bool:
     """Whether *name* means something to us, to a connector or to Kafka's clients."""
-    return (
-        name in BY_NAME
-        or name in _all()
-        or name == "transforms"
-        or name.startswith(("transforms.", *_FAMILIES))
-    )
+    return name in _all() or name == "transforms" or name.startswith(("transforms.", *_FAMILIES))
 
 
 def name_of_variable(text: str) -> str | None:
@@ -130,6 +125,8 @@ def name_of_variable(text: str) -> str | None:
 
 def nearest(name: str) -> tuple[str, str]:
     """Return why *name* has no effect and what to do: the nearest known name is in it."""
+    if name in BY_NAME:
+        return "it is an option, not a property of a file; it has no effect", ""
     best = FROM_LIFE.get(name)
     if best is None:
         found = difflib.get_close_matches(name[:_SUGGESTIONS_MAX], _all(), 1, 0.0)

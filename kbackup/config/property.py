@@ -111,7 +111,10 @@ class Group(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=False, hide_input_in_errors=True
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        defer_build=True,  # 30 ms that --help need not wait for
     )
     title: ClassVar[str]
     commands: ClassVar[frozenset[str]]

@@ -33,7 +33,6 @@ _OF_VALUES: Final = (
     "headers.format.",
     "behavior.on.null.",
 )
-AVRO_BY_DEFAULT: Final = "the connector takes Avro for it, which this version does not write"
 
 _DO: Final = "choose one of them, or install the package that brings it"
 
@@ -60,30 +59,33 @@ def assumed_converter(format_name: str | None, part: str) -> str | None:
     return None if format_name is None else ASSUMED.get((format_name, part))
 
 
-def resolve(given: Mapping[str, Value], *, writes: bool, is_connector: bool) -> Seams:
+def resolve(
+    given: Mapping[str, Value], *, writes: bool, converts: bool, is_connector: bool
+) -> Seams:
     """Make out view, formats, converters and partitioner.
 
     Args:
         given: What was given, erroneous values left out.
         writes: Whether the command writes objects (sink) or reads them.
+        converts: Whether it looks into records at all.
         is_connector: Whether the file is a connector's.
     """
     view = given["view"].text.lower() if "view" in given else ""
     if view not in ("record", "value"):
         view = "value" if "format.class" in given or is_connector else "record"
-    seams = Seams(view)
-    seams.found["view"] = view
+    seams = Seams(view, {"view": view} if writes and "view" not in given else {})
     if is_connector and "format.class" not in given:
         why = "a connector's file without it is incomplete"
         do = "add format.class; for whole records leave out connector.class"
         seams.doubts.append(error("incomplete", "format.class", None, why, do))
-    for name in ("format.class", "keys.format.class", "headers.format.class"):
-        _name(seams, "formats", name, given)
+    _name(seams, "formats", "format.class", given)
     _name(seams, "partitioners", "partitioner.class", given)
     if view == "record" and writes:
         _whole_records(seams, given)
     else:
         _values(seams, given, writes=writes, is_connector=is_connector)
+        if converts:
+            _converters(seams, given, writes=writes)
     return seams
 
 
@@ -120,47 +122,58 @@ def _values(seams: Seams, given: Mapping[str, Value], *, writes: bool, is_connec
         why = "this version has Parquet for whole records only"
         do = "leave out format.class for whole records, or choose json or bytes"
         seams.doubts.append(error("unsupported", "format.class", given["format.class"], why, do))
-    has_keys, has_headers = (_is_true(given, f"store.kafka.{part}") for part in ("keys", "headers"))
-    if writes:
-        seams.doubts += _side_formats(seams, given, has_keys=has_keys, has_headers=has_headers)
-        seams.doubts += _compression(seams, given, has_keys=has_keys, has_headers=has_headers)
-    _converter(seams, given, "value", format_name)
-    if has_keys or not writes:
-        keys_format = seams.found.get("keys_format_class", None if writes else format_name)
-        _converter(seams, given, "key", keys_format)
-    else:
-        seams.without_effect += [name for name in given if name.startswith("key.converter")]
-
-
-def _side_formats(
-    seams: Seams, given: Mapping[str, Value], *, has_keys: bool, has_headers: bool
-) -> Iterator[Doubt]:
-    """What speaks against the files of keys and headers."""
-    for part, wanted in (("keys", has_keys), ("headers", has_headers)):
+    for part in ("keys", "headers"):
         name = f"{part}.format.class"
-        found = seams.found.get(name.replace(".", "_"))
-        if not wanted:
-            if name in given:
-                seams.without_effect.append(name)
-                seams.doubts[:] = [doubt for doubt in seams.doubts if doubt.name != name]
-        elif name not in given:
-            yield error("unsupported", name, None, AVRO_BY_DEFAULT, f"set {name}=json")
-        elif found in RECORDS_ONLY or (found == "bytes" and part == "headers"):
-            why = f"this version cannot write {part} so"
-            yield error("unsupported", name, given[name], why, f"set {name}=json")
+        if _is_true(given, f"store.kafka.{part}"):
+            _name(seams, "formats", name, given)
+            if writes:
+                seams.doubts += _side_format(seams, given, part, name)
+        elif name in given:
+            seams.without_effect.append(name)
+    if writes:
+        seams.doubts += _compression(seams, given)
 
 
-def _compression(
-    seams: Seams, given: Mapping[str, Value], *, has_keys: bool, has_headers: bool
-) -> Iterator[Doubt]:
+def _converters(seams: Seams, given: Mapping[str, Value], *, writes: bool) -> None:
+    """Note both converters; the key's counts where keys are stored.
+
+    A backup that is read may have keys of which its file says nothing, so its converter is taken
+    where it can be, and where not, does not matter.
+    """
+    format_name: str | None = seams.found.get("format_class")
+    _converter(seams, given, "value", format_name)
+    keys_format = seams.found.get("keys_format_class", None if writes else format_name)
+    if _is_true(given, "store.kafka.keys"):
+        _converter(seams, given, "key", keys_format)
+        return
+    trial = Seams(seams.view)
+    if not writes:
+        _converter(trial, given, "key", keys_format)
+    if writes or any(doubt.level == "error" for doubt in trial.doubts):
+        seams.without_effect += [name for name in given if name.startswith("key.converter")]
+    else:
+        seams.found |= trial.found
+
+
+def _side_format(seams: Seams, given: Mapping[str, Value], part: str, name: str) -> Iterator[Doubt]:
+    """What speaks against the files of keys or headers."""
+    found = seams.found.get(name.replace(".", "_"))
+    if name not in given:
+        why = "not given, and the connector takes Avro then, which this version does not write"
+        yield error("unsupported", name, None, why, f"set {name}=json")
+    elif found in RECORDS_ONLY or (found == "bytes" and part == "headers"):
+        why = f"this version cannot write {part} so"
+        yield error("unsupported", name, given[name], why, f"set {name}=json")
+
+
+def _compression(seams: Seams, given: Mapping[str, Value]) -> Iterator[Doubt]:
     """Source: ``S3SinkConnectorConfig.validateCompression``: every file must be of a kind."""
     compression = given.get("s3.compression.type")
     if compression is None or compression.text != "gzip":
         return
-    formats = {"format_class": True, "keys_format_class": has_keys}
-    for attribute, wanted in (formats | {"headers_format_class": has_headers}).items():
+    for attribute in ("format_class", "keys_format_class", "headers_format_class"):
         found = seams.found.get(attribute)
-        if wanted and found is not None and found not in COMPRESSED:
+        if found is not None and found not in COMPRESSED:
             why = f"{attribute.replace('_', '.')} is {found}, and gzip is for json and bytes"
             yield error("combination", "s3.compression.type", compression, why, "set it to none")
 

@@ -31,9 +31,10 @@ class Merged:
     values: dict[str, Value] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
 
-    def has_error(self, name: str) -> bool:
-        """Whether *name* is out of the game already."""
-        return any(doubt.name == name and doubt.level == "error" for doubt in self.doubts)
+    @property
+    def is_complete(self) -> bool:
+        """Whether every file could be read."""
+        return all(doubt.code != "file" for doubt in self.doubts)
 
 
 def merge(

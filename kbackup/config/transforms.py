@@ -8,7 +8,7 @@
     transforms.AddPrefix.replacement=copy_of_$0
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kbackup.config.doubts import Doubt, Value, error, warning
@@ -30,6 +30,19 @@ def is_transform(name: str) -> bool:
     return name == "transforms" or name.startswith("transforms.")
 
 
+def refuse(given: Mapping[str, Value]) -> Iterator[Doubt]:
+    """Yield an error for each transform of a sink's connector: it changes what is written."""
+    for name in _names(given):
+        kind = given.get(f"transforms.{name}.type")
+        if kind is not None and _is_router(kind):
+            why = "the connector's task dies of a record whose topic was renamed"
+            do = f"take {name} out of transforms; to restore under another name use --rename"
+        else:
+            why = "this version writes records as they are"
+            do = f"take {name} out of transforms"
+        yield error("transform", f"transforms.{name}.type", kind, why, do)
+
+
 def chain(given: Mapping[str, Value]) -> Renaming:
     """Return the renaming that *given* asks for.
 
@@ -46,14 +59,22 @@ def chain(given: Mapping[str, Value]) -> Renaming:
     if regex is not None:
         why = "it says which topics, and rename, which says the new name, is not given"
         return Renaming((), [error("rename", "rename.regex", regex, why, "add --rename")])
-    names = given.get("transforms")
-    if names is None:
-        return Renaming((), [])
-    parts = [_transform(name.strip(), given) for name in names.text.split(",") if name.strip()]
+    parts = [_transform(name, given) for name in _names(given)]
     return Renaming(
         tuple(step for part in parts for step in part.steps),
         [doubt for part in parts for doubt in part.doubts],
     )
+
+
+def _names(given: Mapping[str, Value]) -> list[str]:
+    """Return the names of the transforms in their order."""
+    listed = given.get("transforms")
+    names = () if listed is None else listed.text.split(",")
+    return [name.strip() for name in names if name.strip()]
+
+
+def _is_router(kind: Value) -> bool:
+    return kind.text.rpartition(".")[2] == ROUTER
 
 
 def _transform(name: str, given: Mapping[str, Value]) -> Renaming:
@@ -61,7 +82,7 @@ def _transform(name: str, given: Mapping[str, Value]) -> Renaming:
     if kind is None:
         why = f"transforms names {name}, and there is no type"
         return Renaming((), [error("transform", f"transforms.{name}.type", None, why, "add it")])
-    if kind.text.rpartition(".")[2] != ROUTER:
+    if not _is_router(kind):
         why = "this version has no transform but RegexRouter"
         do = f"take {name} out of transforms"
         return Renaming((), [error("transform", f"transforms.{name}.type", kind, why, do)])

@@ -1,0 +1,212 @@
+"""One configuration judged: sorted, refused where it must be, completed, turned to `Settings`."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from kbackup.config import checks, clients, known, refusals, seams, sources, transforms
+from kbackup.config.doubts import Doubt, Value, error, warning
+from kbackup.config.property import READING, SINK
+from kbackup.config.settings import BY_NAME, Settings, by_attribute
+
+_NEAREST_MAX: Final = 50
+"""Unknown names for which a nearest one is looked up: each costs some milliseconds."""
+_CONVERTING: Final = frozenset({"sink", "restore", "peek"})
+"""The commands that look into records."""
+_TIMELESS: Final = ("", "default")
+"""Partitioners by which ``rotate.interval.ms`` has no effect."""
+
+
+def _sides(command: str, connector: str | None) -> frozenset[str]:
+    """Return the commands whose properties count."""
+    if command in SINK | READING:
+        return frozenset({command})
+    return SINK | {"restore"} if connector is None else frozenset({connector})
+
+
+def _connector(given: Mapping[str, Value]) -> str | None:
+    """Return what the connector of this file would be to us; None where it is no connector's."""
+    named = given.get("connector.class")
+    if named is None:
+        return None
+    return "restore" if "Source" in named.text.rpartition(".")[2] else "sink"
+
+
+class Judgement:
+    """One configuration while it is judged.
+
+    Attributes:
+        given: What was given, by property.
+        doubts: What was found so far.
+        used: Names that end in the settings.
+
+    Args:
+        merged: What was given.
+        command: As `load` takes it.
+    """
+
+    def __init__(self, merged: sources.Merged, command: str) -> None:
+        self.given = merged.values
+        self.command = command
+        self.connector = _connector(self.given)
+        self.sides = _sides(command, self.connector)
+        self.doubts = list(merged.doubts)
+        self.used: list[str] = []
+        self.without_effect: list[str] = []
+        self.is_complete = merged.is_complete
+
+    def judge(self) -> Settings:
+        """Return the settings; what is wrong with them is in `doubts`."""
+        bad = {doubt.name for doubt in self.doubts if doubt.level == "error"}
+        self._sort(bad)
+        usable = {name: self.given[name] for name in self.used if name not in bad}
+        writes = "sink" in self.sides
+        found = seams.resolve(
+            usable,
+            writes=writes,
+            converts=not self.sides.isdisjoint(_CONVERTING),
+            is_connector=self.connector is not None,
+        )
+        self._take(found.doubts, found.without_effect)
+        values: dict[str, Any] = {
+            BY_NAME[name].attribute: value.value
+            for name, value in usable.items()
+            if name in BY_NAME
+        }
+        self._derive(values, usable, found)
+        if self.is_complete:
+            self._requirements(found.view)
+        self.doubts += checks.suspicions(self.given, self.sides)
+        kafka = clients.translate(
+            {name: value for name, value in usable.items() if clients.is_client_property(name)}
+        )
+        self._take(kafka.doubts, kafka.without_effect)
+        renaming = transforms.chain(usable)
+        self.doubts += renaming.doubts
+        if self.connector == "sink" and writes:
+            self.doubts += transforms.refuse(self.given)
+        self._say_without_effect()
+        return self._settings(
+            values | found.found,
+            renames=renaming.steps,
+            **{f"kafka_{client}": pairs for client, pairs in kafka.properties.items()},
+        )
+
+    def _take(self, doubts: Iterable[Doubt], without_effect: Iterable[str]) -> None:
+        self.doubts += doubts
+        self.without_effect += without_effect
+
+    def _sort(self, bad: set[str]) -> None:
+        """Tell what is used from what is refused, without effect or unknown."""
+        unknown = 0
+        for name, value in self.given.items():
+            refusal = refusals.find(name)
+            if refusal is not None and self._is_refused(refusal, name, value, bad):
+                self.doubts.append(error("unsupported", name, value, refusal.why, refusal.do))
+                bad.add(name)
+            elif self._is_used(name, value):
+                self.used.append(name)
+            elif known.is_known(name):
+                self.without_effect.append(name)
+            else:
+                unknown += 1
+                why, do = "no such property; it has no effect", ""
+                if unknown <= _NEAREST_MAX:
+                    why, do = known.nearest(name)
+                what = f"{name} ({value.origin})"
+                origin = str(value.origin)
+                self.doubts.append(Doubt("warning", "unknown_name", name, origin, what, why, do))
+
+    def _is_refused(
+        self, refusal: refusals.Refusal, name: str, value: Value, bad: set[str]
+    ) -> bool:
+        counts = name not in bad and not refusal.commands.isdisjoint(self.sides)
+        return counts and refusal.applies(value.text)
+
+    def _is_used(self, name: str, value: Value) -> bool:
+        if name in BY_NAME:
+            found = BY_NAME[name]
+            if not found.is_property and value.origin.kind == "file":
+                return False
+            return bool(found.commands & self.sides) or not found.is_property
+        if transforms.is_transform(name):
+            return "restore" in self.sides and self.connector != "sink"
+        if name.startswith(known.CONVERTER_PREFIXES):
+            return not self.sides.isdisjoint({"sink", "restore", "peek"})
+        return clients.is_client_property(name) and not self.sides.isdisjoint({"sink", "restore"})
+
+    def _derive(
+        self, values: dict[str, Any], usable: Mapping[str, Value], found: seams.Seams
+    ) -> None:
+        """Fill in the defaults that depend on other values."""
+        if found.view == "value" and "sink" in self.sides:
+            values.setdefault("rotate_bytes", -1)
+            interval = usable.get("rotate.interval.ms")
+            if interval is None:
+                values["rotate_interval_ms"] = -1
+            elif (
+                interval.text.isdecimal() and found.found.get("partitioner_class", "") in _TIMELESS
+            ):
+                why = "the default partitioner has no time to go by: ignored, as the connector does"
+                do = "set rotate.bytes, or whole records, or remove it"
+                self.doubts.append(warning("ignored", "rotate.interval.ms", interval, why, do))
+                values["rotate_interval_ms"] = -1
+        width = str(values.get("filename_offset_zero_pad_width", "")).strip()
+        if width and not width.strip("+0"):
+            values["filename_offset_zero_pad_width"] = 1
+        if "group" not in usable and "sink" in self.sides:
+            values["group"] = self._group(usable)
+
+    def _group(self, usable: Mapping[str, Value]) -> str:
+        """Return the consumer group of a sink: the connector's, so that its offsets count."""
+        if self.connector is not None and "name" in usable and usable["name"].text:
+            return f"connect-{usable['name'].text}"
+        url = usable.get("store.url")
+        is_folder = url is not None and url.text.startswith("file://")
+        place = url if is_folder else usable.get("s3.bucket.name")
+        folder = usable.get("topics.dir")
+        parts = ("" if place is None else place.text, "topics" if folder is None else folder.text)
+        return "-".join(part for part in ("kbackup", *parts) if part)
+
+    def _requirements(self, view: str) -> None:
+        elsewhere: frozenset[str] = frozenset()
+        needed = self.command
+        if needed == "config":
+            needed = self.connector or ("sink" if self.sides == SINK else "restore")
+            elsewhere = frozenset({"bootstrap.servers"})
+            if self.connector is None:
+                elsewhere |= {"topics", "s3.bucket.name"}
+        self.doubts += checks.requirements(
+            needed, self.given, is_value_view=view == "value", elsewhere=elsewhere
+        )
+
+    def _say_without_effect(self) -> None:
+        refused = {doubt.name for doubt in self.doubts if doubt.level == "error"}
+        idle = [name for name in dict.fromkeys(self.without_effect) if name not in refused]
+        if "partitioner.class" in refused:
+            idle = [name for name in idle if name not in known.OF_PARTITIONERS]
+        if any(transforms.is_transform(name) for name in refused):
+            idle = [name for name in idle if not transforms.is_transform(name)]
+        if idle and self.command in ("sink", "restore", "config"):  # the others only look
+            names = ", ".join(idle)
+            why = "accepted, and without effect here"
+            self.doubts.append(Doubt("warning", "no_effect", names, "", names, why))
+        self.used = [name for name in self.used if name not in idle]
+
+    def _settings(self, values: dict[str, Any], **more: Any) -> Settings:
+        """Return the settings, what is not valid replaced by its default and doubted."""
+        try:
+            return Settings.model_validate(values | more)
+        except ValidationError as problem:
+            for detail in problem.errors(include_url=False, include_input=False):
+                attribute = str(detail["loc"][0])
+                values.pop(attribute, None)
+                name = by_attribute()[attribute].name
+                why = (
+                    detail["msg"]
+                    .removeprefix("Value error, ")
+                    .replace("Input should be", "expected")
+                )
+                self.doubts.append(error("value", name, self.given.get(name), why, "correct it"))
+            return Settings.model_validate(values | more)
