@@ -4,7 +4,7 @@ The pattern is read by Java's rules and written again in the few constructs on w
 agree: explicit sets, groups, quantifiers, look-around and numbered back-references.  Flags are
 worked into the text, so the result needs none::
 
-    (?i)[a-f&&[^c]]+\Q.v1\E   ->   (?:[A-BD-Fa-bd-f]){1,}\U0000002e[V-Vv-v]\U00000031
+    (?i)[a-f&&[^c]]+\Q.v1\E   ->   (?:[A-BD-Fa-bd-f]){1,}\U0000002e[V-Vv-v]1
 
 What Java refuses is refused, and so, by name, is what cannot be kept faithful; nothing is guessed.
 
