@@ -25,6 +25,7 @@ class FormatOptions:
         compression_level: -1 (the library's default) to 9.
         separator: Bytes behind each value of a byte-array file.
         byte_array_extension: Extension of a byte-array file, dot first.
+        max_record_bytes: A file with a longer record than this is refused when it is read.
     """
 
     codec: str = "zstd"
@@ -32,6 +33,7 @@ class FormatOptions:
     compression_level: int = -1
     separator: bytes = b"\n"
     byte_array_extension: str = ".bin"
+    max_record_bytes: int = 2**28
 
 
 class Writer(Protocol):

@@ -1,0 +1,54 @@
+"""JSON without schemas: Kafka Connect's ``JsonConverter`` with ``schemas.enable=false``."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup import jackson
+from kbackup.errors import ConfigurationError
+
+
+class JsonConverter:
+    """``pa.json_()`` from bytes, and its text to bytes.
+
+    What a worker would lose on the way stays: the order of an object's keys (it keeps objects in
+    a ``HashMap``), and integers beyond 64 bits.
+    """
+
+    class_names: ClassVar[tuple[str, ...]] = ("JsonConverter",)
+
+    def configure(self, properties: Mapping[str, str]) -> None:
+        """Take ``schemas.enable``, which is true unless it says otherwise, as in Connect.
+
+        Raises:
+            ConfigurationError: If it is true.
+        """
+        if properties.get("schemas.enable", "true").strip().lower() != "false":
+            raise ConfigurationError(
+                "JsonConverter with schemas.enable=true is not supported yet",
+                "" if "schemas.enable" in properties else "true is Connect's default",
+                "set schemas.enable=false for JSON without a schema in each record",
+            )
+
+    def decode(self, column: pa.BinaryArray) -> pa.ExtensionArray:
+        """Read *column* as JSON; ``null`` is null, as in Connect.
+
+        Returns:
+            Texts as Jackson writes them, see `jackson`.
+
+        Raises:
+            BadRecordError: With the first row that is not one JSON value; empty is none.
+        """
+        text = jackson.canonical(column)
+        text = pc.if_else(pc.equal(text, "null"), pa.scalar(None, pa.string()), text)
+        return pa.ExtensionArray.from_storage(pa.json_(), text)
+
+    def encode(self, column: pa.Array) -> pa.BinaryArray:
+        """Return the text of *column* as it stands, in UTF-8; JSON ``null`` is null."""
+        if not isinstance(column.type, pa.JsonType):
+            return column.cast(pa.binary())
+        text = column.storage
+        text = pc.if_else(pc.equal(text, "null"), pa.scalar(None, pa.string()), text)
+        return text.cast(pa.binary())

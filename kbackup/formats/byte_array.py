@@ -1,0 +1,123 @@
+"""Files of raw bytes, one part of each record: what the connectors' ``ByteArrayFormat`` writes.
+
+Each value is followed by the separator, and nothing is escaped: a value that contains the
+separator comes back as several.  Whole records do not have this flaw.
+
+Source: kafka-connect-storage-cloud 87eb7d39, ``ByteArrayRecordWriterProvider``.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.errors import BadRecordError, ConfigurationError
+from kbackup.formats import FormatOptions, refuse_view
+from kbackup.formats.separated import GZIP_EXTENSION, SeparatedWriter, extension, read_rows
+from kbackup.naming import View
+
+_log = logging.getLogger(__name__)
+_COLUMNS = {View.VALUE: "value", View.KEY: "key"}
+
+
+class ByteArrayFormat:
+    """Raw bytes with a separator; each batch has the one column ``value`` or ``key``, binary."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("ByteArrayFormat",)
+
+    def extension(self, options: FormatOptions) -> str:
+        """Return ``format.bytearray.extension``, and ``.gz`` where it is compressed."""
+        return extension(options.byte_array_extension, options)
+
+    def reads(self, extension: str, options: FormatOptions) -> bool:
+        """Whether *extension* is the configured one."""
+        return extension.removesuffix(GZIP_EXTENSION) == options.byte_array_extension
+
+    def writer(self, file: BinaryIO, view: View, options: FormatOptions) -> "ByteArrayWriter":
+        """Begin a file of values or keys.
+
+        Raises:
+            ConfigurationError: If *view* is another, or the separator is empty.
+        """
+        _check(view, options)
+        return ByteArrayWriter(file, view, options)
+
+    def read(
+        self, file: BinaryIO, view: View, extension: str, options: FormatOptions
+    ) -> Iterator[pa.RecordBatch]:
+        """Read a file of values or keys.
+
+        A bit that flipped cannot be noticed here, unless the file is compressed.
+
+        Raises:
+            ConfigurationError: If *view* is another, or the separator is empty.
+            CorruptObjectError: If it does not end with the separator, or its gzip is damaged.
+        """
+        _check(view, options)
+        schema = pa.schema([(_COLUMNS[view], pa.binary())])
+        is_compressed = extension.endswith(GZIP_EXTENSION)
+        rows = read_rows(file, options.separator, is_compressed, options)
+        return (pa.RecordBatch.from_arrays([each], schema=schema) for each in rows)
+
+
+class ByteArrayWriter:
+    """A file of raw bytes being written.
+
+    Args:
+        file: Where the bytes go; never closed here.
+        view: `View.VALUE` or `View.KEY`.
+        options: Separator, compression.
+    """
+
+    def __init__(self, file: BinaryIO, view: View, options: FormatOptions) -> None:
+        self._out = SeparatedWriter(file, options.separator, options)
+        self._separator = options.separator
+        self._column = _COLUMNS[view]
+        self._has_warned = False
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of the one column.
+
+        Raises:
+            BadRecordError: If one is null.
+            ConfigurationError: If the column is text: the connector takes bytes only.
+        """
+        rows = batch[self._column]
+        if not pa.types.is_binary(rows.type):
+            raise ConfigurationError(
+                f"the bytes format cannot hold {self._column}s converted to {rows.type}",
+                do=f"set {self._column}.converter to ByteArrayConverter",
+            )
+        if rows.null_count:
+            raise BadRecordError(
+                f"a null {self._column} cannot be written to a file of raw bytes",
+                "it would come back as an empty one",
+                "leave such records out by behavior.on.null.values=ignore, or keep whole records",
+                row=pc.index(rows.is_null(), True).as_py(),
+            )
+        if not self._has_warned and pc.any(pc.match_substring(rows, self._separator)).as_py():
+            self._has_warned = True
+            _log.warning(
+                "a %s contains the separator %r: a restore takes it for several; "
+                "set format.bytearray.separator, or keep whole records",
+                self._column,
+                self._separator,
+            )
+        self._out.write(rows)
+
+    def close(self, metadata: Mapping[str, str]) -> None:  # noqa: ARG002  # no room for it
+        """Complete the file."""
+        self._out.finish()
+
+
+def _check(view: View, options: FormatOptions) -> None:
+    if view not in _COLUMNS:
+        raise refuse_view("bytes", view)
+    if not options.separator:
+        raise ConfigurationError(
+            "format.bytearray.separator is empty",
+            "nothing would tell one value from the next",
+            "choose a separator that no value contains",
+        )

@@ -1,0 +1,205 @@
+"""Files of JSON, a line for each record: what the connectors' ``JsonFormat`` writes.
+
+A value or key is written as it is, a record's headers as
+``{"headers":[{"key":"trace","value":"t0"}]}``.
+
+Source: kafka-connect-storage-cloud 87eb7d39, ``JsonRecordWriterProvider``, ``RecordViews``.
+"""
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO, ClassVar, Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup import jackson
+from kbackup.errors import BadRecordError, CorruptObjectError
+from kbackup.formats import FormatOptions, refuse_view
+from kbackup.formats.separated import GZIP_EXTENSION, SeparatedWriter, extension, read_rows
+from kbackup.naming import View
+
+HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
+"""Headers as the connectors keep them: text, whatever they were."""
+
+_EXTENSION: Final = ".json"
+_NEWLINE: Final = b"\n"
+_COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}
+
+
+class JsonFormat:
+    """JSON lines; each batch has one column.
+
+    Written are ``value`` and ``key`` as ``pa.json_()``, ``string`` or ``binary``, which becomes
+    base64, and ``headers`` as `HEADERS`.  Read are ``pa.json_()``, null for ``null``, and
+    `HEADERS`.
+    """
+
+    class_names: ClassVar[tuple[str, ...]] = ("JsonFormat",)
+
+    def extension(self, options: FormatOptions) -> str:
+        """Return ``.json``, and ``.gz`` where it is compressed."""
+        return extension(_EXTENSION, options)
+
+    def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
+        """Whether *extension* is ``.json`` or ``.json.gz``."""
+        return extension.removesuffix(GZIP_EXTENSION) == _EXTENSION
+
+    def writer(self, file: BinaryIO, view: View, options: FormatOptions) -> "JsonWriter":
+        """Begin a file of values, keys or headers.
+
+        Raises:
+            ConfigurationError: If *view* is whole records.
+        """
+        if view not in _COLUMNS:
+            raise refuse_view("json", view)
+        return JsonWriter(file, view, options)
+
+    def read(
+        self, file: BinaryIO, view: View, extension: str, options: FormatOptions
+    ) -> Iterator[pa.RecordBatch]:
+        """Read a file of values, keys or headers.
+
+        The text of a value or key is kept as it stands.  A bit that flipped is noticed only where
+        the line is no JSON any more, or the file is compressed.
+
+        Raises:
+            ConfigurationError: If *view* is whole records.
+            CorruptObjectError: If a line is not one JSON value, the last one has no newline, or
+                the gzip is damaged.
+        """
+        if view not in _COLUMNS:
+            raise refuse_view("json", view)
+        return _read(file, view, extension.endswith(GZIP_EXTENSION), options)
+
+
+class JsonWriter:
+    """A file of JSON lines being written.
+
+    Args:
+        file: Where the bytes go; never closed here.
+        view: Which part of each record it takes.
+        options: Compression.
+    """
+
+    def __init__(self, file: BinaryIO, view: View, options: FormatOptions) -> None:
+        self._out = SeparatedWriter(file, _NEWLINE, options)
+        self._view = view
+        self._column = _COLUMNS[view]
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of the one column.
+
+        Raises:
+            BadRecordError: If a key or a header's value is null.
+        """
+        column = batch[self._column]
+        if self._view is View.HEADERS:
+            lines = _headers_text(column)
+        else:
+            if self._view is View.KEY and column.null_count:
+                raise BadRecordError(
+                    "a null key cannot be written to a file of keys",
+                    "the connectors cannot tell it from a key that is missing",
+                    "leave keys out by store.kafka.keys=false, or keep whole records",
+                    row=pc.index(column.is_null(), True).as_py(),
+                )
+            lines = _json_text(column)
+        self._out.write(lines.cast(pa.binary()))
+
+    def close(self, metadata: Mapping[str, str]) -> None:  # noqa: ARG002  # no room for it
+        """Complete the file."""
+        self._out.finish()
+
+
+def _json_text(column: pa.Array) -> pa.StringArray:
+    """Return a JSON text for each row, none of them null."""
+    if isinstance(column.type, pa.JsonType):
+        text = column.storage
+        broken = pc.match_substring(text, "\n")
+        if pc.any(broken).as_py():
+            raise BadRecordError(
+                "a JSON value has a line break in its text",
+                "its converter did not write it in one line",
+                row=pc.index(broken, True).as_py(),
+            )
+    elif pa.types.is_binary(column.type):
+        # 0.3 us a record; Arrow has no base64
+        encoded = [None if each is None else base64.b64encode(each) for each in column.to_pylist()]
+        text = jackson.quote(pa.array(encoded, pa.binary()).cast(pa.string()))
+    else:
+        text = jackson.quote(column)
+    return pc.fill_null(text, "null")
+
+
+def _headers_text(column: pa.ListArray) -> pa.StringArray:
+    headers = column.flatten()
+    keys, values = headers.field("key"), headers.field("value")
+    if values.null_count:
+        at = pc.index(values.is_null(), True).as_py()
+        raise BadRecordError(
+            f"the value of header {keys[at].as_py()!r} is null",
+            "the connectors' files hold the text of a header, and null has none",
+            "leave headers out by store.kafka.headers=false, or keep whole records",
+            row=pc.list_parent_indices(column)[at].as_py(),
+        )
+    each = pc.binary_join_element_wise(
+        '{"key":', jackson.quote(keys), ',"value":', jackson.quote(values), "}", ""
+    )
+    offsets = pc.subtract(column.offsets, column.offsets[0])
+    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, each), ",")
+    return pc.binary_join_element_wise('{"headers":[', joined, "]}", "")
+
+
+def _read(
+    file: BinaryIO, view: View, is_compressed: bool, options: FormatOptions
+) -> Iterator[pa.RecordBatch]:
+    read = _headers if view is View.HEADERS else _texts
+    before = 0
+    for rows in read_rows(file, _NEWLINE, is_compressed, options):
+        column = read(rows, before)
+        before += len(rows)
+        yield pa.RecordBatch.from_arrays([column], names=[_COLUMNS[view]])
+
+
+def _texts(rows: pa.BinaryArray, before: int) -> pa.Array:
+    """Check that each row is JSON, and take its text as it is; 0.9 us a row of 100 B."""
+    lines = rows.to_pylist()
+    row = 0
+    try:
+        for row, line in enumerate(lines):  # noqa: B007
+            jackson.check(line)
+    except ValueError as error:
+        raise _corrupt(before + row, str(error)) from None
+    text = rows.cast(pa.string())
+    text = pc.if_else(pc.equal(text, "null"), pa.scalar(None, pa.string()), text)
+    return pa.ExtensionArray.from_storage(pa.json_(), text)
+
+
+def _headers(rows: pa.BinaryArray, before: int) -> pa.ListArray:
+    found: list[list[dict[str, str]]] = []
+    for row, line in enumerate(rows.to_pylist()):
+        try:
+            headers = orjson.loads(line)["headers"]
+        except orjson.JSONDecodeError as error:
+            raise _corrupt(before + row, str(error)) from None
+        except (TypeError, KeyError):
+            headers = None
+        if not _are_headers(headers):
+            raise _corrupt(before + row, 'it is not {"headers":[{"key":...,"value":...}]} of text')
+        found.append(headers)
+    return pa.array(found, HEADERS)
+
+
+def _are_headers(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, dict)
+        and isinstance(each.get("key"), str)
+        and isinstance(each.get("value"), str)
+        for each in value
+    )
+
+
+def _corrupt(row: int, why: str) -> CorruptObjectError:
+    return CorruptObjectError(f"line {row + 1} of the JSON file is damaged", why)

@@ -1,0 +1,94 @@
+"""What files of rows that each end with a separator have in common: lines of JSON, raw bytes."""
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.formats import FormatOptions
+from kbackup.formats.gzip_stream import PIECE_BYTES, GzipWriter, inflate
+
+GZIP_EXTENSION = ".gz"
+"""Behind the format's own, where the file is compressed."""
+
+
+def extension(own: str, options: FormatOptions) -> str:
+    """Return *own* with what stands for the compression behind it.
+
+    Raises:
+        ConfigurationError: If there is no such compression.
+    """
+    if options.compression not in ("none", "gzip"):
+        raise ConfigurationError(
+            f"s3.compression.type={options.compression} cannot be written", do="choose none or gzip"
+        )
+    return own + GZIP_EXTENSION if options.compression == "gzip" else own
+
+
+class SeparatedWriter:
+    """Rows, each followed by the separator, compressed as the options say.
+
+    Args:
+        file: Where the bytes go; not closed here.
+        separator: What stands behind each row, the last one too.
+        options: Compression and its level.
+    """
+
+    def __init__(self, file: BinaryIO, separator: bytes, options: FormatOptions) -> None:
+        self._separator = separator
+        self._gzip = (
+            GzipWriter(file, options.compression_level) if options.compression == "gzip" else None
+        )
+        self._write = file.write if self._gzip is None else self._gzip.write
+
+    def write(self, rows: pa.BinaryArray) -> None:
+        """Add *rows*, ``binary`` without null."""
+        # 1.5 GB/s, against 0.3 for a join in Python
+        joined = pc.binary_join_element_wise(rows, b"", self._separator)
+        _, offsets, data = joined.buffers()
+        if data is not None:
+            self._write(memoryview(data)[: memoryview(offsets).cast("i")[len(joined)]])
+
+    def finish(self) -> None:
+        """Complete what was begun."""
+        if self._gzip is not None:
+            self._gzip.finish()
+
+
+def read_rows(
+    file: BinaryIO, separator: bytes, is_compressed: bool, options: FormatOptions
+) -> Iterator[pa.BinaryArray]:
+    """Yield the rows of a file, without their separators, about `PIECE_BYTES` at a time.
+
+    Raises:
+        CorruptObjectError: If the file does not end with a separator, a row is longer than
+            ``options.max_record_bytes``, or the compression is damaged.
+    """
+    begun = bytearray()  # a row whose end has not been seen
+    rows = 0
+    for piece in inflate(file) if is_compressed else _pieces(file):
+        seen = max(0, len(begun) - len(separator) + 1)
+        begun += piece
+        if begun.find(separator, seen) >= 0:
+            parts = pc.split_pattern(pa.array([begun], pa.binary()), separator).values
+            begun = bytearray(parts[-1].as_buffer())
+            rows += len(parts) - 1
+            yield parts[:-1]
+        if len(begun) > options.max_record_bytes:
+            raise CorruptObjectError(
+                f"record {rows + 1} of the file is longer than {options.max_record_bytes} bytes",
+                "or a separator is missing",
+                "if records are this long, raise --max-record-bytes",
+            )
+    if begun or not rows:
+        raise CorruptObjectError(
+            "the file is cut short",
+            f"there is no {separator!r} behind record {rows + 1}" if begun else "it is empty",
+        )
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    while piece := file.read(PIECE_BYTES):
+        yield piece
