@@ -9,6 +9,7 @@ from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
+from kbackup.restore.reading import ReadOptions
 from kbackup.rotation import Rule
 from kbackup.stores import StoreSettings
 from kbackup.views import ViewSpec
@@ -101,6 +102,21 @@ def views(settings: Settings) -> tuple[ViewSpec, ...]:
         )
     )
     return tuple(specs)
+
+
+def reading(settings: Settings) -> ReadOptions:
+    """Return how objects are read; converters that nobody named follow from the files."""
+    return ReadOptions(
+        format_options(settings),
+        settings.key_converter,
+        settings.value_converter,
+        {
+            View.KEY: settings.key_converter_properties,
+            View.VALUE: settings.value_converter_properties,
+        },
+        settings.store_kafka_keys,
+        settings.store_kafka_headers,
+    )
 
 
 def rule(settings: Settings) -> Rule:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from kbackup import converters, formats
+from kbackup.config import assumed_converter
 from kbackup.converters import Converter
 from kbackup.errors import BadRecordError, CorruptObjectError, IncompleteBackupError, KbackupError
 from kbackup.formats import FormatOptions
@@ -206,16 +207,9 @@ def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
         return None
     given = options.key_converter if file.view is View.KEY else options.value_converter
     return converters.by_name(
-        given or assumed_converter(file.format, file.view),
+        given or assumed_converter(file.format, COLUMNS[file.view]) or "bytes",
         options.properties.get(file.view) or {"schemas.enable": "false"},
     )
-
-
-def assumed_converter(format_name: str, view: View) -> str:
-    """Return the converter for files of a configuration that names none."""
-    if format_name != "json":
-        return "bytes"
-    return "string" if view is View.KEY else "json"
 
 
 def _named(batches: Iterator[pa.RecordBatch], file: BackupFile) -> Iterator[pa.RecordBatch]:

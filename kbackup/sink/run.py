@@ -1,8 +1,7 @@
 """One run of the sink: plan, lock, tasks on Spark, account for every offset, leave a record."""
 
 import functools
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +17,7 @@ from kbackup.sink.follow import follow
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 from kbackup.sink.task import back_up
+from kbackup.stopping import Stop
 from kbackup.stores import Store, open_store
 from kbackup.summary import Event, Summary
 
@@ -31,7 +31,7 @@ Tell = Callable[[Event], None]
 class SinkRun:
     """One run, from settings to summary."""
 
-    def __init__(self, settings: Settings, tell: Tell, stop: "Stop") -> None:
+    def __init__(self, settings: Settings, tell: Tell, stop: Stop) -> None:
         self._settings, self._tell, self._stop = settings, tell, stop
         self._run = runs.new_run_id(datetime.now(UTC))
         self._summary = Summary(self._run, "sink")
@@ -59,7 +59,6 @@ class SinkRun:
         with lock:
             plan = planning.make(settings, cluster, store)
             self._show(plan, cluster)
-            self._store = store
             self._prepare(plan, cluster, store)
             if settings.follow:
                 self._follow(plan, java_home)
@@ -73,7 +72,7 @@ class SinkRun:
             "group": plan.group,
             "cluster_id": cluster.cluster_id,
             "topics_dir": settings.topics_dir,
-            "topic_ids": {name: topic.topic_id for name, topic in plan.topics.items()},
+            "topic_settings": _topic_settings(plan, cluster.topic_config(plan.topics)),
         }
         self._tell(
             {
@@ -205,26 +204,32 @@ class SinkRun:
         return self._summary.finish(self._stop.signal)
 
 
-class Stop:
-    """Asked for by a signal: tasks end at their next safe point.
+_CONFIG = (
+    "cleanup.policy",
+    "compression.type",
+    "max.message.bytes",
+    "message.timestamp.type",
+    "retention.ms",
+)
+"""Topic settings that a run record keeps, for a restore to look at."""
 
-    Attributes:
-        event: Set once asked.
-        signal: Number of the signal, None without.
-    """
 
-    def __init__(self) -> None:
-        self.event = threading.Event()
-        self.signal: int | None = None
-
-    def ask(self, signal: int) -> None:
-        """Ask to stop."""
-        self.signal = signal
-        self.event.set()
-
-    def is_set(self) -> bool:
-        """Whether somebody asked."""
-        return self.event.is_set()
+def _topic_settings(
+    plan: SinkPlan, configs: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, Any]]:
+    """What a restore wants to know of the topics as they are now."""
+    return {
+        name: {
+            "topic_id": topic.topic_id,
+            "partitions": topic.partitions,
+            "config": {
+                key: configs.get(name, {}).get(key)
+                for key in _CONFIG
+                if key in configs.get(name, {})
+            },
+        }
+        for name, topic in plan.topics.items()
+    }
 
 
 def _planned(at: PlannedPartition) -> dict[str, Any]:

@@ -1,0 +1,76 @@
+"""Count what stands in the target, and compare it with what was written.
+
+The cheap count comes first: each transaction adds one marker to a partition, so a clean run moves
+its end offset by records and commits.  Where that does not fit, because an earlier run was killed
+or somebody else writes, the records are counted one by one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kbackup.channel import Line
+from kbackup.engine import Report
+from kbackup.errors import AuditError, KbackupError
+from kbackup.kafka import KafkaSettings
+from kbackup.kafka.reader import Reader
+from kbackup.records import Span, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a run wrote to one target partition.
+
+    Attributes:
+        target: The partition.
+        records: Records acknowledged and committed.
+        commits: Transactions that held some of them; 0 without transactions.
+        before: End offset before the run.
+        after: End offset after the run.
+    """
+
+    target: TopicPartition
+    records: int
+    commits: int
+    before: int
+    after: int
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the end offset moved by exactly what was written."""
+        return self.after - self.before == self.records + self.commits
+
+
+def count(
+    kafka: KafkaSettings, group: str, written: Sequence[Written], line: Line
+) -> Iterator[Report]:
+    """Count the records between *before* and *after*; a task, for it may be much to read."""
+    reader = Reader(kafka, group)
+    try:
+        for entry in written:
+            report: Report = {"topic": entry.target.topic, "partition": entry.target.partition}
+            try:
+                span = Span(entry.before, entry.after)
+                report["counted"] = sum(len(batch) for batch in reader.read(entry.target, span))
+            except KbackupError as error:
+                report["failure"] = error.to_dict()
+            yield report
+            if line.is_stopped():
+                return
+    finally:
+        reader.close()
+
+
+def differences(
+    written: Sequence[Written], counted: Mapping[TopicPartition, int]
+) -> Iterator[KbackupError]:
+    """Yield one error for each partition where the count is not what was written."""
+    for entry in written:
+        if entry.target in counted and counted[entry.target] != entry.records:
+            yield AuditError(
+                f"{entry.target} holds {counted[entry.target]} records of this run's "
+                f"{entry.records}",
+                "somebody else writes to the topic, or it deletes what it is given",
+                "compare with kbackup restore verify, then restore into a new topic",
+                topic=entry.target.topic,
+                partition=entry.target.partition,
+            )

@@ -1,0 +1,343 @@
+"""What a restore would write where, and what forbids it; nothing is changed while it is made."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kbackup import wiring
+from kbackup.config import Settings
+from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
+from kbackup.kafka import Position
+from kbackup.kafka.cluster import Cluster
+from kbackup.naming import View
+from kbackup.records import Facts, Span, TopicPartition
+from kbackup.renaming import rename
+from kbackup.restore import safety
+from kbackup.restore.catalog import Catalog, FileSet
+from kbackup.restore.job import RestoreUnit
+from kbackup.restore.reading import facts
+from kbackup.restore.safety import Intent, Target
+from kbackup.selection import select
+from kbackup.stores import Store
+
+LONG_MAX: Final = str(2**63 - 1)
+
+KEPT_CONFIG: Final = ("max.message.bytes", "compression.type")
+"""Settings of the source topic that a created target gets.  Not cleanup.policy and retention:
+nothing may be deleted before the restore has been looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTopic:
+    """What run records know of a topic, beyond its objects.
+
+    Attributes:
+        partitions: Their number when it was backed up; 0 where no record says.
+        cluster_id: Of the cluster it was backed up from; empty where no record says.
+        config: Its settings then.
+    """
+
+    partitions: int = 0
+    cluster_id: str = ""
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTopic:
+    """One topic's restore.
+
+    Attributes:
+        intent: From where to where.
+        target: The target as it stands.
+        units: What tasks have to do.
+        action: ``create``, ``append``, ``resume``, ``done`` or ``refuse``.
+        config: Settings of a topic to create.
+        refusals: Why nothing may be done.
+        warnings: Codes and sentences.
+        objects: Number of objects.
+        stored_bytes: Bytes of the objects.
+    """
+
+    intent: Intent
+    target: Target
+    units: tuple[RestoreUnit, ...]
+    action: str
+    config: Mapping[str, str]
+    refusals: tuple[KbackupError, ...]
+    warnings: tuple[tuple[str, str], ...]
+    objects: int
+    stored_bytes: int
+
+    def event(self) -> dict[str, Any]:
+        """Return the plan's line of this topic."""
+        reason = self.refusals[0] if self.refusals else None
+        return {
+            "type": "plan_topic",
+            "source": self.intent.source,
+            "target": self.intent.target,
+            "partitions": {"backup": self.intent.partitions, "target": self.target.partitions},
+            "action": self.action,
+            "reason": None if reason is None else str(reason),
+            "code": None if reason is None else reason.code,
+            "objects": self.objects,
+            "records": None,
+            "bytes": self.stored_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """What a restore would do.
+
+    Attributes:
+        topics: One entry a topic.
+        group: The consumer group that keeps the positions.
+        spans: What each target partition holds before the restore.
+        positions: Positions committed by earlier runs of this restore.
+    """
+
+    topics: tuple[PlannedTopic, ...]
+    group: str
+    spans: Mapping[TopicPartition, Span]
+    positions: Mapping[TopicPartition, Position]
+
+    @property
+    def refusals(self) -> list[KbackupError]:
+        """All reasons not to begin; if there is one, nothing runs."""
+        return [error for topic in self.topics for error in topic.refusals]
+
+    def units(self) -> list[RestoreUnit]:
+        """Return what tasks have to do, the largest share first."""
+        units = [unit for topic in self.topics for unit in topic.units]
+        return sorted(units, key=lambda unit: unit.size, reverse=True)
+
+
+class Planner:
+    """Makes plans; holds what every topic's plan needs."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        cluster: Cluster,
+        store: Store,
+        catalog: Catalog,
+        sources: Mapping[str, SourceTopic],
+        watched: Iterable[str],
+        now_ms: int,
+    ) -> None:
+        """Take everything that a plan depends on.
+
+        Args:
+            settings: The configuration.
+            cluster: The target.
+            store: Where the backup lies.
+            catalog: What lies there.
+            sources: What run records know of the topics.
+            watched: Topics of the target cluster that a sink backs up, by the run records.
+            now_ms: The time, ms since the epoch.
+        """
+        self._settings, self._cluster, self._store = settings, cluster, store
+        self._catalog, self._sources = catalog, sources
+        self._watched, self._now_ms = frozenset(watched), now_ms
+        steps = [f"{step.regex}->{step.replacement}" for step in settings.renames]
+        self._group = wiring.group(settings, "restore", *steps)
+
+    def plan(self) -> RestorePlan:
+        """Return the plan.
+
+        Raises:
+            IncompleteBackupError: If a topic that was asked for is not in the backup.
+            KafkaError: If the cluster does not answer.
+            StoreError: If the store does not.
+        """
+        settings = self._settings
+        names = select(self._catalog.topics(), settings.topics, settings.topics_regex)
+        for name in names:
+            if not self._catalog.partitions(name):
+                raise IncompleteBackupError(
+                    f"topic {name} is not in the backup",
+                    f"under {settings.url}/{settings.topics_dir} are: "
+                    f"{', '.join(self._catalog.topics()[:10]) or 'none'}",
+                    "look with kbackup restore topics",
+                )
+        intents = [self._intent(name) for name in names]
+        existing = self._cluster.topics(
+            {intent.target for intent in intents} & set(self._cluster.topic_names())
+        )
+        wheres = [
+            TopicPartition(topic.name, partition)
+            for topic in existing.values()
+            for partition in range(topic.partitions)
+        ]
+        spans = self._cluster.spans(wheres, committed_only=False)
+        positions = self._cluster.committed(self._group, wheres)
+        configs = self._cluster.topic_config(existing)
+        clashes = list(safety.collisions(intents))
+        topics = []
+        for intent in intents:
+            target = Target()
+            if intent.target in existing:
+                of_topic = [where for where in wheres if where.topic == intent.target]
+                target = Target(
+                    existing[intent.target].partitions,
+                    sum(len(spans[where]) for where in of_topic),
+                    any(where in positions for where in of_topic),
+                    configs.get(intent.target),
+                )
+            topics.append(self._topic(intent, target, positions, clashes))
+        return RestorePlan(tuple(topics), self._group, spans, positions)
+
+    def _intent(self, name: str) -> Intent:
+        source = self._sources.get(name, SourceTopic())
+        wheres = self._catalog.partitions(name)
+        target = rename(name, self._settings.renames)
+        same = None
+        if source.cluster_id:
+            same = source.cluster_id == self._cluster.cluster_id
+        return Intent(
+            source=name,
+            target=target,
+            partitions=max(source.partitions, wheres[-1].partition + 1),
+            is_named=name in self._settings.topics,
+            is_same_cluster=same,
+            is_watched=target in self._watched,
+            oldest_timestamp=self._oldest(wheres),
+        )
+
+    def _oldest(self, wheres: Sequence[TopicPartition]) -> int | None:
+        """Lowest timestamp of each partition's first object: old enough to judge retention by."""
+        found = []
+        for where in wheres:
+            main = self._catalog.sets[where][0].main
+            known = None if main is None else facts(self._store, main)
+            if known is not None and known.min_timestamp is not None:
+                found.append(known.min_timestamp)
+        return min(found, default=None)
+
+    def _topic(
+        self,
+        intent: Intent,
+        target: Target,
+        positions: Mapping[TopicPartition, Position],
+        clashes: Sequence[KbackupError],
+    ) -> PlannedTopic:
+        settings = self._settings
+        refusals = [error for error in clashes if error.place.get("topic") == intent.target]
+        refusals += safety.refusals(
+            intent,
+            target,
+            if_exists=settings.if_exists,
+            creates=settings.create_topics,
+            allows_same_topic=settings.allow_same_topic,
+            now_ms=self._now_ms,
+        )
+        warnings = [(code, f"{intent.target} {text}") for code, text in safety.warnings(target)]
+        limit = (target.config or {}).get("max.message.bytes")
+        units, objects, stored = [], 0, 0
+        for where in self._catalog.partitions(intent.source):
+            if settings.partitions is not None and where.partition not in settings.partitions:
+                continue
+            sets, shadowed = self._chosen(where)
+            if shadowed:
+                text = f"{where}: {shadowed} value objects are in the whole-record objects too"
+                warnings.append(("shadowed", text))
+            refusals += self._splittable(where, sets)
+            objects += sum(len(files.files) for files in sets)
+            stored += sum(file.size for files in sets for file in files.files)
+            unit = RestoreUnit(
+                where,
+                TopicPartition(intent.target, where.partition),
+                tuple(sets),
+                None if limit is None else int(limit),
+            )
+            if not self._is_done(unit, positions.get(unit.target)):
+                units.append(unit)
+        warnings += self._lacks(intent)
+        action = _action(target, has_units=bool(units), is_refused=bool(refusals))
+        return PlannedTopic(
+            intent, target, tuple(units), action, self._config(intent), tuple(refusals),
+            tuple(warnings), objects, stored,
+        )  # fmt: skip
+
+    def _chosen(self, where: TopicPartition) -> tuple[list[FileSet], int]:
+        """Return the sets to restore; of value objects only those no whole record covers."""
+        sets = self._catalog.sets[where]
+        whole = [files for files in sets if files.is_whole]
+        if not whole or len(whole) == len(sets):
+            return sets, 0
+        last = whole[-1].main
+        known = None if last is None else facts(self._store, last)
+        end = known.last_offset if known is not None else whole[-1].start_offset
+        start = whole[0].start_offset
+        kept = [files for files in sets if files.is_whole or not start <= files.start_offset <= end]
+        return kept, len(sets) - len(kept)
+
+    def _splittable(self, where: TopicPartition, sets: Sequence[FileSet]) -> list[KbackupError]:
+        """Refuse to split byte-array files of another tool where nobody agreed to it."""
+        if self._settings.yes_split_on_newline:
+            return []
+        for files in sets:
+            main = files.main
+            if main is None or main.format != "bytes":
+                continue
+            if facts(self._store, main) is None:
+                return [
+                    RefusedError(
+                        f"{where}: {main.key} may hold values that contain the separator",
+                        "another tool wrote it, and nothing says how many records it has",
+                        "--yes-split-on-newline, if no value contains the separator",
+                        topic=where.topic,
+                    )
+                ]
+            break
+        return []
+
+    def _lacks(self, intent: Intent) -> list[tuple[str, str]]:
+        """Say once what the connectors' layout has not stored of a topic."""
+        sets = [
+            files for where in self._catalog.partitions(intent.source)
+            for files in self._catalog.sets[where] if not files.is_whole
+        ]  # fmt: skip
+        if not sets:
+            return []
+        lacking = []
+        if all(files.keys is None for files in sets):
+            lacking.append(("no_keys", "keys were not stored: records will have no key"))
+        if all(files.headers is None for files in sets):
+            lacking.append(("no_headers", "headers were not stored: records will have none"))
+        lacking.append(("no_timestamps", "timestamps were not stored: records get the time of now"))
+        return [(code, f"{intent.source}: {text}") for code, text in lacking]
+
+    def _is_done(self, unit: RestoreUnit, position: Position | None) -> bool:
+        """Whether an earlier run of this restore has written all of the unit."""
+        if position is None:
+            return False
+        main = unit.sets[-1].main
+        if main is None or main.view is not View.RECORD:
+            return False
+        known: Facts | None = facts(self._store, main)
+        return known is not None and known.last_offset < position.offset
+
+    def _config(self, intent: Intent) -> dict[str, str]:
+        """Settings of a topic to create: nothing that is restored may be deleted or refused."""
+        source = self._sources.get(intent.source, SourceTopic()).config
+        return {
+            "retention.ms": "-1",
+            "cleanup.policy": "delete",
+            "message.timestamp.type": "CreateTime",
+            "message.timestamp.before.max.ms": LONG_MAX,
+            "message.timestamp.after.max.ms": LONG_MAX,
+            **{name: source[name] for name in KEPT_CONFIG if name in source},
+            **self._settings.topic_config,
+        }
+
+
+def _action(target: Target, *, has_units: bool, is_refused: bool) -> str:
+    if is_refused:
+        return "refuse"
+    if target.partitions is None:
+        return "create"
+    if not target.has_position:
+        return "append"
+    return "resume" if has_units else "done"

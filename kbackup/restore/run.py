@@ -1,0 +1,274 @@
+"""One run of a restore: plan as a whole, create topics, tasks on Spark, audit, leave a record."""
+
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kbackup import engine, runs, wiring
+from kbackup.config import Settings
+from kbackup.engine import Report
+from kbackup.errors import KafkaError, KbackupError, RefusedError
+from kbackup.kafka.cluster import Cluster
+from kbackup.locks import RunLock
+from kbackup.records import Span, TopicPartition
+from kbackup.restore import audit, catalog
+from kbackup.restore.job import RestoreJob
+from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, SourceTopic
+from kbackup.restore.task import put_back
+from kbackup.stores import Store, open_store
+from kbackup.stopping import Stop
+from kbackup.summary import Event, Summary
+
+_RECORDS_READ: Final = 200
+"""Run records looked through for a topic that the newest do not name."""
+
+_NEW_CONFIG: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+"""Settings that brokers before 3.6 do not know, and do without."""
+
+Tell = Callable[[Event], None]
+JavaHome = Callable[[], str | None]
+
+
+class RestoreRun:
+    """One restore, from settings to summary."""
+
+    def __init__(self, settings: Settings, tell: Tell, stop: Stop) -> None:
+        self._settings, self._tell, self._stop = settings, tell, stop
+        self._run = runs.new_run_id(datetime.now(UTC))
+        self._summary = Summary(self._run, "restore")
+        self._layout = wiring.layout(settings)
+
+    def __call__(self, java_home: JavaHome, agree: Callable[[str], bool] | None = None) -> Event:
+        """Run to the end; what fails is in the summary.
+
+        Args:
+            java_home: Finds the Java for Spark, called when it is needed.
+            agree: Asks a person; None where nobody can be asked.
+        """
+        try:
+            self._work(java_home, agree)
+        except KbackupError as error:
+            if error.exit_code in (2, 8):
+                raise
+            self._summary.fail(error)
+        return self._summary.finish(self._stop.signal)
+
+    def _work(self, java_home: JavaHome, agree: Callable[[str], bool] | None) -> None:
+        settings = self._settings
+        cluster = Cluster(wiring.kafka_settings(settings))
+        store = open_store(wiring.store_settings(settings))
+        if settings.dry_run:
+            self._show(self._plan(cluster, store), cluster)
+            return
+        group = [wiring.group(settings, "restore", *map(str, settings.renames))]
+        with RunLock.for_settings(settings, store, self._layout, "restore", group, self._run):
+            plan = self._plan(cluster, store)
+            self._show(plan, cluster)
+            if plan.refusals:
+                return
+            self._confirm(plan, agree)
+            self._write(plan, cluster, java_home)
+            runs.write_run(store, self._layout, self._summary.finish(self._stop.signal))
+
+    def _plan(self, cluster: Cluster, store: Store) -> RestorePlan:
+        settings = self._settings
+        found = catalog.read(
+            store,
+            self._layout,
+            wiring.format_options(settings),
+            topics=settings.topics,
+            only_format=settings.format_class,
+        )
+        self._say_foreign(found)
+        sources, watched = known_topics(
+            runs.runs(store, self._layout, "sink"), found.topics(), cluster.cluster_id
+        )
+        planner = Planner(
+            settings=settings,
+            cluster=cluster,
+            store=store,
+            catalog=found,
+            sources=sources,
+            watched=watched,
+            now_ms=int(time.time() * 1000),
+        )
+        return planner.plan()
+
+    def _say_foreign(self, found: catalog.Catalog) -> None:
+        self._summary.skip("foreign_objects", found.foreign_count)
+        for key, why in found.foreign[:20]:
+            self._tell(self._summary.warn("foreign_object", f"{key} is ignored: {why}", key=key))
+        if found.ignored:
+            text = f"{found.ignored} objects of another format than format.class are left out"
+            self._tell(self._summary.warn("other_format", text))
+
+    def _show(self, plan: RestorePlan, cluster: Cluster) -> None:
+        settings = self._settings
+        self._summary.facts |= {
+            "group": plan.group,
+            "cluster_id": cluster.cluster_id,
+            "target": settings.bootstrap_servers,
+            "store": settings.url,
+            "topics_dir": settings.topics_dir,
+            "renames": [[step.regex, step.replacement] for step in settings.renames],
+            "plan": [topic.event() for topic in plan.topics],
+        }
+        self._tell(
+            {
+                "type": "start", "v": 1, "run": self._run, "command": "restore",
+                "topics": [topic.intent.source for topic in plan.topics], "group": plan.group,
+                "store": settings.url, "topics_dir": settings.topics_dir,
+                "cluster_id": cluster.cluster_id, "target": settings.bootstrap_servers,
+                "renames": self._summary.facts["renames"],
+            }
+        )  # fmt: skip
+        for topic in plan.topics:
+            self._tell(topic.event())
+            for error in topic.refusals:
+                self._summary.fail(error)
+            for code, text in topic.warnings:
+                self._tell(self._summary.warn(code, text))
+        rows = [_row(topic, unit.source, plan) for topic in plan.topics for unit in topic.units]
+        self._summary.partitions = rows
+        self._tell({"type": "plan", "partitions": rows})
+
+    def _confirm(self, plan: RestorePlan, agree: Callable[[str], bool] | None) -> None:
+        """Ask before records are added to topics that have some already."""
+        added = [t.intent.target for t in plan.topics if t.action == "append" and t.target.records]
+        if not added or self._settings.yes:
+            return
+        names = ", ".join(added)
+        if agree is None or not agree(f"{names}: not empty. Add the backup's records to it?"):
+            raise RefusedError(
+                f"{names} is not empty, and nobody agreed to add to it",
+                "--if-exists append wants a confirmation",
+                "--yes agrees in advance",
+            )
+
+    def _write(self, plan: RestorePlan, cluster: Cluster, java_home: JavaHome) -> None:
+        units = plan.units()
+        if not units or self._stop.is_set():
+            return
+        for topic in plan.topics:
+            if topic.action == "create":
+                self._create(topic, cluster)
+        job = RestoreJob(
+            run=self._run,
+            kafka=wiring.kafka_settings(self._settings),
+            store=wiring.store_settings(self._settings),
+            reading=wiring.reading(self._settings),
+            group=plan.group,
+            exactly_once=self._settings.exactly_once,
+            on_error=self._settings.behavior_on_error,
+            max_record_bytes=self._settings.max_record_bytes,
+        )
+        reports = self._spark(functools.partial(put_back, job), units, java_home)
+        for report in reports:
+            if "failure" in report:
+                self._summary.fail(report["failure"])
+            self._merge(report)
+        self._audit(plan, cluster, reports, java_home)
+
+    def _create(self, topic: PlannedTopic, cluster: Cluster) -> None:
+        intent = topic.intent
+        factor = self._settings.replication_factor
+        arguments = (intent.target, intent.partitions, -1 if factor is None else factor)
+        try:
+            cluster.create_topic(*arguments, topic.config)
+        except KafkaError as error:
+            if not any(name in error.why for name in (*_NEW_CONFIG, "Unknown topic config")):
+                raise
+            older = {name: v for name, v in topic.config.items() if name not in _NEW_CONFIG}
+            cluster.create_topic(*arguments, older)
+
+    def _spark(self, task: engine.Task, units: list[Any], java_home: JavaHome) -> list[Report]:
+        settings = wiring.engine_settings(self._settings, java_home())
+        return engine.run(task, units, settings, self._tell, self._stop.event)
+
+    def _merge(self, report: Report) -> None:
+        for row in self._summary.partitions:
+            if (row["topic"], row["partition"]) == (report.get("topic"), report.get("partition")):
+                names = ("records", "objects", "bytes_read", "first", "last", "duplicates")
+                row.update({name: report[name] for name in names})
+                row["committed"] = report["committed"]
+                row["skipped"] = len(report["skipped"])
+                failure = report.get("failure")
+                row["state"] = "done" if failure is None else failure["code"]
+        for entry in report.get("skipped", ()):
+            records = entry.get("records")
+            self._summary.skip("bad_objects" if records is None else "bad_records", records or 1)
+            self._summary.warn("skipped", f"{entry['what']}: {entry['why']}")
+        if report.get("zero_timestamps"):
+            count = report["zero_timestamps"]
+            self._summary.skip("timestamps_of_0_ms_written_as_1_ms", count)
+
+    def _audit(
+        self, plan: RestorePlan, cluster: Cluster, reports: list[Report], java_home: JavaHome
+    ) -> None:
+        done = [report for report in reports if report.get("records")]
+        wheres = [TopicPartition(report["target"], report["partition"]) for report in done]
+        after = cluster.spans(wheres, committed_only=False)
+        written = [
+            audit.Written(
+                where,
+                report["records"],
+                report["commits"] if self._settings.exactly_once else 0,
+                plan.spans.get(where, Span(0, 0)).end_offset,
+                after[where].end_offset,
+            )
+            for where, report in zip(wheres, done, strict=True)
+        ]
+        doubtful = [entry for entry in written if not entry.is_plain]
+        if not doubtful or self._stop.is_set():
+            return
+        task = functools.partial(audit.count, wiring.kafka_settings(self._settings), plan.group)
+        counted = {}
+        for report in self._spark(task, doubtful, java_home):
+            if "failure" in report:
+                self._summary.fail(report["failure"])
+            else:
+                where = TopicPartition(report["topic"], report["partition"])
+                counted[where] = report["counted"]
+        for error in audit.differences(doubtful, counted):
+            self._summary.fail(error)
+
+
+def known_topics(
+    records: Iterable[Mapping[str, Any]], names: Iterable[str], cluster_id: str
+) -> tuple[dict[str, SourceTopic], set[str]]:
+    """Return what run records of the sink say of topics, and which ones it backs up here.
+
+    Args:
+        records: Run records, the newest first.
+        names: The topics of the backup.
+        cluster_id: Of the cluster to restore to.
+    """
+    wanted = set(names)
+    found: dict[str, SourceTopic] = {}
+    watched: set[str] = set()
+    for record in itertools.islice(records, _RECORDS_READ):
+        source = str(record.get("cluster_id") or "")
+        for name, entry in (record.get("topic_settings") or {}).items():
+            if source == cluster_id:
+                watched.add(name)
+            if name in wanted and name not in found:
+                config = entry.get("config") or {}
+                found[name] = SourceTopic(int(entry.get("partitions") or 0), source, config)
+        if wanted <= found.keys():
+            break
+    return found, watched
+
+
+def _row(topic: PlannedTopic, source: TopicPartition, plan: RestorePlan) -> dict[str, Any]:
+    target = TopicPartition(topic.intent.target, source.partition)
+    position = plan.positions.get(target)
+    sets = next(unit.sets for unit in topic.units if unit.source == source)
+    return {
+        "topic": source.topic, "partition": source.partition, "target": target.topic,
+        "start": sets[0].start_offset, "first": None, "last": None, "records": 0, "objects": 0,
+        "planned_objects": len(sets), "bytes_read": 0, "end": None,
+        "committed": None if position is None else position.offset, "lag": None, "state": "to do",
+    }  # fmt: skip

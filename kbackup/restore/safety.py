@@ -1,0 +1,208 @@
+"""What forbids a restore, before its first record: pure functions of the plan.
+
+Source: the order and meaning of the checks are those of the section "restore safety" in the
+documentation's explanation of guarantees.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kbackup.errors import (
+    FeedbackLoopError,
+    FewerPartitionsError,
+    IllegalTopicNameError,
+    KbackupError,
+    MergedTopicsError,
+    RefusedError,
+    RetentionError,
+    TargetNotEmptyError,
+)
+from kbackup.naming import check_topic
+from kbackup.selection import is_internal
+
+_RENAME: Final = "--rename 'copy_of_$0'"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target topic as it stands before the restore.
+
+    Attributes:
+        partitions: Their number; None where the topic does not exist.
+        records: Offsets between log start and end, of all partitions together.
+        has_position: This restore has committed a position in some partition.
+        config: Its settings, as far as they may be read.
+    """
+
+    partitions: int | None = None
+    records: int = 0
+    has_position: bool = False
+    config: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """One topic's restore.
+
+    Attributes:
+        source: The topic that was backed up.
+        target: The topic to write to.
+        partitions: Partitions of the backup.
+        is_named: The operator named the source topic, instead of taking all that were found.
+        is_same_cluster: The target cluster is the one the backup was made from; None: not known.
+        is_watched: A sink of the same cluster backs the target topic up.
+        oldest_timestamp: Lowest record timestamp in ms where known.
+    """
+
+    source: str
+    target: str
+    partitions: int
+    is_named: bool = False
+    is_same_cluster: bool | None = None
+    is_watched: bool = False
+    oldest_timestamp: int | None = None
+
+
+def refusals(
+    intent: Intent,
+    target: Target,
+    *,
+    if_exists: str,
+    creates: bool,
+    allows_same_topic: bool,
+    now_ms: int,
+) -> Iterator[KbackupError]:
+    """Yield every reason not to begin this topic's restore."""
+    yield from _name(intent)
+    yield from _feedback(intent, target, allows_same_topic=allows_same_topic)
+    if target.partitions is None:
+        if not creates:
+            yield RefusedError(
+                f"topic {intent.target} does not exist",
+                "--no-create-topics was given",
+                "create it, or leave the option out",
+                topic=intent.target,
+            )
+        return
+    if target.partitions < intent.partitions:
+        yield FewerPartitionsError(
+            f"{intent.target} has {target.partitions} partitions, the backup has "
+            f"{intent.partitions}",
+            "records would have to change partition",
+            "add partitions, or choose another name",
+            topic=intent.target,
+        )
+    yield from _not_empty(intent, target, if_exists)
+    yield from _retention(intent, target, now_ms)
+
+
+def _name(intent: Intent) -> Iterator[KbackupError]:
+    try:
+        check_topic(intent.target)
+    except IllegalTopicNameError as error:
+        yield error
+        return
+    if is_internal(intent.target) and not (intent.is_named and intent.source == intent.target):
+        yield IllegalTopicNameError(
+            f"{intent.target} is an internal topic",
+            "Kafka or a service beside it keeps its own state there",
+            "leave it out, or name it with --topics if you really mean it",
+            topic=intent.target,
+        )
+
+
+def _feedback(intent: Intent, target: Target, *, allows_same_topic: bool) -> Iterator[KbackupError]:
+    if allows_same_topic:
+        return
+    if intent.target == intent.source and target.partitions is not None:
+        if intent.is_same_cluster:
+            yield FeedbackLoopError(
+                f"restore would write to the topic it was backed up from ({intent.target})",
+                "each restored record would stand there twice, and be backed up again",
+                f"{_RENAME}   or, if you really mean it, --allow-same-topic",
+                topic=intent.target,
+            )
+        elif intent.is_same_cluster is None and target.records:
+            yield FeedbackLoopError(
+                f"{intent.target} may be the topic that was backed up",
+                "the backup does not say from which cluster it comes, and the topic has records",
+                f"{_RENAME}   or, if it is another cluster, --allow-same-topic",
+                topic=intent.target,
+            )
+    elif intent.is_watched:
+        yield FeedbackLoopError(
+            f"a sink of this cluster backs {intent.target} up",
+            "each restored record would be backed up again",
+            f"{_RENAME}   or, if you really mean it, --allow-same-topic",
+            topic=intent.target,
+        )
+
+
+def _not_empty(intent: Intent, target: Target, if_exists: str) -> Iterator[KbackupError]:
+    if if_exists == "resume" and not target.has_position:
+        yield TargetNotEmptyError(
+            f"there is no position to go on from in {intent.target}",
+            "this restore has not committed one: another group, or it never ran",
+            "leave out --if-exists resume to begin at the start",
+            topic=intent.target,
+        )
+    elif if_exists == "fail" and target.records and not target.has_position:
+        yield TargetNotEmptyError(
+            f"{intent.target} is not empty: it holds {target.records} offsets",
+            "and this restore has no position there",
+            "choose another name, or --if-exists append to add to what is there",
+            topic=intent.target,
+        )
+
+
+def _retention(intent: Intent, target: Target, now_ms: int) -> Iterator[KbackupError]:
+    config = target.config or {}
+    retention = int(config.get("retention.ms", -1))
+    deletes = "delete" in config.get("cleanup.policy", "delete")
+    append_time = config.get("message.timestamp.type") == "LogAppendTime"
+    if retention < 0 or not deletes or append_time or intent.oldest_timestamp is None:
+        return
+    age = now_ms - intent.oldest_timestamp
+    if age > retention:
+        yield RetentionError(
+            f"{intent.target} would delete restored records at once",
+            f"its retention.ms is {retention}, the oldest record is {age} ms old",
+            "set retention.ms=-1 on the topic until the restore has been looked at",
+            topic=intent.target,
+        )
+
+
+def warnings(target: Target) -> Iterator[tuple[str, str]]:
+    """Yield what the target would change, and the operator should know."""
+    config = target.config or {}
+    if "compact" in config.get("cleanup.policy", ""):
+        yield "compacted", "is compacted: it will keep only the newest record of each key"
+    if config.get("message.timestamp.type") == "LogAppendTime":
+        yield "append_time", "has LogAppendTime: it replaces the records' timestamps"
+
+
+def collisions(intents: Iterable[Intent]) -> Iterator[KbackupError]:
+    """Yield the reasons that concern several topics at once."""
+    by_target: dict[str, list[str]] = {}
+    by_metric: dict[str, set[str]] = {}
+    for intent in intents:
+        by_target.setdefault(intent.target, []).append(intent.source)
+        by_metric.setdefault(intent.target.replace(".", "_"), set()).add(intent.target)
+    for target, sources in sorted(by_target.items()):
+        if len(sources) > 1:
+            yield MergedTopicsError(
+                f"{' and '.join(sorted(sources))} would both be written to {target}",
+                "their records could not be told apart again",
+                "restore them one by one, or choose a renaming that keeps them apart",
+                topic=target,
+            )
+    for targets in by_metric.values():
+        if len(targets) > 1:
+            names = " and ".join(sorted(targets))
+            yield IllegalTopicNameError(
+                f"{names} differ only by . and _",
+                "Kafka does not allow both, for their metrics have one name",
+                "choose another renaming",
+                topic=min(targets),
+            )

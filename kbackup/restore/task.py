@@ -1,0 +1,260 @@
+"""One task: a partition's objects to Kafka.
+
+Records are acknowledged, then the position is committed, by default both in one transaction; then
+progress is told.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.channel import Line
+from kbackup.engine import Report
+from kbackup.errors import (
+    BadRecordError,
+    CorruptObjectError,
+    IncompleteBackupError,
+    KbackupError,
+    ObjectNotFoundError,
+    StoppedError,
+)
+from kbackup.kafka import Position
+from kbackup.kafka.writer import Writer
+from kbackup.records import record_bytes
+from kbackup.restore.catalog import FileSet
+from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.reading import read
+from kbackup.stores import Store, open_store
+
+TRANSACTION_RECORDS: Final = 500_000
+TRANSACTION_BYTES: Final = 64 * 2**20
+"""A transaction ends behind this many records or bytes: what a kill makes a rerun write again."""
+
+CLIENT_OVERHEAD: Final = 128
+"""Bytes a batch adds to its records, generously."""
+
+_BAD: Final = (CorruptObjectError, IncompleteBackupError, BadRecordError, ObjectNotFoundError)
+
+
+def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterator[Report]:
+    """Work through *units* one after the other; a failure is a report, not an exception.
+
+    Memory: one object, one batch of it and what the client holds unacknowledged.
+    """
+    store = open_store(job.store)
+    for unit in units:
+        work = _Work(job, unit, store, line)
+        try:
+            work.run()
+        except KbackupError as error:
+            error.place.setdefault("topic", unit.target.topic)
+            error.place.setdefault("partition", unit.target.partition)
+            work.report["failure"] = error.to_dict()
+        yield work.report
+        if line.is_stopped():
+            return
+
+
+@dataclass(slots=True)
+class _Work:
+    """One unit's way through the task, and the report that grows on it."""
+
+    job: RestoreJob
+    unit: RestoreUnit
+    store: Store
+    line: Line
+    report: Report = field(default_factory=dict)
+    _pending_records: int = 0
+    _pending_bytes: int = 0
+    _started_at: int = 0
+
+    def run(self) -> None:
+        unit = self.unit
+        self.report = {
+            "topic": unit.source.topic, "partition": unit.source.partition,
+            "target": unit.target.topic, "records": 0, "objects": 0, "bytes_read": 0,
+            "commits": 0, "duplicates": 0, "zero_timestamps": 0, "first": None, "last": None,
+            "committed": None, "skipped": [],
+        }  # fmt: skip
+        writer = Writer(
+            self.job.kafka, unit.target, self.job.group, exactly_once=self.job.exactly_once
+        )
+        try:
+            place = self._resume(writer.position())
+            for files in unit.sets[place.index :]:
+                place = self._file(writer, files, place)
+            self._commit(writer, place)
+        except BaseException:
+            writer.abort()
+            raise
+        finally:
+            writer.close()
+
+    def _resume(self, found: Position | None) -> "Place":
+        """Return where to go on; a position that names no set of ours is taken by offset alone."""
+        first = Place(0, 0, self.unit.sets[0].start_offset)
+        place = first if found is None else Place.of(found, self.unit.sets)
+        self._started_at = place.offset
+        self.report["committed"] = None if found is None else found.offset
+        return place
+
+    def _file(self, writer: Writer, files: FileSet, place: "Place") -> "Place":
+        """Write one file set's records from *place* on; return the place behind it."""
+        seen = 0
+        try:
+            for batch in read(self.store, files, self.job.reading):
+                if self.line.is_stopped():
+                    self._commit(writer, place)
+                    raise StoppedError(f"{self.unit.source} stopped at offset {place.offset}")
+                fresh = self._fresh(batch, files, place, seen)
+                seen += len(batch)
+                if len(fresh):
+                    self._write(writer, fresh, files)
+                    place = Place(place.index, seen, fresh["offset"][-1].as_py() + 1)
+                if (
+                    self._pending_records >= TRANSACTION_RECORDS
+                    or self._pending_bytes >= TRANSACTION_BYTES
+                ):
+                    self._commit(writer, place)
+        except _BAD as error:
+            self._commit(writer, place)  # what was good until here is safe
+            if self.job.on_error == "fail":
+                raise
+            self._skip(error, files)
+        else:
+            self.report["objects"] += 1
+            self.report["bytes_read"] += sum(file.size for file in files.files)
+        return Place(place.index + 1, 0, place.offset)
+
+    def _fresh(
+        self, batch: pa.RecordBatch, files: FileSet, place: "Place", seen: int
+    ) -> pa.RecordBatch:
+        """Return the rows that were not written yet.
+
+        Whole records say their offset, so what overlaps another object is left out.  The
+        connectors' objects do not: there only rows that this restore has written are left out,
+        and nothing is dropped by guess.
+        """
+        if not files.is_whole:
+            return batch.slice(min(len(batch), max(0, place.rows - seen)))
+        fresh = batch.filter(pc.greater_equal(batch["offset"], place.offset))
+        again = pc.and_(
+            pc.less(batch["offset"], place.offset),
+            pc.greater_equal(batch["offset"], self._started_at),
+        )
+        self.report["duplicates"] += pc.sum(again).as_py() or 0
+        return fresh
+
+    def _write(self, writer: Writer, batch: pa.RecordBatch, files: FileSet) -> None:
+        good = self._without_giants(batch, files)
+        good, zeros = without_zero_timestamps(good)
+        self.report["zero_timestamps"] += zeros
+        writer.write(good)
+        if len(good):
+            if self.report["first"] is None:
+                self.report["first"] = good["offset"][0].as_py()
+            self.report["last"] = good["offset"][-1].as_py()
+        self._pending_records += len(good)
+        self._pending_bytes += good.nbytes
+
+    def _without_giants(self, batch: pa.RecordBatch, files: FileSet) -> pa.RecordBatch:
+        """Leave out records that the target cannot take, as ``behavior.on.error`` says."""
+        limit = min(
+            self.job.max_record_bytes, (self.unit.max_message_bytes or 2**31) - CLIENT_OVERHEAD
+        )
+        sizes = record_bytes(batch)
+        is_giant = pc.greater(sizes, limit)
+        if not pc.any(is_giant).as_py():
+            return batch
+        row = pc.index(is_giant, True).as_py()
+        offset = batch["offset"][row].as_py()
+        error = BadRecordError(
+            f"{self.unit.source} offset {offset} in {files.files[0].key}",
+            f"a record of {sizes[row].as_py()} bytes; the limit is {limit}",
+            f"raise max.message.bytes of {self.unit.target.topic}, or --max-record-bytes",
+            row=row,
+            offset=offset,
+        )
+        if self.job.on_error == "fail":
+            raise error
+        count = pc.sum(is_giant).as_py()
+        self.report["skipped"].append({**error.to_dict(), "records": count})
+        return batch.filter(pc.invert(is_giant))
+
+    def _skip(self, error: KbackupError, files: FileSet) -> None:
+        entry = error.to_dict() | {"key": files.files[0].key}
+        self.report["skipped"].append(entry)
+        if self.job.on_error == "log":
+            self.line.tell(
+                {
+                    "type": "warning", "run": self.job.run, "code": "bad_object",
+                    "key": entry["key"], "text": f"{error}; the rest of it is skipped",
+                }
+            )  # fmt: skip
+
+    def _commit(self, writer: Writer, place: "Place") -> None:
+        if not self._pending_records and place.offset == self.report["committed"]:
+            return
+        writer.commit(place.position(self.unit.sets))
+        self.report["commits"] += bool(self._pending_records)
+        self.report["records"] += self._pending_records
+        self.report["committed"] = place.offset
+        self._pending_records = self._pending_bytes = 0
+        names = ("topic", "partition", "target", "committed", "records", "objects", "bytes_read")
+        self.line.tell(
+            {"type": "progress", "run": self.job.run, **{name: self.report[name] for name in names}}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a restore is in a partition's file sets.
+
+    Attributes:
+        index: The set at hand.
+        rows: Rows of it that are done with.
+        offset: The offset behind the last record that was written.
+    """
+
+    index: int
+    rows: int
+    offset: int
+
+    def position(self, sets: Sequence[FileSet]) -> Position:
+        """Return what to commit: the offset, and beside it the set and the rows."""
+        key = sets[min(self.index, len(sets) - 1)].files[0].key
+        rows = self.rows if self.index < len(sets) else -1
+        return Position(self.offset, json.dumps({"key": key, "rows": rows}, separators=(",", ":")))
+
+    @classmethod
+    def of(cls, position: Position, sets: Sequence[FileSet]) -> "Place":
+        """Return the place that was committed; the beginning where it cannot be found again.
+
+        From the beginning whole records are left out by their offsets, so nothing is written
+        twice.
+        """
+        try:
+            data = json.loads(position.metadata)
+            key, rows = data["key"], int(data["rows"])
+        except (ValueError, KeyError, TypeError):
+            return cls(0, 0, position.offset)
+        for index, files in enumerate(sets):
+            if files.files[0].key == key:
+                return cls(index + (rows < 0), max(rows, 0), position.offset)
+        return cls(0, 0, position.offset)
+
+
+def without_zero_timestamps(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    """Set timestamps of 0 ms to 1 ms, and count them: the client takes 0 for "now"."""
+    column = batch["timestamp"]
+    zero = pc.fill_null(pc.equal(column, 0), False)
+    count = pc.sum(zero).as_py() or 0
+    if not count:
+        return batch, 0
+    changed = pc.if_else(zero, pa.scalar(1, pa.int64()), column)
+    at = batch.schema.get_field_index("timestamp")
+    return batch.set_column(at, batch.schema.field("timestamp"), changed), count
