@@ -1,0 +1,41 @@
+"""Errors on stderr, and nothing else: ``--quiet``, and beside ``--json``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.text import Text
+
+from kbackup.cli.reasons import LOCKED, exit_reason, render_error
+from kbackup.cli.streams import Stream
+
+
+class Failures:
+    """Prints what failed when the command is over; nothing where nothing did."""
+
+    def __init__(self, stderr: Stream, *, has_reason: bool) -> None:
+        """Say whether a failure without an error, such as a skip, is explained in one line."""
+        self._stderr = stderr
+        self._has_reason = has_reason
+
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """Do nothing: what is not in the summary has not failed the command."""
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Print each error in its three parts, or the reason of the exit code.
+
+        A held lock says nothing: crons overlap.
+        """
+        if self._has_reason and summary["exit_code"] == LOCKED:
+            return
+        errors = summary.get("errors") or ()
+        for error in errors:
+            print_error(self._stderr, error)
+        if self._has_reason and not errors and summary["exit_code"] != 0:
+            self._stderr.line(exit_reason(summary))
+
+
+def print_error(stderr: Stream, error: Mapping[str, Any]) -> None:
+    """Print an error, folded to the width of *stderr*, its first word in red."""
+    text = Text(render_error(error, stderr.width))
+    text.stylize("bold red", 0, len("error:"))
+    stderr.text(text)

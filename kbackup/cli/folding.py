@@ -1,0 +1,61 @@
+"""Text into columns: lines end at spaces, in need elsewhere, never inside a number."""
+
+import re
+from typing import Final
+
+from rich.cells import cell_len
+
+from kbackup.cli.quantities import THIN
+
+_ATOMS: Final = re.compile(rf"\d(?:[\d{THIN}.,]*\d)?|.", re.DOTALL)
+"""What a word may be taken apart into: whole numbers, single other characters."""
+
+
+def fold(text: str, width: int | None) -> list[str]:
+    """Return *text* in lines of at most *width* cells, at least one line.
+
+    A number longer than *width* stands in a line of its own and is longer than *width*.
+    """
+    if width is None or cell_len(text) <= width:
+        return [text]
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(joined) <= width:
+            lines[-1] = joined
+        elif cell_len(word) <= width:
+            lines.append(word)
+        else:
+            lines += _split(word, width)
+    return [line for line in lines if line] or [""]
+
+
+def _split(word: str, width: int) -> list[str]:
+    pieces = [""]
+    for atom in _ATOMS.findall(word):
+        if pieces[-1] and cell_len(pieces[-1] + atom) > width:
+            pieces.append("")
+        pieces[-1] += atom
+    return pieces
+
+
+def longest_atom(text: str) -> int:
+    """Return the cells that *text* needs at least, however it is folded."""
+    return max(map(cell_len, _ATOMS.findall(text)), default=0)
+
+
+def shorten(text: str, width: int) -> str:
+    """Return *text* in at most *width* cells, its middle left out where it is longer."""
+    if cell_len(text) <= width:
+        return text
+    if width < 3:
+        return "…"[:width]
+    head = (width - 1) // 2
+    return f"{_clip(text, head)}…{_clip(text[::-1], width - 1 - head)[::-1]}"
+
+
+def _clip(text: str, width: int) -> str:
+    clipped = text[:width]
+    while cell_len(clipped) > width:
+        clipped = clipped[:-1]
+    return clipped

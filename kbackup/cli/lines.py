@@ -1,0 +1,165 @@
+"""A run told in log lines: for pipes, for cron's mail, for the log file.
+
+One line when it starts, one per interval, one per event, one when it ends.  They are ordinary
+log records of `RUN_LOG` and `EVENT_LOG`, so `logs` decides where they go and in which form.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+from kbackup.cli.progress import Progress, Row
+from kbackup.cli.quantities import size
+from kbackup.cli.reasons import is_run, title
+
+RUN_LOG: Final = "kbackup.run"
+"""Start, progress and end: what a terminal shows in other ways."""
+
+EVENT_LOG: Final = "kbackup.event"
+"""Warnings and finished objects."""
+
+_ROWS_SHOWN: Final = 12
+_START_FIRST: Final = {
+    "run": "run",
+    "topics": "topics",
+    "group": "group",
+    "store": "store",
+    "topics_dir": "dir",
+    "format": "format",
+}
+_START_UNSHOWN: Final = frozenset({"type", "v", "command", "version", "config_sha256"})
+_LEVELS: Final = {"ok": logging.INFO, "skipped": logging.WARNING, "stopped": logging.WARNING}
+
+
+class Lines:
+    """Turns events into log records, and says every *interval* seconds how far the run is."""
+
+    def __init__(self, command: str, interval: float, progress: Progress | None = None) -> None:
+        self._command = title(command)
+        self._is_run = is_run(command)
+        self._interval = interval
+        self._progress = progress or Progress()
+        self._said: dict[tuple[str, int], int | None] = {}
+        self._is_over = threading.Event()
+        self._beat: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        if self._is_run:
+            self._beat = threading.Thread(target=self._tick, name="progress-lines", daemon=True)
+            self._beat.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        if self._beat is not None:
+            self._beat.join()
+
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """Take an event in; say it where it is one to be said."""
+        self._progress.tell(event)
+        log = logging.getLogger(EVENT_LOG)
+        match event["type"]:
+            case "start":
+                self._say(logging.INFO, start_line(self._command, event))
+            case "warning":
+                log.log(logging.WARNING if self._is_run else logging.DEBUG, warning_text(event))
+            case "object":
+                log.debug(
+                    "object %s offsets=%s-%s records=%s bytes=%s",
+                    *(event.get(name) for name in ("key", "first", "last", "records", "bytes")),
+                )
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Say how the run ended."""
+        level = _LEVELS.get(summary["result"], logging.ERROR)
+        self._say(level, end_line(self._command, summary))
+
+    def say_progress(self) -> None:
+        """Say how far each partition is that moved since the last time."""
+        rows = self._progress.rows()
+        moved = [row for row in rows if self._said.get(_place(row), row.start) != row.committed]
+        if not rows:
+            return
+        self._said = {_place(row): row.committed for row in rows}
+        logging.getLogger(RUN_LOG).info("%s", progress_line(moved, len(rows)))
+
+    def _tick(self) -> None:
+        while not self._is_over.wait(self._interval):
+            self.say_progress()
+
+    def _say(self, level: int, text: str) -> None:
+        logging.getLogger(RUN_LOG).log(level if self._is_run else logging.DEBUG, "%s", text)
+
+
+def _place(row: Row) -> tuple[str, int]:
+    return row.topic, row.partition
+
+
+def start_line(command: str, event: Mapping[str, Any]) -> str:
+    """Return what is about to be done, as ``name=value`` pairs."""
+    facts = {short: event[name] for name, short in _START_FIRST.items() if name in event}
+    facts |= {
+        name: value
+        for name, value in event.items()
+        if name not in _START_FIRST and name not in _START_UNSHOWN
+    }
+    if isinstance(facts.get("run"), str):
+        facts["run"] = facts["run"].rsplit("-", 1)[-1]
+    return _pairs(f"{command} start", facts)
+
+
+def progress_line(moved: list[Row], partitions: int) -> str:
+    """Return how far the partitions are that moved, of so many in all."""
+    if not moved:
+        return f"no progress in {partitions} partitions"
+    shown = [
+        _row(row, " objects" if index == 0 else "") for index, row in enumerate(moved[:_ROWS_SHOWN])
+    ]
+    if len(moved) > _ROWS_SHOWN:
+        shown.append(f"and {len(moved) - _ROWS_SHOWN} more of {partitions}")
+    return " | ".join(shown)
+
+
+def _row(row: Row, noun: str) -> str:
+    committed = "-" if row.committed is None else row.committed
+    end = "" if row.end is None else f"/{row.end}"
+    return f"{row.topic} {row.partition}: {committed}{end} {row.objects}{noun}"
+
+
+def warning_text(event: Mapping[str, Any]) -> str:
+    """Return a warning with its place, where the sentence does not name it."""
+    text = str(event.get("text") or event.get("code"))
+    names = [event[name] for name in ("key", "topic", "partition") if event.get(name) is not None]
+    if event.get("key") is not None:
+        names = names[:1]
+    place = " ".join(map(str, names))
+    return text if not place or str(names[0]) in text else f"{place}: {text}"
+
+
+def end_line(command: str, summary: Mapping[str, Any]) -> str:
+    """Return how a run ended, as ``name=value`` pairs."""
+    facts: dict[str, Any] = {"exit": summary["exit_code"]}
+    facts |= {name: summary.get(name) for name in ("records", "objects")}
+    facts["read" if command == "restore" else "stored"] = _bytes(command, summary)
+    facts["skipped"] = sum((summary.get("skipped") or {}).values())
+    facts["seconds"] = summary.get("seconds")
+    return _pairs(f"{command} end {summary['result']}", facts)
+
+
+def _bytes(command: str, summary: Mapping[str, Any]) -> str | None:
+    number = summary.get("bytes_read" if command == "restore" else "bytes_stored")
+    return None if number is None else size(number, space="")
+
+
+def _pairs(head: str, facts: Mapping[str, Any]) -> str:
+    shown = [f"{name}={_value(value)}" for name, value in facts.items() if value is not None]
+    return " ".join([head, *shown])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        value = ",".join(map(str, value))
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if " " in text or '"' in text else text

@@ -1,0 +1,161 @@
+"""Why a run ended as it did, in sentences: errors, the headline, the reason for the exit code."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kbackup.cli.escape import escape
+from kbackup.cli.folding import fold
+from kbackup.cli.quantities import count, digits
+
+_ERROR_FIELDS: Final = frozenset({"code", "exit_code", "what", "why", "do", "row", "signal"})
+_PLACE_ORDER: Final = ("key", "topic", "partition", "offset")
+
+_MEANING: Final = {
+    1: "failed",
+    2: "the command line or the configuration is wrong",
+    3: "records or objects were skipped",
+    4: "refused for safety",
+    5: "Kafka cannot be used",
+    6: "the store cannot be used",
+    7: "the backup is corrupt or incomplete",
+    8: "another run holds the lock",
+    9: "Spark failed",
+    130: "stopped by SIGINT",
+    143: "stopped by SIGTERM",
+}
+"""What stands behind an exit code where nothing more precise is known."""
+
+LOCKED: Final = 8
+
+
+def render_error(error: Mapping[str, Any], width: int | None = None) -> str:
+    """Return an error in its three parts: what failed and where, why, what to do.
+
+    Args:
+        error: `KbackupError.to_dict`; a part that is absent, null or empty is left out.
+        width: Columns to fold at; None leaves each part on one line.
+    """
+    what = error.get("what") or error.get("code") or "failed"
+    parts = [hang("error: ", what + _place(error, what, error.get("why") or ""), width)]
+    for title, name in (("  why: ", "why"), ("  do:  ", "do")):
+        if text := error.get(name):
+            parts.append(hang(title, text, width))
+    return "\n".join(parts)
+
+
+def hang(title: str, text: str, width: int | None = None) -> str:
+    """Return *text*, escaped line by line, behind *title* and under itself."""
+    room = None if width is None else max(width - len(title), 1)
+    lines = [line for part in text.splitlines() for line in fold(escape(part.rstrip()), room)] or [
+        ""
+    ]
+    return title + f"\n{' ' * len(title)}".join(lines)
+
+
+def _place(error: Mapping[str, Any], *said: str) -> str:
+    """Name where it happened, as far as the sentences have not."""
+    names = [name for name in _PLACE_ORDER if error.get(name) is not None]
+    names += sorted(
+        name
+        for name, value in error.items()
+        if name not in _ERROR_FIELDS and name not in names and isinstance(value, int | str)
+    )
+    missing = [
+        f"{name} {error[name]}"
+        for name in names
+        if not any(str(error[name]) in text for text in said)
+    ]
+    return f" ({', '.join(missing)})" if missing else ""
+
+
+def title(command: str) -> str:
+    """Return the command as it is spoken of: ``sink`` for ``sink run``."""
+    return command.removesuffix(" run")
+
+
+def is_run(command: str) -> bool:
+    """Return whether *command* copies records, rather than looks at what is there."""
+    return title(command) in {"sink", "restore"}
+
+
+def skips(skipped: Mapping[str, int]) -> str:
+    """Return counts by name as in the column of a table: ``3 bad, 2 foreign objects``."""
+    named = [
+        f"{digits(number)} {name.removesuffix('_records').replace('_', ' ')}"
+        for name, number in skipped.items()
+        if number
+    ]
+    return ", ".join(named) or "0"
+
+
+def skip_sentence(skipped: Mapping[str, int]) -> str:
+    """Return what was skipped or missing as a sentence; empty where nothing was.
+
+    Tombstones are left out: dropping them is what ``behavior.on.null.values=ignore`` asked for.
+    """
+    counted = {name: n for name, n in skipped.items() if n and not name.endswith("tombstones")}
+    records = {name: n for name, n in counted.items() if name.endswith("_records")}
+    sentences = [f"{count(sum(records.values()), 'record')} skipped"] if records else []
+    for name, number in counted.items():
+        words = name.replace("_", " ")
+        if words.startswith("missing "):
+            sentences.append(f"{digits(number)} {words.removeprefix('missing ')} missing")
+        elif name not in records:
+            sentences.append(f"{digits(number)} {words} skipped")
+    return ", ".join(sentences)
+
+
+def headline(summary: Mapping[str, Any]) -> str:
+    """Return how a run ended, in one line: ``sink finished, 3 records skipped``."""
+    name, result = title(summary["command"]), summary["result"]
+    if result == "ok":
+        is_idle = summary.get("records") == 0 and not summary.get("objects")
+        return f"{name} finished" + (", nothing new" if is_idle else "")
+    if result == "skipped":
+        sentence = skip_sentence(summary.get("skipped") or {})
+        return f"{name} finished, {sentence}" if sentence else f"{name} finished with gaps"
+    return f"{name} {result}"
+
+
+def exit_reason(summary: Mapping[str, Any], refused: int = 0) -> str:
+    """Return why the exit code is not 0, in one line; empty where it is 0.
+
+    Args:
+        summary: The summary; its ``reason`` is taken as it is where it has one.
+        refused: Number of topics that a plan refuses.
+    """
+    if (code := summary["exit_code"]) == 0:
+        return ""
+    return f"exit {code}: {escape(summary.get('reason') or _reason(summary, code, refused))}"
+
+
+def _reason(summary: Mapping[str, Any], code: int, refused: int) -> str:
+    skipped = summary.get("skipped") or {}
+    if code == 3 and (sentence := skip_sentence(skipped)):
+        by_name = {name: n for name, n in skipped.items() if name.endswith("_records")}
+        return f"{sentence} ({skips(by_name)})" if by_name else sentence
+    if code == 4 and refused:
+        return f"{count(refused, 'topic')} refused, nothing will run"
+    errors = len(summary.get("errors") or ())
+    return _MEANING.get(code, "failed") + (f" ({errors} errors)" if errors > 1 else "")
+
+
+def error_summary(error: Mapping[str, Any], command: str, run: str | None = None) -> dict[str, Any]:
+    """Return the summary of a command that failed before it could count anything.
+
+    Args:
+        error: `KbackupError.to_dict`.
+        command: Its words, such as ``restore plan``.
+        run: The run's name, None where it has none yet.
+    """
+    code = error["exit_code"]
+    results = {3: "skipped", 4: "refused", 130: "stopped", 143: "stopped"}
+    return {
+        "type": "summary",
+        "v": 1,
+        "run": run,
+        "command": command,
+        "result": results.get(code, "failed"),
+        "exit_code": code,
+        "errors": [dict(error)],
+    }

@@ -1,0 +1,209 @@
+"""What people read on stdout: a table for each command, its count, and how it ended.
+
+Doubts and errors go to stderr, in between, so that on a terminal they stand below their table.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.text import Text
+
+from kbackup.cli import tables
+from kbackup.cli.escape import escape
+from kbackup.cli.failures import print_error
+from kbackup.cli.folding import fold
+from kbackup.cli.grid import Grid
+from kbackup.cli.lines import warning_text
+from kbackup.cli.quantities import count, duration
+from kbackup.cli.reasons import exit_reason, hang, headline, is_run
+from kbackup.cli.streams import Stream
+
+Event = Mapping[str, Any]
+
+_CHECK_STYLES: Final = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+class Screens:
+    """Collects what is to be in a table, and prints it when it is complete."""
+
+    def __init__(self, command: str, stdout: Stream, stderr: Stream) -> None:
+        self._command = command
+        self._is_run = is_run(command)
+        self._stdout = stdout
+        self._stderr = stderr
+        self._start: Event = {}
+        self._events: dict[str, list[Event]] = {}
+        self._is_plan_shown = False
+
+    def tell(self, event: Event) -> None:
+        """Keep *event* for its table; print what need not wait for others."""
+        match event["type"]:
+            case "start":
+                self._start = event
+            case "check":
+                self._print_check(event)
+            case "plan" if self._is_run and self._of("plan_topic"):
+                self._print_plan()
+        if event["type"] not in {"progress", "object"}:
+            self._events.setdefault(event["type"], []).append(event)
+
+    def finish(self, summary: Event) -> None:
+        """Print the tables, the doubts, the errors and the reason of the exit code."""
+        refused = [topic for topic in self._of("plan_topic") if topic["action"] == "refuse"]
+        refusals, errors = told_once(refused, summary.get("errors") or (), is_run=self._is_run)
+        if self._is_run:
+            self._finish_run(summary)
+        else:
+            self._print_tables(summary)
+        for topic in refusals:
+            reason = topic.get("reason") or f"{topic['source']} cannot be restored"
+            self._print_talk("refused:", reason, "bold red")
+        if not self._is_run:  # a run's warnings were log lines
+            for warning in self._of("warning") or summary.get("warnings") or ():
+                self._print_talk("warning:", warning_text(warning), "yellow")
+        for error in errors:
+            print_error(self._stderr, error)
+        self._print_next(summary)
+        if reason := exit_reason(summary, len(refused)):
+            self._paragraph(reason)
+
+    def _of(self, kind: str) -> list[Event]:
+        return self._events.get(kind, [])
+
+    def _finish_run(self, summary: Event) -> None:
+        if self._of("plan_topic"):
+            self._print_plan()
+        self._paragraph(headline(summary))
+        if summary.get("topics") or summary.get("partitions"):
+            tables.run_table(summary).draw(self._stdout)
+        facts = [f"run {summary['run']}"] if summary.get("run") else []
+        if summary.get("seconds") is not None:
+            facts.append(f"took {duration(summary['seconds'])}")
+        if summary.get("group"):
+            facts.append(f"offsets committed to group {summary['group']}")
+        if facts:
+            self._paragraph("  ".join(facts))
+
+    def _print_plan(self) -> None:
+        """Print the plan of a restore once: before the work, or at the end if none was done."""
+        if self._is_plan_shown:
+            return
+        self._is_plan_shown = True
+        for line in plan_head(self._start, is_dry=not self._is_run):
+            self._paragraph(line)
+        topics = self._of("plan_topic")
+        self._stdout.text("")
+        tables.plan_table(topics).draw(self._stdout)
+        self._stdout.text("")
+        self._paragraph(tables.plan_count(topics))
+
+    def _print_tables(self, summary: Event) -> None:
+        rows = {
+            row["type"]: self._of(row["type"]) for kind in self._events.values() for row in kind
+        }
+        partitions = merged(self._of("partition"), summary.get("partitions") or ())
+        match self._command:
+            case "restore plan":
+                self._print_plan()
+            case "sink plan":
+                entries = [entry for plan in self._of("plan") for entry in plan["partitions"]]
+                self._print(tables.sink_plan_table(entries), tables.sink_plan_count(entries))
+            case "restore topics":
+                self._print(tables.topics_table(partitions), tables.topics_count(partitions))
+            case "restore verify":
+                found = self._of("finding")
+                grid = tables.verify_table(partitions, found)
+                self._print(grid, tables.verify_count(summary, partitions, found))
+            case "sink status":
+                grid = tables.status_table(partitions)
+                self._print(grid, count(len(partitions), "partition"))
+                runs = self._of("run")
+                self._print(tables.runs_table(runs), count(len(runs), "run"))
+            case "config show":
+                settings = self._of("setting")
+                self._print(tables.settings_table(settings), count(len(settings), "setting"))
+            case "plugins":
+                plugins = self._of("plugin")
+                self._print(tables.plugins_table(plugins), count(len(plugins), "plugin"))
+            case "doctor":
+                self._paragraph(checks_count(self._of("check")))
+            case _:
+                self._paragraph(headline(summary))
+
+    def _print(self, grid: Grid, counted: str) -> None:
+        """Print a table and its count; no table where it has no rows."""
+        if grid.rows:
+            grid.draw(self._stdout)
+            self._stdout.text("")
+        self._paragraph(counted)
+
+    def _print_check(self, check: Event) -> None:
+        level = check["level"]
+        head = f"{level:<5} "
+        what = f"{check['area']} {check['name']}: {check['text']}"
+        text = Text(hang(head, what, self._stdout.width))
+        text.stylize(_CHECK_STYLES.get(level, ""), 0, len(level))
+        self._stdout.text(text)
+        if check.get("do"):
+            self._stdout.text(hang("      do: ", check["do"], self._stdout.width))
+
+    def _print_talk(self, lead: str, text: str, style: str) -> None:
+        talk = Text(hang(f"{lead} ", text, self._stderr.width))
+        talk.stylize(style, 0, len(lead))
+        self._stderr.text(talk)
+
+    def _print_next(self, summary: Event) -> None:
+        if summary.get("next"):
+            is_verify = self._command == "restore verify"
+            repair = "to write them again while the cluster still has the records:"
+            self._paragraph(repair if is_verify else "to go on:")
+            self._stdout.line(f"  {summary['next']}")  # in one piece, to be copied
+
+    def _paragraph(self, text: str) -> None:
+        self._stdout.text("\n".join(fold(escape(text), self._stdout.width)))
+
+
+def told_once(
+    refused: Sequence[Event], errors: Sequence[Event], *, is_run: bool
+) -> tuple[list[Event], list[Event]]:
+    """Return refused topics and errors, less what is among both.
+
+    A plan tells a refusal as a sentence below its table, a run as an error in three parts.
+    """
+    if is_run:
+        said = {error.get("code") for error in errors}
+        return [topic for topic in refused if topic.get("code") not in said], list(errors)
+    said = {topic.get("code") for topic in refused} - {None}
+    return list(refused), [error for error in errors if error.get("code") not in said]
+
+
+def plan_head(start: Event, *, is_dry: bool) -> list[str]:
+    """Return the lines above a restore plan: from where, to where."""
+    lines = ["restore plan (dry run, nothing will be written)" if is_dry else "restore plan"]
+    if start.get("store"):
+        source = "/".join(filter(None, [str(start["store"]).rstrip("/"), start.get("topics_dir")]))
+        lines.append("   ".join([f"from  {source}", *_facts(start, "format", "partitioner")]))
+    if start.get("bootstrap_servers"):
+        cluster = f" (cluster {start['cluster_id']})" if start.get("cluster_id") else ""
+        target = f"to    {start['bootstrap_servers']}{cluster}"
+        lines.append("   ".join([target, *_facts(start, "rename")]))
+    return lines
+
+
+def _facts(start: Event, *names: str) -> list[str]:
+    return [f"{name} {start[name]}" for name in names if start.get(name)]
+
+
+def merged(rows: Sequence[Event], others: Sequence[Event]) -> list[dict[str, Any]]:
+    """Return one row a partition, in order, with what is known of it from both."""
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in [*rows, *others]:
+        known = {name: value for name, value in row.items() if value is not None}
+        found.setdefault((row["topic"], row["partition"]), {}).update(known)
+    return [found[place] for place in sorted(found)]
+
+
+def checks_count(checks: Sequence[Event]) -> str:
+    """Return the line below the checks of ``doctor``."""
+    levels = [f"{sum(c['level'] == level for c in checks)} {level}" for level in _CHECK_STYLES]
+    return f"{count(len(checks), 'check')}: {', '.join(levels)}"

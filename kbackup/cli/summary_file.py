@@ -1,0 +1,107 @@
+"""``--summary-file``: the summary for a monitor, the old one or the new one, never half of one."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from kbackup.cli.json_lines import json_line
+from kbackup.cli.reasons import LOCKED
+from kbackup.errors import ConfigurationError, KbackupError
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class SummaryFile:
+    """Writes the summary beside its place and moves it there.
+
+    The file holds the summary line and ``last_success``: when a run last ended with exit code 0,
+    in UTC, taken over from the old file when this one did not, null where none ever did.
+    """
+
+    def __init__(self, path: str, now: Callable[[], datetime] = _utc_now) -> None:
+        self._path = Path(path)
+        self._now = now
+        self._is_usable = False
+
+    def __enter__(self) -> Self:
+        """Look whether the file can be written, before the work and not after it.
+
+        Raises:
+            ConfigurationError: If it cannot.
+        """
+        folder = self._path.parent
+        if not folder.is_dir():
+            raise self._error(f"{folder} is not a folder")
+        if self._path.exists() and not self._path.is_file():
+            raise self._error("it is there and is not a file")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise self._error(f"no permission to write in {folder}")
+        self._is_usable = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: the summary comes with `finish`."""
+
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """Do nothing: only the summary counts."""
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Put *summary* in place of the old one.
+
+        A run that found the lock held leaves the file to the run that holds it.  Nothing is
+        written where entering has failed.
+
+        Raises:
+            KbackupError: If it cannot be written; the old file is then whole.
+        """
+        code = summary["exit_code"]
+        if code == LOCKED or not self._is_usable:
+            return
+        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        last_success = now if code == 0 else self._last_success()
+        try:
+            self._replace(json_line({**summary, "last_success": last_success}) + "\n")
+        except OSError as error:
+            raise KbackupError(
+                f"summary file {self._path} was not written",
+                error.strerror or str(error),
+                "free space or permissions, then run again; the old file is unchanged",
+            ) from error
+
+    def _last_success(self) -> str | None:
+        """Return what the old file says; a damaged one says nothing."""
+        try:
+            old = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        value = old.get("last_success") if isinstance(old, dict) else None
+        return value if isinstance(value, str) else None
+
+    def _replace(self, text: str) -> None:
+        new = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
+        try:
+            with new.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self._path)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _error(self, why: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"summary file {self._path} cannot be written",
+            why,
+            "give --summary-file a path in a folder that exists and can be written",
+        )

@@ -1,0 +1,333 @@
+"""The tables: from events and summaries to a `Grid` and the sentence that counts it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from kbackup.cli.grid import Column, Grid, number, words
+from kbackup.cli.quantities import UNKNOWN, count, digits, duration, size
+from kbackup.cli.reasons import skips, title
+
+Event = Mapping[str, Any]
+
+_RESULTS: Final = {
+    "missing_object": "MISSING",
+    "corrupt": "CORRUPT",
+    "overlap": "OVERLAP",
+    "gap": "GAP",
+    "wrong_topic": "WRONG TOPIC",
+    "count_mismatch": "COUNT MISMATCH",
+}
+"""The words of a finding in the column of results; other codes are written as they are."""
+
+_ABSENT: Final = frozenset({"missing_object", "gap"})
+"""Findings about what is not there, so that no object read is bad."""
+
+
+def run_table(summary: Event) -> Grid:
+    """Return what a sink or a restore has done, a row a topic."""
+    is_restore = title(summary["command"]) == "restore"
+    topics = summary.get("topics") or _by_topic(summary.get("partitions") or ())
+    columns = [words("topic"), *([words("target")] if is_restore else [])]
+    columns += [
+        number("partitions"),
+        number("records"),
+        Column("offsets"),
+        number("objects"),
+        number("read" if is_restore else "stored"),
+        Column("skipped", "right", folds=True),
+    ]
+    rows = [
+        [
+            row["topic"],
+            *([row.get("target") or row["topic"]] if is_restore else []),
+            digits(row.get("partitions")),
+            digits(row.get("records")),
+            _offsets(summary, row["topic"]),
+            digits(row.get("objects")),
+            size(row.get("bytes")),
+            _skipped(row.get("skipped")),
+        ]
+        for row in topics
+    ]
+    total = [
+        "total",
+        *([""] if is_restore else []),
+        digits(_sum(topics, "partitions")),
+        digits(summary.get("records")),
+        "",
+        digits(summary.get("objects")),
+        size(summary.get("bytes_read" if is_restore else "bytes_stored")),
+        _skipped(summary.get("skipped")),
+    ]
+    return Grid(columns, rows, total, headings=1, is_boxed=True)
+
+
+def _by_topic(partitions: Iterable[Event]) -> list[dict[str, Any]]:
+    topics: dict[str, dict[str, Any]] = {}
+    for row in partitions:
+        topic = topics.setdefault(
+            row["topic"], {"topic": row["topic"], "partitions": 0, "records": 0}
+        )
+        topic["partitions"] += 1
+        topic["records"] += row.get("records") or 0
+    return list(topics.values())
+
+
+def _offsets(summary: Event, topic: str) -> str:
+    rows = [row for row in summary.get("partitions") or () if row["topic"] == topic]
+    if len(rows) > 1:
+        return "see --json"
+    if not rows or rows[0].get("first") is None:
+        return "-"
+    return f"{rows[0]['first']}-{rows[0].get('last', UNKNOWN)}"
+
+
+def _skipped(skipped: Mapping[str, int] | int | None) -> str:
+    return skips(skipped) if isinstance(skipped, Mapping) else digits(skipped or 0)
+
+
+def _sum(rows: Iterable[Event], name: str) -> int | None:
+    """Return the sum of a column, None where a part of it is unknown."""
+    values = [row.get(name) for row in rows]
+    return None if None in values else sum(value for value in values if value is not None)
+
+
+def plan_table(topics: Sequence[Event]) -> Grid:
+    """Return what a restore would do, a row a topic."""
+    rows = [
+        [
+            row["source"],
+            row.get("target") or "-",
+            _partitions(row.get("partitions") or {}),
+            digits(row.get("objects")),
+            digits(row.get("records")),
+            size(row.get("bytes")),
+            _action(row),
+        ]
+        for row in topics
+    ]
+    columns = [
+        words("source topic"),
+        words("target topic"),
+        Column("partitions\nbackup -> target", "right"),
+        number("objects"),
+        number("records"),
+        number("bytes"),
+        words("action"),
+    ]
+    return Grid(columns, rows)
+
+
+def _partitions(partitions: Mapping[str, int | None]) -> str:
+    backup, target = partitions.get("backup"), partitions.get("target")
+    there = f"(new) {digits(backup)}" if target is None else digits(target)
+    return f"{digits(backup)} -> {there}"
+
+
+def _action(row: Event) -> str:
+    if row["action"] == "refuse":
+        return "REFUSED"
+    return f"{row['action']}, {row['reason']}" if row.get("reason") else str(row["action"])
+
+
+def plan_count(topics: Sequence[Event]) -> str:
+    """Return the line below a restore plan."""
+    return (
+        f"{count(len(topics), 'topic')}, {count(_sum(topics, 'objects'), 'object')}, "
+        f"{size(_sum(topics, 'bytes'))}"
+    )
+
+
+def sink_plan_table(partitions: Sequence[Event]) -> Grid:
+    """Return what a sink would read, a row a partition."""
+    rows = [
+        [
+            row["topic"],
+            str(row["partition"]),
+            digits(row.get("committed")) if row.get("committed") is not None else "none",
+            digits(row.get("start")),
+            digits(row.get("end")),
+            digits(_to_read(row)),
+        ]
+        for row in partitions
+    ]
+    columns = [words("topic"), number("p"), number("committed"), number("from")]
+    return Grid([*columns, number("end"), number("to read")], rows, headings=2)
+
+
+def _to_read(row: Event) -> int | None:
+    start, end = row.get("start"), row.get("end")
+    return None if start is None or end is None else max(0, end - start)
+
+
+def sink_plan_count(partitions: Sequence[Event]) -> str:
+    """Return the line below a sink's plan; offsets, for not each of them need be a record."""
+    lefts = [_to_read(row) for row in partitions]
+    known = sum(left for left in lefts if left is not None)
+    offsets = count(None if None in lefts else known, "offset")
+    return f"{count(len(partitions), 'partition')}, {offsets} to read"
+
+
+def topics_table(partitions: Sequence[Event]) -> Grid:
+    """Return what is in the bucket, a row a partition."""
+    rows = [
+        [
+            row["topic"],
+            str(row["partition"]),
+            row.get("format") or UNKNOWN,
+            digits(row.get("objects")),
+            digits(row.get("first")),
+            digits(row.get("last")),
+            digits(row.get("records")),
+            size(row.get("bytes")),
+            _moment(row.get("newest")),
+        ]
+        for row in partitions
+    ]
+    columns = [words("topic"), number("p"), Column("format"), number("objects"), number("first")]
+    columns += [number("last"), number("records"), number("stored"), Column("newest")]
+    return Grid(columns, rows, headings=2)
+
+
+def _moment(value: int | str | None) -> str:
+    """Return a time as it reads here: of milliseconds since the epoch, or of RFC 3339."""
+    if value is None:
+        return UNKNOWN
+    try:
+        if isinstance(value, int):
+            moment = datetime.fromtimestamp(value / 1000)  # local, as TZ says
+        else:
+            moment = datetime.fromisoformat(value).astimezone()
+    except (ValueError, OverflowError, OSError):  # a record may claim any time
+        return str(value)
+    return f"{moment:%Y-%m-%d %H:%M}"
+
+
+def topics_count(partitions: Sequence[Event]) -> str:
+    """Return the line below the topics, with what its question marks mean."""
+    text = (
+        f"{count(len(partitions), 'partition')}, {count(_sum(partitions, 'objects'), 'object')}, "
+        f"{size(_sum(partitions, 'bytes'))}"
+    )
+    names = ("first", "last", "records", "newest")
+    if any(row.get(name) is None for row in partitions for name in names):
+        text += ".  ? = not known from names and run records, use --deep"
+    return text
+
+
+def verify_table(partitions: Sequence[Event], findings: Sequence[Event]) -> Grid:
+    """Return what was found, a row a partition and further lines for further findings."""
+    rows: list[list[str]] = []
+    for row in partitions:
+        results = _results(row, findings)
+        numbers = [digits(row.get("objects")), digits(row.get("records"))]
+        rows.append([row["topic"], str(row["partition"]), *numbers, results[0]])
+        rows += [["", "", "", "", result] for result in results[1:]]
+    placed = {(row["topic"], row["partition"]) for row in partitions}
+    rows += [
+        [str(finding.get("topic") or "-"), _text(finding.get("partition")), "", "", _found(finding)]
+        for finding in findings
+        if (finding.get("topic"), finding.get("partition")) not in placed
+    ]
+    columns = [words("topic"), number("p"), number("objects"), number("records"), words("result")]
+    return Grid(columns, rows, headings=2)
+
+
+def _results(row: Event, findings: Sequence[Event]) -> list[str]:
+    """Return the errors of a partition, or its state with what is to be noted."""
+    place = row["topic"], row["partition"]
+    here = [found for found in findings if (found.get("topic"), found.get("partition")) == place]
+    if errors := [_found(found) for found in here if found["level"] == "error"]:
+        return errors
+    notes = [_found(found) for found in here]
+    return [", ".join([row.get("state") or "not checkable", *notes])]
+
+
+def _found(finding: Event) -> str:
+    """Return a finding: its kind, the object's name, what is wrong, the offsets."""
+    name = str(finding.get("key") or "").rsplit("/", 1)[-1]
+    text = finding.get("text")
+    if finding["level"] != "error":
+        said = str(text or finding["code"].replace("_", " "))
+        return f"{name}: {said}" if name and name not in said else said
+    kind = _kind(finding["code"])
+    head = f"{kind} {name}" if name else kind
+    offsets = finding.get("offsets")
+    where = f" (offsets {offsets[0]}-{offsets[1]})" if offsets and not text else ""
+    return f"{head}: {text}" if text else f"{head}{where}"
+
+
+def _kind(code: str) -> str:
+    return _RESULTS.get(code, code.replace("_", " ").upper())
+
+
+def _text(value: Any) -> str:
+    return "-" if value is None else str(value)
+
+
+def verify_count(summary: Event, partitions: Sequence[Event], findings: Sequence[Event]) -> str:
+    """Return the line below the findings: what was read, what is good, what is not."""
+    errors = [finding for finding in findings if finding["level"] == "error"]
+    objects = summary.get("objects")
+    if objects is None:
+        objects = _sum(partitions, "objects")
+    parts, results = [count(objects, "object")], []
+    if summary.get("bytes_read"):
+        parts = [f"{parts[0]} read", size(summary["bytes_read"])]
+        damaged = {error.get("key") for error in errors if error["code"] not in _ABSENT}
+        results = [f"{digits(objects - len(damaged))} good"] if objects is not None else []
+    results += [
+        f"{digits(number)} {_kind(code).lower()}"
+        for code, number in Counter(error["code"] for error in errors).items()
+    ]
+    parts.append(duration(summary.get("seconds")))
+    return f"{', '.join(parts)}: {', '.join(results) or 'nothing wrong'}"
+
+
+def status_table(partitions: Sequence[Event]) -> Grid:
+    """Return how far a sink is, a row a partition."""
+    rows = [
+        [
+            row["topic"],
+            str(row["partition"]),
+            digits(row["committed"]) if row.get("committed") is not None else "none",
+            digits(row.get("lag")),
+            row.get("state") or "-",
+        ]
+        for row in partitions
+    ]
+    columns = [words("topic"), number("p"), number("committed"), number("lag"), words("state")]
+    return Grid(columns, rows, headings=2)
+
+
+def runs_table(runs: Sequence[Event]) -> Grid:
+    """Return how past runs ended, a row a run."""
+    rows = [
+        [
+            str(row["run"]),
+            str(row["result"]),
+            _text(row.get("exit_code")),
+            digits(row.get("records")),
+            digits(row.get("objects")),
+            size(row.get("bytes_stored")),
+            duration(row.get("seconds")),
+        ]
+        for row in runs
+    ]
+    columns = [Column("run"), Column("result"), number("exit"), number("records")]
+    return Grid([*columns, number("objects"), number("stored"), number("took")], rows)
+
+
+def settings_table(settings: Sequence[Event]) -> Grid:
+    """Return the effective configuration, a row a setting."""
+    rows = [[row["name"], _text(row.get("value")), row.get("origin") or "-"] for row in settings]
+    return Grid([words("setting"), words("value"), words("origin")], rows)
+
+
+def plugins_table(plugins: Sequence[Event]) -> Grid:
+    """Return what is installed, a row an implementation."""
+    names = ("seam", "name", "class", "package", "version")
+    rows = [[_text(row.get(name)) for name in names] for row in plugins]
+    return Grid([words(name) for name in names], rows, headings=2)
