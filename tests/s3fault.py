@@ -13,13 +13,14 @@ import struct
 import threading
 import time
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 Action = Literal[
-    "status",  # answer with an error, without asking the server
+    "status",  # answer with an error, or with `body`, without asking the server
     "status_after",  # carry the request out, then answer with an error
     "reset",  # break the connection off, without asking the server
     "reset_after",  # carry the request out, then break the connection off
@@ -38,14 +39,16 @@ class Fault:
 
     Attributes:
         match: Regular expression, searched for in ``METHOD path?query``.
+        header: Name of a header that the request must have; empty for any request.
         do: What happens to them.
         nth: Which of the matching requests, from 1; empty for all of them.
         after: Skips that many matching requests first.
         status: Of the answer.
         code: S3's code in the answer's body.
+        message: S3's words in the answer's body.
         extra: More XML inside the answer's Error.
         headers: More headers of the answer.
-        body: For ``replace``.
+        body: For ``replace`` and ``status``.
         count: Bytes.
         seconds: How long.
         rst: Ends by RST in place of FIN.
@@ -53,10 +56,12 @@ class Fault:
 
     match: str
     do: Action
+    header: str = ""
     nth: tuple[int, ...] = ()
     after: int = 0
     status: int = 503
     code: str = "SlowDown"
+    message: str = "injected"
     extra: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
@@ -92,7 +97,7 @@ class S3Faults:
 
         class Handler(_Handler):
             def pick(self) -> Fault | None:
-                return proxy.pick(f"{self.command} {self.path}")
+                return proxy.pick(f"{self.command} {self.path}", self.headers)
 
             def forward(self, data: bytes) -> http.client.HTTPResponse:
                 return proxy.forward(self.command, self.path, data, dict(self.headers.items()))
@@ -110,11 +115,11 @@ class S3Faults:
         """Return the number of requests that *pattern* is found in."""
         return sum(1 for line, _ in self.log if re.search(pattern, line))
 
-    def pick(self, line: str) -> Fault | None:
+    def pick(self, line: str, headers: Message) -> Fault | None:
         with self._lock:
             chosen = None
             for fault in self.faults:
-                if re.search(fault.match, line):
+                if re.search(fault.match, line) and (fault.header or "host") in headers:
                     self._counts[fault] = self._counts.get(fault, 0) + 1
                     if chosen is None and fault.wants(self._counts[fault]):
                         chosen = fault
@@ -150,6 +155,7 @@ class S3Faults:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 120
+    disable_nagle_algorithm = True  # headers and body go out as they are written
 
     def pick(self) -> Fault | None:
         raise NotImplementedError
@@ -178,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer_error(fault)
         return self._answer(answer, body, fault)
 
-    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET
+    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET  # noqa: N815
 
     def _answer(self, answer: http.client.HTTPResponse, body: bytes, fault: Fault | None) -> None:
         do = fault.do if fault else None
@@ -206,8 +212,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._reset()
 
     def _answer_error(self, fault: Fault) -> None:
-        text = f"<Code>{fault.code}</Code><Message>injected</Message>{fault.extra}"
-        body = f'<?xml version="1.0"?><Error>{text}</Error>'.encode()
+        text = f"<Code>{fault.code}</Code><Message>{fault.message}</Message>{fault.extra}"
+        body = fault.body or f'<?xml version="1.0"?><Error>{text}</Error>'.encode()
         self.send_response(fault.status)
         for name, value in fault.headers:
             self.send_header(name, value)

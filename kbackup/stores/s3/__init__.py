@@ -7,7 +7,6 @@ checksum, to tell a lost answer from a lost object, and to read on where a body 
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, BinaryIO, Final
 
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
@@ -56,23 +55,25 @@ class S3Store:
         """Send at once or in parts: `Store.put`.  After a lost answer, look what is stored."""
         size = body.seek(0, 2)
         upload = Upload(key, body, size, sha256, {**metadata, "sha256": sha256}, if_absent)
-        was_forgotten = False
+        features = self._features
+        was_forgotten = less_was_needed = False
         while True:
-            features = self._features
             try:
-                return self._put(upload, features)
+                done = self._put(upload, features)
             except StoreError as error:
-                there = self._look_after(error, key)
-                if there is not None and there.metadata.get("sha256") == sha256:
-                    return True
-                code = error.place.get("s3_code")
-                if there is not None and code == errors.EXISTS:
-                    return False
-                if errors.not_implemented(error) and self._give_up(features, if_absent):
-                    continue
-                if was_forgotten or code not in (errors.EXISTS, errors.NO_UPLOAD):
+                if (outcome := self._outcome(error, upload)) is not None:
+                    return outcome
+                less = features.less() if errors.not_implemented(error) else None
+                if less is not None:
+                    features, less_was_needed = less, True
+                elif was_forgotten or not (errors.is_taken(error) or errors.is_forgotten(error)):
                     raise
-                was_forgotten = True  # what was in the way, or the upload, is gone: once more
+                else:  # what was in the way, or the upload, is gone: once more
+                    was_forgotten = True
+            else:
+                if less_was_needed:
+                    self._settle_for(features)
+                return done
 
     def open(self, key: str) -> BinaryIO:
         """Fetch into a spool, twice if the first does not match: `Store.open`."""
@@ -129,29 +130,29 @@ class S3Store:
         upload.send(self._requests, self._part_bytes, features)
         return True
 
-    def _look_after(self, error: StoreError, key: str) -> ObjectHead | None:
-        """Return what is stored after a put failed, if it may have been stored all the same."""
-        status = error.place.get("status")
-        is_lost = status is None or (status >= 500 and not errors.not_implemented(error))
-        if not is_lost and error.place["s3_code"] not in (errors.EXISTS, errors.NO_UPLOAD):
+    def _outcome(self, error: StoreError, upload: Upload) -> bool | None:
+        """Return what the put came to all the same, going by what is stored; None if to nothing."""
+        is_taken = errors.is_taken(error)
+        if not (is_taken or errors.is_forgotten(error) or errors.is_lost(error)):
             return None
         try:
-            return self.head(key)
+            there = self.head(upload.key)
         except StoreError:
             raise error from None  # the first error says more
+        if there is None:
+            return None
+        if there.metadata.get("sha256") == upload.sha256:
+            return True
+        return False if is_taken else None
 
-    def _give_up(self, used: Features, if_absent: bool) -> bool:
-        """Do without the feature that the server lacks, saying so; False if none is left."""
+    def _settle_for(self, features: Features) -> None:
+        """Remember what the server was found to lack, saying so once."""
+        before, self._features = self._features, features
         host = self._requests.host
-        if used.conditional and if_absent:
-            self._features = replace(self._features, conditional=False)
+        if before.conditional and not features.conditional:
             _log.warning("%s has no conditional writes: looking before each put", host)
-        elif used.checksums:
-            self._features = replace(self._features, checksums=False)
+        if before.checksums and not features.checksums:
             _log.warning("%s takes no checksums: bodies are checked when they are read", host)
-        else:
-            return False
-        return True
 
     def _bad_listing(self, prefix: str, why: str) -> StoreError:
         what = f"s3:ListBucket on {self._requests.resource(prefix)}"

@@ -76,7 +76,7 @@ def _read_on(requests: Requests, key: str, spool: Spool, etag: str) -> Any:
     try:
         answer = requests.send("get_object", key, Key=key, Range=f"bytes={start}-", IfMatch=etag)
     except StoreError as error:
-        if error.place.get("s3_code") != errors.EXISTS:
+        if not errors.is_taken(error):
             raise
         why = "it was replaced while it was read"
         raise CorruptObjectError(requests.resource(key), why, "run again") from error

@@ -32,8 +32,6 @@ FOREIGN: Final = (BotoCoreError, ClientError, ResponseParserError, HTTPError)
 """All that botocore raises for what a server or the network did."""
 
 EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"})
-EXISTS: Final = "PreconditionFailed"
-NO_UPLOAD: Final = "NoSuchUpload"
 
 _PASSING: Final = frozenset(
     {
@@ -83,7 +81,7 @@ def transient(error: Exception) -> str | None:
         status = _status(error)
         passing = status == 429 or (status >= 500 and status != _IMPLEMENTED)
         if passing or code(error) in _PASSING:
-            return f"{status} {code(error)}"
+            return f"{status} {code(error)}".removesuffix(f" {status}")
         return None
     if isinstance(error, (*NETWORK, FlexibleChecksumError, ResponseParserError)):
         return f"{type(error).__name__} ({_reason(error)})"
@@ -93,6 +91,22 @@ def transient(error: Exception) -> str | None:
 def not_implemented(error: StoreError) -> bool:
     """Whether the server lacks a feature that the request used."""
     return error.place.get("status") == _IMPLEMENTED
+
+
+def is_taken(error: StoreError) -> bool:
+    """Whether a condition failed: the key is taken, or the object is another one by now."""
+    return error.place.get("s3_code") == "PreconditionFailed"
+
+
+def is_forgotten(error: StoreError) -> bool:
+    """Whether there is no such upload: completed before, aborted, or never heard of."""
+    return error.place.get("s3_code") == "NoSuchUpload"
+
+
+def is_lost(error: StoreError) -> bool:
+    """Whether the request may have been carried out all the same."""
+    status = error.place.get("status")
+    return status is None or (status >= 500 and status != _IMPLEMENTED)
 
 
 def translated(
@@ -146,9 +160,9 @@ def _remedy(error: ClientError, operation: str) -> str:
         return "set this host's clock"
     if name in _REMEDIES:
         return _REMEDIES[name]
-    if status in (301, 307, 308) or name == "AuthorizationHeaderMalformed":
-        headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-        region = headers.get("x-amz-bucket-region") or error.response["Error"].get("Region")
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    region = headers.get("x-amz-bucket-region") or error.response["Error"].get("Region")
+    if status in (301, 307, 308) or (status == 400 and region):
         return f"set s3.region to {region or 'the region the bucket is in'}"
     if status == 403:
         also = " and s3:ListBucket, without which a missing object is denied too"

@@ -2,11 +2,14 @@
 
 import threading
 from collections.abc import Callable
+from functools import cache
 from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from boto3.session import Session
 from botocore.config import Config
+from botocore.loaders import Loader, create_loader
+from botocore.session import get_session
 
 from kbackup.errors import ConfigurationError
 from kbackup.spool import Section
@@ -44,6 +47,9 @@ class Requests:
         if "@" in endpoint.netloc:
             do = "give them as aws.access.key.id and aws.secret.access.key"
             raise ConfigurationError("store.url holds credentials", do=do)
+        if (settings.access_key_id is None) != (settings.secret_access_key is None):
+            do = "give aws.access.key.id and aws.secret.access.key, or neither"
+            raise ConfigurationError("one half of the credentials is missing", do=do)
         self._bucket = url.netloc
         self._settings = settings
         self._read_timeout = read_timeout
@@ -108,10 +114,15 @@ class Requests:
             response_checksum_validation="when_required",
         )
         try:
+            core = get_session()
+            core.register_component("data_loader", _loader())
             session = Session(
-                settings.access_key_id, settings.secret_access_key, region_name=settings.region
+                settings.access_key_id,
+                settings.secret_access_key,
+                region_name=settings.region,
+                botocore_session=core,
             )
-            return session, session.client(
+            client = session.client(
                 "s3",
                 region_name=session.region_name or DEFAULT_REGION,
                 endpoint_url=settings.endpoint_url,
@@ -120,6 +131,8 @@ class Requests:
         except (*errors.FOREIGN, ValueError) as error:
             do = "check store.url, region, profile and credentials"
             raise ConfigurationError(f"no client for {settings.url}", str(error), do) from error
+        client.meta.events.register_first("needs-retry.s3", _stay)
+        return session, client
 
     def _renew(self, old: "S3Client") -> None:
         """Ask the credential chain again: what it gave has run out before its time."""
@@ -133,3 +146,18 @@ class Requests:
             return []
         frozen = credentials.get_frozen_credentials()
         return [secret for secret in (frozen.secret_key, frozen.token, frozen.access_key) if secret]
+
+
+def _stay(request_dict: dict[str, Any], **_: Any) -> None:
+    """Keep botocore from following a bucket to another region.
+
+    The settings name the region, and an error says which it should be.  On an endpoint of one's
+    own botocore asks for the bucket's region, is redirected again, and never ends.
+    """
+    request_dict["context"].setdefault("s3_redirect", {})["redirected"] = True
+
+
+@cache
+def _loader() -> Loader:
+    """Return the one reader of S3's description: a second client takes 12 ms in place of 77."""
+    return create_loader()

@@ -31,6 +31,21 @@ class Features:
     conditional: bool = True
     checksums: bool = True
 
+    def less(self) -> "Features | None":
+        """Return what to try after a server said that it lacks one of these, None if none is left.
+
+        Checksums go first, and come back if it was not them: without conditional writes two
+        writers may meet, while a body is checked once more when it is read.
+        """
+        match self.conditional, self.checksums:
+            case True, True:
+                return Features(conditional=True, checksums=False)
+            case True, False:
+                return Features(conditional=False, checksums=True)
+            case False, True:
+                return Features(conditional=False, checksums=False)
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Upload:
@@ -100,19 +115,25 @@ class Upload:
                 )
                 for number, start in enumerate(range(0, self.size, length), 1)
             ]
-            done = requests.send(
-                "complete_multipart_upload",
-                self.key,
-                MultipartUpload={"Parts": parts},
-                **one,
-                **condition,
-            )
+            _complete(requests, one, parts, condition)
         except BaseException:
             _abort(requests, one)
             raise
-        if not done.get("ETag"):
-            what = f"s3:PutObject on {requests.resource(self.key)}"
-            raise StoreError(what, "the upload was completed without an ETag", "run again")
+
+
+def _complete(
+    requests: Requests, one: dict[str, Any], parts: list[dict[str, Any]], condition: dict[str, Any]
+) -> None:
+    done = requests.send(
+        "complete_multipart_upload",
+        one["Key"],
+        MultipartUpload={"Parts": parts},
+        **one,
+        **condition,
+    )
+    if not done.get("ETag"):
+        what = f"s3:PutObject on {requests.resource(one['Key'])}"
+        raise StoreError(what, "the upload was completed without an ETag", "run again")
 
 
 def _send_part(
@@ -136,7 +157,7 @@ def _abort(requests: Requests, one: dict[str, Any]) -> None:
     try:
         requests.send("abort_multipart_upload", one["Key"], **one)
     except StoreError as error:
-        if error.place.get("s3_code") != errors.NO_UPLOAD:
+        if not errors.is_forgotten(error):
             _log.warning("the parts of an unfinished upload are left: %s", error)
 
 

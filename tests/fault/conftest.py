@@ -1,0 +1,57 @@
+from collections.abc import Iterator
+from itertools import count
+
+import boto3
+import pytest
+from mypy_boto3_s3 import S3Client
+from s3fault import S3Faults
+
+from kbackup.local.s3 import LocalS3
+from kbackup.stores import StoreSettings
+
+PART_BYTES = 1024
+"""Small parts make many-part uploads cheap."""
+
+_BUCKETS = count()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[LocalS3]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("S3_UPLOAD_PART_MIN_SIZE", str(PART_BYTES))
+        server = LocalS3()
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def truth(s3_server: LocalS3) -> S3Client:
+    """A client of the server itself: sees what is stored, whatever the proxy does."""
+    return boto3.client(
+        "s3",
+        endpoint_url=s3_server.endpoint_url,
+        aws_access_key_id=s3_server.access_key_id,
+        aws_secret_access_key=s3_server.secret_access_key,
+        region_name=s3_server.region,
+    )
+
+
+@pytest.fixture
+def proxy(s3_server: LocalS3) -> Iterator[S3Faults]:
+    with S3Faults(s3_server.endpoint_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def settings(s3_server: LocalS3, proxy: S3Faults) -> StoreSettings:
+    """An empty bucket of its own, behind the proxy."""
+    bucket = f"faults-{next(_BUCKETS)}"
+    s3_server.create_bucket(bucket)
+    return StoreSettings(
+        f"s3://{bucket}",
+        endpoint_url=proxy.url,
+        access_key_id="AKIACANARY",
+        secret_access_key="SECRETCANARY",
+        part_bytes=PART_BYTES,
+        backoff_ms=1,
+    )
