@@ -10,6 +10,11 @@ from kbackup.cli.quantities import THIN
 _ATOMS: Final = re.compile(rf"\d(?:[\d{THIN}.,]*\d)?|.", re.DOTALL)
 """What a word may be taken apart into: whole numbers, single other characters."""
 
+_PARTS: Final = re.compile(r".+?(?:[/_+:-]|[.,](?!\d)|$)", re.DOTALL)
+"""What a word is taken apart into where that is enough: its parts with the sign behind them."""
+
+_ARGUMENTS: Final = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+")
+
 
 def fold(text: str, width: int | None) -> list[str]:
     """Return *text* in lines of at most *width* cells, at least one line.
@@ -27,16 +32,30 @@ def fold(text: str, width: int | None) -> list[str]:
             lines.append(word)
         else:
             lines += _split(word, width)
-    return [line for line in lines if line] or [""]
+    return [line.rstrip() for line in lines if line.strip()] or [""]
 
 
 def _split(word: str, width: int) -> list[str]:
     pieces = [""]
-    for atom in _ATOMS.findall(word):
-        if pieces[-1] and cell_len(pieces[-1] + atom) > width:
-            pieces.append("")
-        pieces[-1] += atom
+    for part in _PARTS.findall(word):
+        for atom in [part] if cell_len(part) <= width else _ATOMS.findall(part):
+            if pieces[-1] and cell_len(pieces[-1] + atom) > width:
+                pieces.append("")
+            pieces[-1] += atom
     return pieces
+
+
+def fold_command(command: str, width: int) -> list[str]:
+    """Return a shell command in indented lines that can be pasted as one."""
+    lines = ["  "]
+    for argument in _ARGUMENTS.findall(command):
+        joined = f"{lines[-1]}{argument}"
+        if lines[-1].strip() and cell_len(joined) > width - len(" \\"):
+            lines[-1] += "\\"
+            joined = f"    {argument}"
+            lines.append("")
+        lines[-1] = f"{joined} "
+    return [line.rstrip() for line in lines]
 
 
 def longest_atom(text: str) -> int:

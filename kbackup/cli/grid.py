@@ -6,6 +6,7 @@ row is written as a block of ``name value`` lines, so that nothing is lost at 40
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Final, Literal
 
 from rich.box import ROUNDED, Box
@@ -20,8 +21,8 @@ from kbackup.cli.streams import Stream
 RULED: Final = Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
 """A line below the head and nothing else."""
 
-_FOLDED_MIN: Final = 12
-"""Cells below which a column is not folded: blocks are easier to read then."""
+_GAPS: Final = (3, 2)
+"""Cells between two columns: better few than folded text."""
 
 _STYLES: Final = {"REFUSED": "bold red", "CORRUPT": "bold red", "MISSING": "bold red"}
 
@@ -33,12 +34,12 @@ class Column:
     Attributes:
         head: Its title, which may have several lines.
         justify: ``right`` for numbers.
-        folds: Whether its text may be broken into lines.
+        least: Cells it may be folded to, 0 where its text is not broken into lines.
     """
 
     head: str
     justify: Literal["left", "right", "center"] = "left"
-    folds: bool = False
+    least: int = 0
 
 
 def number(head: str) -> Column:
@@ -46,9 +47,9 @@ def number(head: str) -> Column:
     return Column(head, "right")
 
 
-def words(head: str) -> Column:
-    """Return a column of text that may be folded."""
-    return Column(head, folds=True)
+def words(head: str, least: int = 8) -> Column:
+    """Return a column of text that may be folded; below *least* cells, blocks read better."""
+    return Column(head, least=least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,46 +73,46 @@ class Grid:
     def draw(self, stream: Stream) -> None:
         """Write the table as wide as it needs, at most as wide as *stream*."""
         cells = [[escape(cell) for cell in row] for row in self._all_rows()]
-        widths = self._widths(cells, stream.width)
-        if widths is None:
-            self._draw_blocks(stream, cells)
-        else:
-            self._draw_table(stream, cells, widths)
+        spans = [self._span(index, cells) for index in range(len(self.columns))]
+        for folds, gap in product((False, True), _GAPS[:1] if self.is_boxed else _GAPS):
+            # A boxed table has lines at its sides, another a space at each of them.
+            room = stream.width - gap * len(spans) + (-1 if self.is_boxed else gap - 2)
+            if (widths := fitted(spans, room, folds=folds)) is not None:
+                self._draw_table(stream, cells, widths, gap)
+                return
+        self._draw_blocks(stream, cells)
 
     def _all_rows(self) -> list[Sequence[str]]:
         return [*self.rows, *([] if self.total is None else [self.total])]
 
-    def _widths(self, cells: list[list[str]], width: int) -> list[int] | None:
-        """Return the width of each column, None where they do not fit."""
-        heads = [max(map(cell_len, column.head.split("\n"))) for column in self.columns]
-        by_column = [[row[index] for row in cells] for index in range(len(self.columns))]
-        widths = [
-            max([head, *map(cell_len, column)])
-            for head, column in zip(heads, by_column, strict=True)
-        ]
-        least = [
-            min(wide, max([head, _FOLDED_MIN, *map(longest_atom, column)])) if spec.folds else wide
-            for spec, wide, head, column in zip(self.columns, widths, heads, by_column, strict=True)
-        ]
-        # Of three cells a column, two are space and one is the line or gap between columns.
-        room = width - 3 * len(widths) + (-1 if self.is_boxed else 1)
-        while (excess := sum(widths) - room) > 0:
-            slack = [wide - small for wide, small in zip(widths, least, strict=True)]
-            widest = slack.index(max(slack))
-            if slack[widest] == 0:
-                return None
-            widths[widest] -= min(slack[widest], max(1, excess // len(widths)))
-        return widths
+    def _span(self, index: int, cells: list[list[str]]) -> tuple[int, int]:
+        """Return the least and the natural width of a column."""
+        column = self.columns[index]
+        texts = [*column.head.split("\n"), *(row[index] for row in cells)]
+        natural = max(map(cell_len, texts))
+        if column.least == 0:
+            return natural, natural
+        head = max(map(cell_len, column.head.split()))
+        return min(natural, max([head, column.least, *map(longest_atom, texts)])), natural
 
-    def _draw_table(self, stream: Stream, cells: list[list[str]], widths: list[int]) -> None:
+    def _draw_table(
+        self, stream: Stream, cells: list[list[str]], widths: list[int], gap: int
+    ) -> None:
         table = Table(
             box=ROUNDED if self.is_boxed else RULED,
             show_edge=self.is_boxed,
-            show_footer=False,
+            pad_edge=gap == 3,
+            padding=(0, 1) if gap == 3 else (0, 1, 0, 0),
             header_style="",
         )
-        for column, wide in zip(self.columns, widths, strict=True):
-            table.add_column(Text(column.head), justify=column.justify, width=wide, no_wrap=True)
+        heads = [
+            [line for part in column.head.split("\n") for line in fold(part, wide)]
+            for column, wide in zip(self.columns, widths, strict=True)
+        ]
+        tallest = max(map(len, heads))
+        for column, head, wide in zip(self.columns, heads, widths, strict=True):
+            title = "\n".join([""] * (tallest - len(head)) + head)
+            table.add_column(Text(title), justify=column.justify, width=wide, no_wrap=True)
         for index, row in enumerate(cells):
             is_last_before_total = self.total is not None and index == len(cells) - 2
             folded = [
@@ -124,7 +125,7 @@ class Grid:
         stream.write("\n".join(lines) + "\n")
 
     def _draw_blocks(self, stream: Stream, cells: list[list[str]]) -> None:
-        heads = [" ".join(column.head.split()) for column in self.columns]
+        heads = [column.head.split("\n")[0] for column in self.columns]
         indent = max(map(cell_len, heads[self.headings :])) + 4
         room = max(stream.width - indent, 1)
         for row in cells:
@@ -134,6 +135,24 @@ class Grid:
                 if cell:
                     lines = f"\n{' ' * indent}".join(fold(cell, room))
                     stream.text(_styled(f"  {head:<{indent - 2}}{lines}"))
+
+
+def fitted(spans: Sequence[tuple[int, int]], room: int, *, folds: bool) -> list[int] | None:
+    """Return a width for each column, None where together they need more than *room*.
+
+    Args:
+        spans: Least and natural width of each column.
+        room: Cells for all of them.
+        folds: Whether columns may be narrower than natural.
+    """
+    widths = [natural for _, natural in spans]
+    while (excess := sum(widths) - room) > 0:
+        slack = [wide - least for wide, (least, _) in zip(widths, spans, strict=True)]
+        widest = slack.index(max(slack))
+        if not folds or slack[widest] == 0:
+            return None
+        widths[widest] -= min(slack[widest], max(1, excess // len(widths)))
+    return widths
 
 
 def _styled(text: str) -> Text:

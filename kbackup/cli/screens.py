@@ -11,7 +11,7 @@ from rich.text import Text
 from kbackup.cli import tables
 from kbackup.cli.escape import escape
 from kbackup.cli.failures import print_error
-from kbackup.cli.folding import fold
+from kbackup.cli.folding import fold, fold_command
 from kbackup.cli.grid import Grid
 from kbackup.cli.lines import warning_text
 from kbackup.cli.quantities import count, duration
@@ -98,9 +98,6 @@ class Screens:
         self._paragraph(tables.plan_count(topics))
 
     def _print_tables(self, summary: Event) -> None:
-        rows = {
-            row["type"]: self._of(row["type"]) for kind in self._events.values() for row in kind
-        }
         partitions = merged(self._of("partition"), summary.get("partitions") or ())
         match self._command:
             case "restore plan":
@@ -157,7 +154,7 @@ class Screens:
             is_verify = self._command == "restore verify"
             repair = "to write them again while the cluster still has the records:"
             self._paragraph(repair if is_verify else "to go on:")
-            self._stdout.line(f"  {summary['next']}")  # in one piece, to be copied
+            self._stdout.text("\n".join(fold_command(escape(summary["next"]), self._stdout.width)))
 
     def _paragraph(self, text: str) -> None:
         self._stdout.text("\n".join(fold(escape(text), self._stdout.width)))

@@ -36,7 +36,7 @@ def run_table(summary: Event) -> Grid:
         Column("offsets"),
         number("objects"),
         number("read" if is_restore else "stored"),
-        Column("skipped", "right", folds=True),
+        Column("skipped", "right", least=8),
     ]
     rows = [
         [
@@ -186,8 +186,13 @@ def topics_table(partitions: Sequence[Event]) -> Grid:
         ]
         for row in partitions
     ]
-    columns = [words("topic"), number("p"), Column("format"), number("objects"), number("first")]
-    columns += [number("last"), number("records"), number("stored"), Column("newest")]
+    columns = [words("topic"), number("p"), words("format"), number("objects"), number("first")]
+    columns += [
+        number("last"),
+        number("records"),
+        number("stored"),
+        words("newest", least=len("2026-11-21")),
+    ]
     return Grid(columns, rows, headings=2)
 
 
