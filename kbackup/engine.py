@@ -6,6 +6,7 @@ returns a report for each.  Records never cross into the JVM.
 
 import logging
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -151,6 +152,7 @@ def _start(settings: EngineSettings) -> tuple[Any, Any]:
     for name, value in {**_CONF, **_local(settings.master), **settings.conf}.items():
         conf.set(name, value)
     conf.set("spark.driver.extraJavaOptions", _java_options(settings))
+    on_interrupt = signal.getsignal(signal.SIGINT)
     log = tempfile.TemporaryFile(prefix="kbackup-spark-")  # noqa: SIM115  (lives as long as the JVM)
     try:
         gateway: Any = launch_gateway(conf, {"stderr": log, "stdout": log})
@@ -159,6 +161,8 @@ def _start(settings: EngineSettings) -> tuple[Any, Any]:
         raise _not_started(str(error), log) from error
     except Exception as error:  # py4j's errors have no common class worth importing it for
         raise _not_started(f"{type(error).__name__}: {error}", log) from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, on_interrupt)  # pyspark puts its own in its place
     return context, log
 
 

@@ -1,0 +1,105 @@
+"""The command line.  `main` is what ``kbackup`` runs; a command is imported when it is used."""
+
+import difflib
+import importlib
+from typing import Any, Final
+
+import click
+
+from kbackup.cli.options import EXIT_CODES
+
+_COMMANDS: Final = {
+    "sink": ("kbackup.cli.sink", "Copy Kafka topics to S3."),
+    "restore": ("kbackup.cli.restore", "Write backed-up records to Kafka, and look at a backup."),
+    "config": ("kbackup.cli.config", "Check a configuration, or show where each value is from."),
+    "doctor": ("kbackup.cli.doctor", "Check what a run needs before it is needed."),
+    "demo": ("kbackup.cli.demo", "Start Kafka and S3, back up a sample, restore and compare it."),
+    "plugins": ("kbackup.cli.plugins", "List what is installed for each seam."),
+}
+
+
+class Family(click.Group):
+    """A group whose words are suggested when mistyped.
+
+    Args:
+        default: The word that is meant when none is given.
+    """
+
+    def __init__(self, *args: Any, default: str | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the default word in front of options."""
+        if self.default is not None and (not args or args[0].startswith("-")):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the word's command, or say which was probably meant."""
+        word = args[0]
+        if self.get_command(ctx, word) is None and not word.startswith("-"):
+            near = difflib.get_close_matches(word, self.list_commands(ctx), 1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            known = ", ".join(self.list_commands(ctx))
+            ctx.fail(f"No such command {word!r}.{hint} There are: {known}.")
+        return super().resolve_command(ctx, args)
+
+
+class Root(Family):
+    """Imports a command when it is asked for, so that ``--help`` and mistakes are quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        """Return the words, in the order of their importance."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import and return a command."""
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(word, text) for word, (_, text) in _COMMANDS.items()])
+
+
+def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from kbackup import __version__  # noqa: PLC0415  (reads the package's metadata)
+
+        click.echo(f"kbackup {__version__}")
+        ctx.exit()
+
+
+_HELP: Final = """\
+Back up Kafka topics to S3 and put them back: whole records, exactly once, with proof.
+
+\b
+Examples:
+  kbackup sink -k broker:9092 -t orders -b my-bucket
+  kbackup restore -k broker:9092 -b my-bucket --rename 'copy_of_$0'
+  kbackup demo
+"""
+
+
+@click.group(cls=Root, help=_HELP, epilog=EXIT_CODES, context_settings={"max_content_width": 100})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
+def root() -> None:
+    """Hold the commands."""
+
+
+def main() -> None:
+    """Run the command line; ends the process with the exit codes of the contract."""
+    root(prog_name="kbackup")

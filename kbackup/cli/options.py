@@ -1,0 +1,133 @@
+"""From the declared properties to click's options, and the shape of every ``--help``."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import click
+
+from kbackup.config import PROPERTIES, Property
+
+EXIT_CODES: Final = (
+    "Exit codes: 0 done  2 usage  3 skipped  4 refused  5 Kafka  6 S3  7 corrupt  8 locked  "
+    "9 Spark  1 other"
+)
+
+_FIRST: Final = ("Kafka", "S3", "Layout", "Rotation", "Restore", "Spark", "Safety", "Output")
+
+AnyCommand = Callable[..., Any]
+
+
+class GroupedOption(click.Option):
+    """An option that knows its heading in the help."""
+
+    def __init__(self, *args: Any, group: str = "Other", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.group = group
+
+
+class GroupedCommand(click.Command):
+    """A command whose help has examples, options under headings, and the exit codes.
+
+    Attributes:
+        examples: Lines that can be pasted.
+        siblings: The other words that may stand in this command's place, for the usage line.
+    """
+
+    examples: tuple[str, ...] = ()
+    siblings: str = ""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return the pieces of the usage line."""
+        return (
+            [self.siblings, *super().collect_usage_pieces(ctx)]
+            if self.siblings
+            else (super().collect_usage_pieces(ctx))
+        )
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write usage, text, examples, options, exit codes."""
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples:
+                    formatter.write(f"    {line}\n")
+        self.format_options(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text(EXIT_CODES)
+        formatter.write_text("All properties: kbackup config show --all")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options under their headings."""
+        rows: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                rows.setdefault(getattr(parameter, "group", "Other"), []).append(record)
+        for heading in sorted(rows, key=lambda name: _rank(name)):
+            with formatter.section(heading):
+                formatter.write_dl(rows[heading], col_max=34)
+
+
+def _rank(heading: str) -> int:
+    return _FIRST.index(heading) if heading in _FIRST else len(_FIRST)
+
+
+def config_options(command: str) -> Callable[[AnyCommand], AnyCommand]:
+    """Decorate a command with every option of the properties that *command* uses.
+
+    The values arrive as text: `kbackup.config` checks them, once, with their origin.
+    """
+
+    def decorate(function: AnyCommand) -> AnyCommand:
+        for found in reversed(PROPERTIES):
+            if command in found.commands and found.is_option:
+                function = _option(found)(function)
+        given = click.option(
+            "-X", "extra", cls=GroupedOption, group="Other", multiple=True,
+            metavar="NAME=VALUE", help="Set any property, such as one without an option.",
+        )  # fmt: skip
+        files = click.option(
+            "--config", "files", cls=GroupedOption, group="Other", multiple=True,
+            metavar="FILE", envvar="KBACKUP_CONFIG",
+            help="Configuration: .properties, .json or .yaml; the last file wins.",
+        )  # fmt: skip
+        return files(given(function))
+
+    return decorate
+
+
+def _option(found: Property) -> Callable[[AnyCommand], AnyCommand]:
+    kwargs: dict[str, Any] = {"cls": GroupedOption, "group": found.group, "help": _help(found)}
+    if found.is_count:
+        kwargs |= {"count": True, "default": None}
+    elif found.is_flag:
+        kwargs |= {"is_flag": True, "default": None}
+    else:
+        kwargs |= {"type": str, "default": None, "metavar": _metavar(found)}
+        if found.is_repeated:
+            kwargs |= {"multiple": True}
+    return click.option(*found.option_names, found.attribute, **kwargs)
+
+
+def _metavar(found: Property) -> str:
+    if found.choices:
+        return "|".join(found.choices)
+    return {"integer": "N", "duration": "TIME", "list": "LIST"}.get(found.type, "TEXT")
+
+
+def _help(found: Property) -> str:
+    if found.is_flag or found.default in (None, "", (), {}) or found.is_count:
+        return found.help
+    shown = f"{found.default:g}s" if found.type == "duration" else found.default
+    return f"{found.help} [default: {shown}]"
+
+
+def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was typed, by the attribute of `Settings`."""
+    names = {found.attribute for found in PROPERTIES}
+    return {
+        name: value
+        for name, value in parameters.items()
+        if name in names and value is not None and value not in ((), 0)
+    }

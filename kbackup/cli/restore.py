@@ -1,0 +1,60 @@
+"""``kbackup restore``: run, plan, topics, verify, peek."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from kbackup.cli import Family
+from kbackup.cli.options import GroupedCommand, config_options
+from kbackup.cli.running import Session, java_home, run
+from kbackup.summary import Event
+
+
+@click.group("restore", cls=Family, default="run")
+def command() -> None:
+    """Write backed-up records to Kafka, and look at a backup."""
+
+
+class _Run(GroupedCommand):
+    siblings = "[run|plan|topics|verify|peek]"
+    examples = (
+        "kbackup restore -k broker:9092 -b my-bucket --rename 'copy_of_$0'",
+        "kbackup restore --config s3.properties --rename 'copy_of_$0' -t orders",
+    )
+
+
+class _Plan(GroupedCommand):
+    examples = ("kbackup restore plan -k broker:9092 -b my-bucket --rename 'copy_of_$0'",)
+
+
+@command.command("run", cls=_Run)
+@config_options("restore")
+def run_command(**parameters: Any) -> None:
+    """Write backed-up records to Kafka, exactly once.
+
+    Plans first, and refuses before the first record what could lose or spoil data.  A restore
+    that was stopped, or killed, goes on when the same command is run again.
+    """
+    run("restore", "restore run", parameters, _restore)
+
+
+@command.command("plan", cls=_Plan)
+@config_options("restore")
+def plan_command(**parameters: Any) -> None:
+    """Say which objects would go to which topics, and what forbids it; nothing is written."""
+    run("restore", "restore plan", parameters | {"dry_run": True}, _restore)
+
+
+def _restore(session: Session) -> Event:
+    from kbackup.restore.run import RestoreRun  # noqa: PLC0415  (imports Kafka and S3 clients)
+
+    return RestoreRun(session.settings, session.tell, session.stop)(java_home, _agree())
+
+
+def _agree() -> Callable[[str], bool] | None:
+    """Return how to ask a person; None where there is none at a terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    return lambda question: click.confirm(question, err=True)

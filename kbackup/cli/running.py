@@ -1,0 +1,191 @@
+"""What every command does around its work: settings, output, signals, exit code."""
+
+import hashlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import kbackup
+from kbackup import config
+from kbackup.cli import options, output
+from kbackup.config import Loaded, Settings
+from kbackup.errors import KbackupError
+from kbackup.stopping import Stop
+from kbackup.summary import Event, Summary
+
+Tell = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a command's work gets.
+
+    Attributes:
+        settings: Checked.
+        loaded: The settings with their origins.
+        tell: Takes events.
+        stop: Asked for by signals.
+    """
+
+    settings: Settings
+    loaded: Loaded
+    tell: Tell
+    stop: Stop
+
+
+Work = Callable[[Session], Event]
+
+
+def run(command: config.Command, words: str, parameters: Mapping[str, Any], work: Work) -> None:
+    """Load settings, do *work*, show its summary and exit with its code.
+
+    Args:
+        command: Which properties count.
+        words: The command as typed, for the screen.
+        parameters: What click parsed.
+        work: The command's own part.
+    """
+    given = options.given(parameters)
+    try:
+        loaded = config.load(
+            command,
+            options=given,
+            files=[Path(name) for name in parameters.get("files", ())],
+            environ=os.environ,
+            extra=parameters.get("extra", ()),
+        )
+    except KbackupError as error:
+        shown = output.choose(
+            words, json=bool(given.get("json_")), quiet=bool(given.get("quiet")),
+            no_progress=True,
+        )  # fmt: skip
+        with shown:
+            pass
+        _leave(shown, failed(words, error))
+    settings = loaded.settings
+    shown = output.choose(
+        words,
+        json=settings.json_,
+        quiet=settings.quiet,
+        verbose=settings.verbose,
+        debug=settings.debug,
+        no_progress=settings.no_progress,
+        progress_seconds=settings.progress_seconds,
+        log_format=settings.log_format,
+        log_file=settings.log_file,
+        summary_file=settings.summary_file,
+        secrets=secrets(loaded),
+    )
+    _leave(shown, _work(shown, words, loaded, work))
+
+
+def _work(shown: output.Output, words: str, loaded: Loaded, work: Work) -> Event:
+    stop = Stop()
+    facts = {"version": kbackup.__version__, "config_sha256": fingerprint(loaded)}
+
+    def tell(event: Event) -> None:
+        shown.tell({**event, **facts} if event["type"] == "start" else event)
+
+    try:
+        with shown, _signals(stop):
+            for doubt in loaded.warnings:
+                tell(
+                    {"type": "warning", "run": None, "code": doubt.code, "text": str(doubt),
+                     "name": doubt.name}
+                )  # fmt: skip
+            try:
+                return work(Session(loaded.settings, loaded, tell, stop))
+            except KbackupError as error:
+                if loaded.settings.debug:
+                    raise
+                return failed(words, error)
+    except KbackupError as error:
+        if loaded.settings.debug:
+            _traceback(error)
+        return failed(words, error)
+    except Exception as error:  # noqa: BLE001  (the last line of defence: never a traceback)
+        if loaded.settings.debug:
+            _traceback(error)
+        why = f"{type(error).__name__}: {error}"
+        do = "this is a defect of kbackup: run it again with --debug and report what it prints"
+        return failed(words, KbackupError("something unexpected happened", why, do))
+
+
+def _traceback(error: BaseException) -> None:
+    import traceback  # noqa: PLC0415  (only for --debug)
+
+    traceback.print_exception(error)
+
+
+def failed(words: str, error: KbackupError) -> Event:
+    """Return the summary of a command that came to nothing."""
+    from kbackup.runs import new_run_id  # noqa: PLC0415  (not needed for --help)
+
+    summary = Summary(new_run_id(datetime.now(UTC)), words.split()[0])
+    summary.fail(error)
+    return summary.finish()
+
+
+def _leave(shown: output.Output, summary: Event) -> None:
+    code = int(summary["exit_code"])
+    try:
+        shown.finish(summary)
+    except KbackupError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201  (the output itself is broken)
+        code = code or error.exit_code
+    sys.exit(code)
+
+
+@contextmanager
+def _signals(stop: Stop) -> Iterator[None]:
+    """The first signal asks for a clean stop, the second leaves at once."""
+
+    def handle(number: int, _frame: object) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.ask(signal.SIGTERM if number == signal.SIGHUP else number)
+
+    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, handle) for number in caught}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def secrets(loaded: Loaded) -> list[str]:
+    """Return the texts that must not be shown anywhere."""
+    found = [
+        str(getattr(loaded.settings, entry.attribute))
+        for entry in config.PROPERTIES
+        if entry.is_secret and getattr(loaded.settings, entry.attribute) is not None
+    ]
+    return found + [
+        text
+        for name, text in loaded.passed_on.items()
+        if any(word in name for word in ("password", "secret", "jaas", "key.pem", "token"))
+    ]
+
+
+def fingerprint(loaded: Loaded) -> str:
+    """Return a digest of the effective settings, secrets left out."""
+    rows = sorted((name, value) for name, value, _ in loaded.shown(all=True))
+    return hashlib.sha256(repr(rows).encode()).hexdigest()
+
+
+def java_home() -> str:
+    """Find the Java for Spark.
+
+    Raises:
+        JavaNotFoundError: If there is none.
+    """
+    from kbackup.local.java import find_java  # noqa: PLC0415  (only when Spark is started)
+
+    return str(find_java().home)
