@@ -199,7 +199,7 @@ class FileStore:
         """Read the facts written for *key*; none for an object that others have put there."""
         try:
             facts: _Candidates = json.loads(self._facts_path(key).read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return []
         except ValueError as error:
             raise CorruptObjectError(str(self._facts_path(key)), "not JSON") from error

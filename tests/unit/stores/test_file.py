@@ -1,0 +1,282 @@
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kbackup.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    ObjectKeyError,
+    ObjectNotFoundError,
+    StoreError,
+)
+from kbackup.stores import StoreSettings
+from kbackup.stores.file import FileStore
+from kbackup.testing import open_bytes, put_bytes
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "my lake"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
+def store(root: Path) -> FileStore:
+    return FileStore(StoreSettings(f"file://{root}"))
+
+
+def keys(store: FileStore, prefix: str = "") -> list[str]:
+    return [one.key for one in store.list(prefix)]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        pytest.param("file://{root}", id="as it is"),
+        pytest.param("file://localhost{root}", id="with a host"),
+    ],
+)
+def test_a_url_names_a_folder(root: Path, url: str) -> None:
+    """
+    Objects lie in the folder as files, at their keys.
+    """
+    put_bytes(FileStore(StoreSettings(url.format(root=root))), "topics/a", b"x")
+
+    assert b"x" == (root / "topics/a").read_bytes()
+
+
+def test_a_url_may_be_quoted(root: Path) -> None:
+    """
+    A blank can be written as URLs write it.
+    """
+    put_bytes(FileStore(StoreSettings(f"file://{root}".replace(" ", "%20"))), "a", b"x")
+
+    assert (root / "a").exists()
+
+
+@pytest.mark.parametrize("url", ["file://tmp", "file://", "file://host/tmp"])
+def test_a_url_that_is_no_local_folder_is_refused(url: str) -> None:
+    """
+    Two slashes in place of three would make a host of the folder's name.
+    """
+    with pytest.raises(ConfigurationError, match="not a local folder"):
+        FileStore(StoreSettings(url))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param("topics/../../etc/x+0+0.avro", id="up and out"),
+        pytest.param("topics/../a", id="up and back"),
+        pytest.param("/etc/passwd", id="absolute"),
+        pytest.param("", id="empty"),
+        pytest.param("a//b", id="empty name"),
+        pytest.param("a/", id="a folder"),
+        pytest.param("./a", id="a dot"),
+        pytest.param("a\0b", id="NUL"),
+        pytest.param(".kbackup/lock", id="our own"),
+        pytest.param("a/" + "é" * 128, id="name of 256 bytes"),
+    ],
+)
+def test_a_key_is_never_a_path_out_of_the_root(store: FileStore, root: Path, key: str) -> None:
+    """
+    G2: what cannot be a file below the root is refused, whatever is asked of it.
+    """
+    for work in (store.open, store.head, store.delete, lambda key: put_bytes(store, key, b"x")):
+        with pytest.raises(ObjectKeyError) as caught:
+            work(key)
+
+        assert key == caught.value.key
+
+    assert [] == [*root.iterdir()]
+
+
+@pytest.mark.parametrize("key", ["a\nb", "C:\\x", "a\u202eb", "-rf", "~", "$(x)", "..."])
+def test_odd_keys_are_files_like_others(store: FileStore, key: str) -> None:
+    """
+    G2: a name means nothing to us.
+    """
+    put_bytes(store, key, b"x")
+
+    assert ([key], b"x") == (keys(store), open_bytes(store, key))
+
+
+def test_a_missing_root_is_not_an_empty_backup(tmp_path: Path) -> None:
+    """
+    A disk that is not mounted is an error, for reading and for writing.
+    """
+    store = FileStore(StoreSettings(f"file://{tmp_path}/nfs"))
+
+    for work in (store.head, store.open, keys, lambda _: put_bytes(store, "a", b"x")):
+        with pytest.raises(StoreError, match="nfs: no such folder"):
+            work(store if work is keys else "a")  # type: ignore[operator]
+
+    assert not (tmp_path / "nfs").exists()
+
+
+def test_links_are_not_followed_out_of_the_root(
+    store: FileStore, root: Path, tmp_path: Path
+) -> None:
+    """
+    A link below the root is named, neither read, written through nor left out of a list.
+    """
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a").write_bytes(b"secret")
+    (root / "folder").symlink_to(outside)
+    (root / "a").symlink_to(outside / "a")
+
+    for key in ("a", "folder/a"):
+        for work in (store.open, store.head, lambda key: put_bytes(store, key, b"x")):
+            with pytest.raises(StoreError, match="symbolic link"):
+                work(key)
+    for prefix in ("", "a", "folder/"):
+        with pytest.raises(StoreError, match="symbolic link"):
+            keys(store, prefix)
+    assert b"secret" == (outside / "a").read_bytes()
+    assert [] == keys(store, "topics/")
+
+
+def test_an_altered_object_is_named_with_both_checksums(store: FileStore, root: Path) -> None:
+    """
+    B12: a bit that flipped on the disk is found when the object is read.
+    """
+    put_bytes(store, "a", b"orders")
+    (root / "a").write_bytes(b"orderz")
+
+    with pytest.raises(CorruptObjectError, match=r"a: its sha256 is .*, stored was "):
+        store.open("a")
+
+
+def test_an_object_put_there_by_others_is_read(store: FileStore, root: Path) -> None:
+    """
+    A folder copied from a bucket is a backup too.
+    """
+    (root / "topics").mkdir()
+    (root / "topics/a").write_bytes(b"x")
+    head = store.head("topics/a")
+
+    assert b"x" == open_bytes(store, "topics/a")
+    assert head is not None
+    assert {} == head.metadata
+    assert not put_bytes(store, "topics/a", b"y", if_absent=True)
+    assert put_bytes(store, "topics/a", b"x", if_absent=True)
+
+
+@pytest.mark.parametrize("stored", [b"old", b"new"])
+def test_facts_of_a_write_that_was_cut_short_do_no_harm(
+    store: FileStore, root: Path, stored: bytes
+) -> None:
+    """
+    Between facts and object either may be there: the content says which facts apply.
+    """
+    facts = []
+    for data in (b"old", b"new"):
+        put_bytes(store, "a", data)
+        facts += json.loads((root / ".kbackup/facts/a").read_bytes())
+    put_bytes(store, "a", stored)
+    (root / ".kbackup/facts/a").write_text(json.dumps(facts))
+    head = store.head("a")
+
+    assert stored == open_bytes(store, "a")
+    assert head is not None
+    assert facts[[b"old", b"new"].index(stored)] == head.metadata
+
+
+_CRASH = """
+import hashlib, io, os, sys
+from kbackup.stores import StoreSettings
+from kbackup.stores.file import FileStore
+
+root, left = sys.argv[1], int(sys.argv[2])
+
+def crash(event, args):
+    global left
+    if event in ("os.rename", "os.mkdir", "os.remove") or event == "open" and root in str(args[0]):
+        left -= 1
+        if left < 0:
+            os._exit(9)
+
+sys.addaudithook(crash)
+sha256 = hashlib.sha256(b"new").hexdigest()
+store = FileStore(StoreSettings("file://" + root))
+store.put("topics/a", io.BytesIO(b"new"), sha256=sha256, metadata={})
+"""
+
+
+def test_a_crash_at_any_step_leaves_a_whole_object(store: FileStore, root: Path) -> None:
+    """
+    P2: killed before any step of a put, the object is the old one or the new one, and verifies.
+    """
+    seen, status, step = [], 9, 0
+    while status:
+        put_bytes(store, "topics/a", b"old")
+        run = [sys.executable, "-c", _CRASH, str(root), str(step)]
+        status = subprocess.run(run, check=False).returncode
+        seen.append(open_bytes(store, "topics/a"))
+        step += 1
+
+    assert (0, ["topics/a"]) == (status, keys(store))
+    assert sorted(seen, reverse=True) == seen  # old, and from some step on new
+    assert {b"old", b"new"} == {*seen[:-1]}  # crashes on both sides of the move
+
+
+def test_a_body_that_differs_from_its_checksum_is_refused(store: FileStore, root: Path) -> None:
+    """
+    What is stored is what was hashed, or nothing.
+    """
+    with (root.parent / "body").open("w+b") as body, pytest.raises(StoreError, match="sha256"):
+        store.put("a", body, sha256="0" * 64, metadata={})
+
+    assert [] == keys(store)
+    assert [] == [*(root / ".kbackup/new").iterdir()]
+
+
+def test_what_a_killed_process_left_is_swept_after_a_day(root: Path, store: FileStore) -> None:
+    """
+    Bodies on their way are never listed; stale ones go, fresh ones may belong to somebody.
+    """
+    put_bytes(store, "a", b"x")
+    for name, age in (("fresh", 60), ("stale", 90_000)):
+        left = root / ".kbackup/new" / name
+        left.touch()
+        os.utime(left, (time.time() - age,) * 2)
+    put_bytes(FileStore(StoreSettings(f"file://{root}")), "b", b"x")
+
+    assert ["a", "b"] == keys(store)
+    assert ["fresh"] == [left.name for left in (root / ".kbackup/new").iterdir()]
+
+
+def test_an_object_cannot_be_a_folder_too(store: FileStore) -> None:
+    """
+    What S3 allows and a file system does not is an error that names the key.
+    """
+    put_bytes(store, "a", b"x")
+    put_bytes(store, "b/c", b"x")
+
+    for key in ("a/b", "b"):
+        with pytest.raises(StoreError, match=f"write .*/{key}"):
+            put_bytes(store, key, b"x")
+    with pytest.raises(ObjectNotFoundError):
+        store.open("b")
+    assert store.head("a/b") is None
+    assert ["a", "b/c"] == keys(store)
+
+
+def test_a_name_that_is_not_text_is_left_out_aloud(
+    store: FileStore, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    A file that no key can name is none of ours, and the log says that it is there.
+    """
+    put_bytes(store, "a", b"x")
+    Path(os.fsdecode(os.fsencode(root) + b"/\xff")).touch()
+
+    assert ["a"] == keys(store)
+    assert ["not UTF-8" in message for message in caplog.messages] == [True]
