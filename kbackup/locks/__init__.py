@@ -1,0 +1,241 @@
+"""The run lock: one run of a kind at a time for each backup, on one host and between hosts.
+
+Two things are held, taken in this order::
+
+    FOLDER/<hash>.lock           a file, held with flock: it is free when its holder is dead
+    _kbackup/locks/<hash>        an object, created only if absent and refreshed every minute
+
+The file's hash names the store as this host knows it; the object's does not, since two hosts may
+know one bucket by two endpoints.
+
+**Whose clock.**  A lock object is stale when nobody refreshed it for `STALE_S`.  Only the store's
+clock counts: the object's time is compared with that of a probe, written just before.  How wrong
+the clock of any host is, or whether it jumps, does not matter.
+
+**A dead holder on this host** is known at once.  The lock file keeps an id of its own, and the
+object names it.  Who holds the flock of the very file that the object names, under the same host
+name, knows that whoever wrote the object is gone.  Another lock folder, host or container has
+another id, and waits until the object is stale.
+
+**What it does not promise.**  Not every store can replace an object only if it is unchanged, so a
+takeover is: judge, replace, wait `SETTLE_S`, read back.  Of several that take over at once the
+last writer has it.  A holder that was stopped for minutes and wakes up learns with its next
+heartbeat that it lost (`RunLock.is_lost`).  Until then two may run; no record is at risk, since
+safety does not rest on the lock.
+"""
+
+import hashlib
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextlib import ExitStack, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Self
+
+from kbackup.config import Settings
+from kbackup.errors import KbackupError, LockedError, StoreError
+from kbackup.locks.file import LockFile
+from kbackup.locks.object import Holder, LockObject, holders, prefix
+from kbackup.naming import Layout
+from kbackup.stores import Store
+
+__all__ = ["STALE_S", "Holder", "RunLock", "holders"]
+
+_log: Final = logging.getLogger(__name__)
+
+BEAT_S: Final = 60.0
+"""Seconds between two heartbeats."""
+
+STALE_S: Final = 300.0
+"""Seconds without a heartbeat after which a lock object may be taken over."""
+
+SETTLE_S: Final = 0.5
+"""Seconds between replacing a lock object and reading it back."""
+
+_POLL_S: Final = 2.0
+
+
+class RunLock:
+    """Held from ``with`` to its end, once; it may be asked from any thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        layout: Layout,
+        purpose: str,
+        names: Collection[str],
+        *,
+        identity: str,
+        folder: Path | None,
+        timeout_s: float,
+        run: str,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Describe the lock; nothing is taken yet.
+
+        Args:
+            store: Where the backup lies.
+            layout: Its ``topics_dir`` is part of what is locked.
+            purpose: What the run does, such as ``sink``.
+            names: What it works on: topics, a pattern, a target; in any order.
+            identity: The store's place as this host knows it.
+            folder: Of the lock files; None for the user's cache folder.
+            timeout_s: How long to wait for another holder, 0 for not at all.
+            run: The run's id.
+            now: For the times in the object, which only people read.
+            sleep: Waits that many seconds.
+            monotonic: Seconds by a clock that never jumps.
+        """
+        text = "\0".join((layout.topics_dir, purpose, *sorted(names)))
+        body: dict[str, Any] = {
+            "run": run, "host": socket.gethostname(), "pid": os.getpid(), "purpose": purpose,
+            "topics_dir": layout.topics_dir, "names": sorted(names),
+        }  # fmt: skip
+        local = _hash("\0".join((identity, text)))
+        self._file = LockFile((folder or _cache_folder()) / f"{local}.lock")
+        self._object = LockObject(store, f"{prefix(layout)}{_hash(text)}", body, now)
+        self._timeout_s, self._sleep, self._monotonic = timeout_s, sleep, monotonic
+        self._ended = threading.Event()
+        self._is_lost = False
+
+    @classmethod
+    def for_settings(
+        cls,
+        settings: Settings,
+        store: Store,
+        layout: Layout,
+        purpose: str,
+        names: Collection[str],
+        run: str,
+    ) -> "Self | nullcontext[None]":
+        """Return the lock that *settings* ask for; with ``--no-lock`` one that is none."""
+        if settings.no_lock:
+            return nullcontext()
+        return cls(
+            store,
+            layout,
+            purpose,
+            names,
+            identity=f"{settings.endpoint_url or ''} {settings.url}",
+            folder=None if settings.lock_dir is None else Path(settings.lock_dir),
+            timeout_s=settings.lock_timeout,
+            run=run,
+        )
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the last heartbeat found that somebody else has taken the lock over."""
+        return self._is_lost
+
+    def __enter__(self) -> Self:
+        """Take the lock.
+
+        Raises:
+            LockedError: If another run holds it, and goes on holding it for *timeout_s*.
+            StoreError: If the lock object cannot be written.
+            ConfigurationError: If the lock file cannot be used.
+        """
+        deadline = self._monotonic() + self._timeout_s
+        with ExitStack() as stack:
+            stack.callback(self._file.release)
+            self._take_file(deadline)
+            self._take_object(deadline)
+            stack.callback(self._object.give_back)
+            thread = threading.Thread(target=self._keep, name="run lock", daemon=True)
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(self._ended.set)
+            self._held = stack.pop_all()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._held.close()
+
+    def beat(self) -> None:
+        """Refresh the lock object, unless somebody else has it by now.
+
+        Raises:
+            StoreError: If the store does not answer; whether the lock is lost is not known then.
+        """
+        found = self._object.read()
+        if found is None:  # removed by hand, or by a rule of the bucket
+            self._is_lost = not self._object.create()
+        elif self._object.is_ours(found):
+            self._object.replace()
+        else:
+            self._is_lost = True
+        if self._is_lost:
+            _log.warning("run lock %s was taken over by %s", self._object.key, found)
+
+    def _take_file(self, deadline: float) -> None:
+        while not self._file.take(f"run {self._object.body['run']} (pid {os.getpid()})"):
+            who = self._file.holder() or "another process"
+            self._wait(deadline, f"{who} on this host holds it")
+        self._object.body["file"] = self._file.id
+
+    def _take_object(self, deadline: float) -> None:
+        try:
+            while not self._object.create():
+                clock = self._object.store_clock()
+                found = self._object.read()
+                if found is None:
+                    self._wait(deadline, "it was given back just now")
+                    continue
+                age = (clock - found.modified).total_seconds()
+                if not self._may_take_over(found, age):
+                    text = f"{found} holds it; its last heartbeat was {max(0, age):.0f} s ago"
+                    self._wait(deadline, text)
+                elif self._take_over():
+                    return
+        except StoreError as error:
+            do = "; ".join(filter(None, (error.do, "where only reading is allowed: --no-lock")))
+            what = f"the run lock cannot be taken: {error.what}"
+            raise StoreError(what, error.why, do, **error.place) from error
+
+    def _wait(self, deadline: float, why: str) -> None:
+        """Sleep a little, or give up."""
+        left = deadline - self._monotonic()
+        if left <= 0:
+            do = "let it end; --lock-timeout 10m waits for it"
+            raise LockedError(f"another run has the lock {self._object.key}", why, do)
+        self._sleep(min(_POLL_S, left))
+
+    def _may_take_over(self, found: Holder, age: float) -> bool:
+        ours = self._object.body
+        if all(ours[name] == found.body.get(name) for name in ("host", "file")):
+            _log.warning("taking over run lock %s: %s is gone", self._object.key, found)
+            return True
+        if age >= STALE_S:
+            text = "taking over run lock %s: no heartbeat from %s for %.0f s"
+            _log.warning(text, self._object.key, found, age)
+            return True
+        return False
+
+    def _take_over(self) -> bool:
+        """Replace the lock object; whether it is ours after all that try have done so."""
+        self._object.replace()
+        self._sleep(SETTLE_S)
+        found = self._object.read()
+        return found is not None and self._object.is_ours(found)
+
+    def _keep(self) -> None:
+        while not self._is_lost and not self._ended.wait(BEAT_S):
+            try:
+                self.beat()
+            except KbackupError as error:
+                _log.warning("run lock %s was not refreshed: %s", self._object.key, error)
+
+
+def _cache_folder() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+    return Path(cache) / "kbackup" / "locks"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

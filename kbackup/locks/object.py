@@ -1,0 +1,143 @@
+"""The half of the run lock that lies in the store: a small JSON object, refreshed by its holder."""
+
+import hashlib
+import io
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import uuid4
+
+import orjson
+
+from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
+from kbackup.naming import Layout
+from kbackup.stores import Store
+
+_log: Final = logging.getLogger(__name__)
+
+_NAME: Final = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What a lock object says of its holder.
+
+    Attributes:
+        modified: Its last heartbeat, by the store's clock.
+        body: ``run host pid started beat purpose topics_dir names``, the id of the lock ``file``
+            its host holds, and a ``token`` of the holder's own; empty where it cannot be read.
+    """
+
+    modified: datetime
+    body: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        run, host, pid = (self.body.get(name, "?") for name in ("run", "host", "pid"))
+        return f"run {run} on {host} (pid {pid})"
+
+
+def prefix(layout: Layout) -> str:
+    """Return the folder of lock objects."""
+    return f"{layout.records_prefix()}locks/"
+
+
+def holders(store: Store, layout: Layout, purpose: str) -> Iterator[Holder]:
+    """Yield who holds locks for *purpose* in this ``topics.dir``, fresh or stale.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    for entry in store.list(prefix(layout)):
+        if _NAME.fullmatch(entry.key.removeprefix(prefix(layout))) is None:
+            continue
+        found = read(store, entry.key)
+        if found is not None and (
+            found.body.get("purpose") == purpose
+            and found.body.get("topics_dir") == layout.topics_dir
+        ):
+            yield found
+
+
+def read(store: Store, key: str) -> Holder | None:
+    """Return the lock object under *key*, None where there is none."""
+    head = store.head(key)
+    if head is None:
+        return None
+    try:
+        with store.open(key) as file:
+            body = orjson.loads(file.read())
+    except ObjectNotFoundError:
+        return None
+    except (CorruptObjectError, ValueError):
+        body = None
+    return Holder(head.modified, body if isinstance(body, dict) else {})
+
+
+class LockObject:
+    """One lock object, as one of those who want it sees it.
+
+    Attributes:
+        key: Its key.
+        body: What to write, besides the times; may grow until the first write.
+    """
+
+    def __init__(
+        self, store: Store, key: str, body: dict[str, Any], now: Callable[[], datetime]
+    ) -> None:
+        self._store, self.key, self._now = store, key, now
+        self._token = uuid4().hex
+        self.body = {**body, "started": _text(now()), "token": self._token}
+
+    def create(self) -> bool:
+        """Write it if it is not there; whether it is ours now."""
+        return self._put(self.key, self._beat(), if_absent=True)
+
+    def replace(self) -> None:
+        """Write it, whatever is there."""
+        self._put(self.key, self._beat())
+
+    def read(self) -> Holder | None:
+        """Return who holds it, None where nobody does."""
+        return read(self._store, self.key)
+
+    def is_ours(self, found: Holder) -> bool:
+        """Whether *found* was written here."""
+        return found.body.get("token") == self._token
+
+    def give_back(self) -> None:
+        """Delete it if it is ours.  A failure is only logged: left alone, it goes stale."""
+        try:
+            found = self.read()
+            if found is not None and self.is_ours(found):
+                self._store.delete(self.key)
+        except StoreError as error:
+            _log.warning("run lock %s is left behind: %s", self.key, error)
+
+    def store_clock(self) -> datetime:
+        """Return the store's time: that of a probe, written and deleted again."""
+        key = f"{self.key}.{self._token}"
+        self._put(key, {})
+        try:
+            head = self._store.head(key)
+        finally:
+            self._store.delete(key)
+        if head is None:
+            raise StoreError(f"{key} is not there", "it was written just before", "run again")
+        return head.modified
+
+    def _beat(self) -> dict[str, Any]:
+        return {**self.body, "beat": _text(self._now())}
+
+    def _put(self, key: str, data: Mapping[str, Any], *, if_absent: bool = False) -> bool:
+        body = orjson.dumps(data)
+        sha256 = hashlib.sha256(body).hexdigest()
+        return self._store.put(
+            key, io.BytesIO(body), sha256=sha256, metadata={}, if_absent=if_absent
+        )
+
+
+def _text(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

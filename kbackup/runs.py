@@ -1,0 +1,176 @@
+"""What runs leave behind beside ``topics.dir``: their summaries, and the gaps they met.
+
+::
+
+    _kbackup/runs/2026-11-21T020000Z-7f3a-sink.json      the summary line of one run
+    _kbackup/gaps/orders/0+1000+1500.5a3c11d2.json       offsets 1000 to 1499 were never stored
+
+Several ``topics.dir`` may share the folder: a run record says which it is of, a gap's name ends
+with a digest of it.  Run records sort by their names, which begin with the time of the start by
+the clock of the host that ran; there is no colon in them, for file systems that take none.
+"""
+
+import hashlib
+import io
+import logging
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from kbackup.errors import CorruptObjectError, ObjectNotFoundError
+from kbackup.naming import Layout
+from kbackup.records import Span, TopicPartition
+from kbackup.stores import Store
+
+_log: Final = logging.getLogger(__name__)
+
+Run = dict[str, Any]
+"""The summary of one run, as the last line of ``--json`` prints it, with its ``topics_dir``."""
+
+GOOD: Final = frozenset({0, 3})
+"""Exit codes of a run that backed up all there was, even if it had to say something about it."""
+
+_RUN_ID: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)-[0-9a-f]{4}", re.ASCII)
+_NAME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z-[0-9a-f]{4}-(.+)\.json", re.ASCII)
+_GAP: Final = re.compile(r"(\d{1,10})\+(\d{1,19})\+(\d{1,19})\.([0-9a-f]{8})\.json", re.ASCII)
+
+
+def new_run_id(now: datetime) -> str:
+    """Return a name for a run that starts *now* (aware), like ``2026-11-21T02:00:00Z-7f3a``."""
+    return f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}-{secrets.token_hex(2)}"
+
+
+def started(run: str) -> datetime | None:
+    """Return when the run with this id started, None where it is no id of ours."""
+    match = _RUN_ID.fullmatch(run)
+    try:
+        return None if match is None else datetime.fromisoformat(match.group(1))
+    except ValueError:  # the 31st of February
+        return None
+
+
+def write_run(store: Store, layout: Layout, summary: Mapping[str, Any]) -> None:
+    """Leave the summary of a run; repeating it changes nothing.
+
+    Args:
+        store: Where the backup lies.
+        layout: Its ``topics_dir`` is added to the record.
+        summary: With ``run`` and ``command``; plain JSON values.
+
+    Raises:
+        StoreError: If it cannot be stored.
+    """
+    record = {**summary, "topics_dir": layout.topics_dir}
+    name = f"{_runs_prefix(layout)}{record['run'].replace(':', '')}-{_named(record['command'])}"
+    if not _put(store, f"{name}.json", record, if_absent=True):  # a namesake of the same second
+        _put(store, f"{name}-{_digest(record['run'] + layout.topics_dir)}.json", record)
+
+
+def runs(store: Store, layout: Layout, command: str | None = None) -> Iterator[Run]:
+    """Yield the records of past runs into this ``topics.dir``, the newest start first.
+
+    Costs one listing of all runs, then one read for each that is asked for.  A record that cannot
+    be read counts as missing.
+
+    Args:
+        store: Where the backup lies.
+        layout: Runs into another ``topics.dir`` are left out.
+        command: Only runs of this one, such as ``sink``; None for all.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    prefix = _runs_prefix(layout)
+    for key in sorted((entry.key for entry in store.list(prefix)), reverse=True):
+        match = _NAME.fullmatch(key.removeprefix(prefix))
+        if match is None or not match.group(1).startswith(_named(command or "")):
+            continue
+        record = _read(store, key)
+        if record is None or record.get("topics_dir") != layout.topics_dir:
+            continue
+        if command is None or record.get("command") == command:
+            yield record
+
+
+def success(record: Run) -> datetime | None:
+    """Return up to when everything is known to be backed up, going by one run's record.
+
+    That is the start of a good run: what was written to Kafka later may not be in it.  A run that
+    was none may carry the time of an earlier one as ``last_success``.
+    """
+    if record.get("exit_code") in GOOD:
+        return started(str(record.get("run")))
+    try:
+        return datetime.fromisoformat(record["last_success"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def write_gap(store: Store, layout: Layout, where: TopicPartition, span: Span, run: str) -> None:
+    """Write down that the cluster deleted *span* before it was backed up; once is enough.
+
+    Raises:
+        StoreError: If it cannot be stored.
+    """
+    gap = {
+        "topic": where.topic, "partition": where.partition, "start": span.start_offset,
+        "end": span.end_offset, "topics_dir": layout.topics_dir, "run": run,
+    }  # fmt: skip
+    name = f"{where.partition}+{span.start_offset}+{span.end_offset}.{_digest(layout.topics_dir)}"
+    _put(store, f"{_gaps_prefix(layout, where.topic)}{name}.json", gap, if_absent=True)
+
+
+def known_gaps(store: Store, layout: Layout, topic: str) -> dict[TopicPartition, list[Span]]:
+    """Return the gaps of *topic* that were written down, in order; one listing, no reads.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    prefix = _gaps_prefix(layout, topic)
+    found: dict[TopicPartition, list[Span]] = {}
+    for entry in store.list(prefix):
+        match = _GAP.fullmatch(entry.key.removeprefix(prefix))
+        if match is not None and match.group(4) == _digest(layout.topics_dir):
+            partition, start, end = map(int, match.group(1, 2, 3))
+            found.setdefault(TopicPartition(topic, partition), []).append(Span(start, end))
+    return {where: sorted(spans) for where, spans in sorted(found.items())}
+
+
+def _runs_prefix(layout: Layout) -> str:
+    return f"{layout.records_prefix()}runs/"
+
+
+def _named(command: str) -> str:
+    return command.replace(" ", "-")
+
+
+def _gaps_prefix(layout: Layout, topic: str) -> str:
+    return f"{layout.records_prefix()}gaps/{topic}/"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _put(store: Store, key: str, data: Mapping[str, Any], *, if_absent: bool = False) -> bool:
+    body = orjson.dumps(data)
+    sha256 = hashlib.sha256(body).hexdigest()
+    return store.put(key, io.BytesIO(body), sha256=sha256, metadata={}, if_absent=if_absent)
+
+
+def _read(store: Store, key: str) -> Run | None:
+    """Return a record; None where it is gone, damaged or none of ours."""
+    try:
+        with store.open(key) as body:
+            record = orjson.loads(body.read())
+    except (CorruptObjectError, ObjectNotFoundError, ValueError) as error:
+        _log.debug("run record %s counts as missing: %s", key, error)
+        return None
+    if not isinstance(record, dict):
+        _log.debug("run record %s counts as missing: not a JSON object", key)
+        return None
+    return record

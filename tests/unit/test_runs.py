@@ -1,0 +1,302 @@
+"""Run records and gaps."""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbackup import runs
+from kbackup.errors import StoreError
+from kbackup.naming import Layout
+from kbackup.records import Span, TopicPartition
+from kbackup.stores import StoreSettings
+from kbackup.stores.memory import MemoryStore
+from kbackup.testing import FaultyStore, put_bytes
+
+LAYOUT = Layout()
+ORDERS_0 = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(StoreSettings(f"memory://{uuid4()}"))
+
+
+def summary(hour: int = 2, command: str = "sink", **more: Any) -> dict[str, Any]:
+    run = f"2026-11-21T{hour:02d}:00:00Z-7f3a"
+    return {"type": "summary", "run": run, "command": command, "exit_code": 0, **more}
+
+
+def keys(store: MemoryStore) -> list[str]:
+    return [entry.key for entry in store.list("")]
+
+
+def names(found: list[runs.Run]) -> list[str]:
+    return [record["run"][11:13] for record in found]
+
+
+def test_a_run_id_tells_the_start_in_utc() -> None:
+    """
+    Whatever zone the host is in, a run is named after the time in UTC.
+    """
+    now = datetime(2026, 11, 21, 4, 0, 0, 999_999, timezone(timedelta(hours=2)))
+
+    run = runs.new_run_id(now)
+
+    assert re.fullmatch(r"2026-11-21T02:00:00Z-[0-9a-f]{4}", run) is not None
+
+
+@settings(deadline=None)
+@given(st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31), timezones=st.timezones()))
+def test_the_start_can_be_read_from_a_run_id(now: datetime) -> None:
+    """
+    A run id gives back the second it was made in.
+    """
+    run = runs.new_run_id(now)
+
+    assert now.astimezone(UTC).replace(microsecond=0) == runs.started(run)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("7f3a", id="no time"),
+        pytest.param("2026-02-31T02:00:00Z-7f3a", id="no such day"),
+        pytest.param("2026-11-21T02:00:00Z-7f3a-sink", id="more than an id"),
+    ],
+)
+def test_what_is_no_run_id_has_no_start(run: str) -> None:
+    """
+    A start is never guessed from something that only looks like a run id.
+    """
+    assert runs.started(run) is None
+
+
+@pytest.mark.parametrize(
+    ("topics_dir", "key"),
+    [
+        pytest.param("topics", "_kbackup/runs/2026-11-21T020000Z-7f3a-sink.json", id="default"),
+        pytest.param("a/b", "a/_kbackup/runs/2026-11-21T020000Z-7f3a-sink.json", id="nested"),
+        pytest.param("", "_kbackup/runs/2026-11-21T020000Z-7f3a-sink.json", id="none"),
+    ],
+)
+def test_a_run_record_lies_beside_topics_dir(store: MemoryStore, topics_dir: str, key: str) -> None:
+    """
+    A record lies where it is documented, under a name that any file system takes.
+    """
+    runs.write_run(store, Layout(topics_dir), summary())
+
+    assert [key] == keys(store)
+
+
+def test_what_is_written_is_read(store: MemoryStore) -> None:
+    """
+    A record is the summary, with the topics.dir it is of.
+    """
+    written = summary(partitions=[{"topic": "orders", "partition": 0, "lag": None}])
+
+    runs.write_run(store, LAYOUT, written)
+
+    assert [{**written, "topics_dir": "topics"}] == list(runs.runs(store, LAYOUT))
+
+
+def test_runs_come_newest_first(store: MemoryStore) -> None:
+    """
+    The newest run is the first, in whatever order their records were stored.
+    """
+    for hour in (3, 23, 1, 2):
+        runs.write_run(store, LAYOUT, summary(hour))
+
+    assert ["23", "03", "02", "01"] == names(list(runs.runs(store, LAYOUT)))
+
+
+def test_only_what_is_asked_for_is_read() -> None:
+    """
+    However many runs there are, looking at the newest reads one record.
+    """
+    store = FaultyStore("ok " * 100)
+    for hour in range(5):
+        runs.write_run(store, LAYOUT, summary(hour))
+
+    next(runs.runs(store, LAYOUT))
+
+    assert 1 == sum(method == "open" for method, _, _ in store.calls)
+
+
+@pytest.mark.parametrize(
+    ("command", "hours"),
+    [
+        pytest.param("sink", ["03"], id="the start of another's name"),
+        pytest.param("sink status", ["02"], id="two words"),
+        pytest.param("restore", ["01"], id="one word"),
+        pytest.param("verify", [], id="never run"),
+        pytest.param(None, ["03", "02", "01"], id="all"),
+    ],
+)
+def test_runs_of_one_command(store: MemoryStore, command: str | None, hours: list[str]) -> None:
+    """
+    Runs of another command are left out.
+    """
+    for hour, of in enumerate(("restore", "sink status", "sink"), 1):
+        runs.write_run(store, LAYOUT, summary(hour, of))
+
+    assert hours == names(list(runs.runs(store, LAYOUT, command)))
+
+
+def test_backups_side_by_side_keep_their_runs_apart(store: MemoryStore) -> None:
+    """
+    Two topics.dir share a folder of records, and each sees its own runs.
+    """
+    runs.write_run(store, Layout("a"), summary(1))
+    runs.write_run(store, Layout("b"), summary(2))
+
+    assert ["01"] == names(list(runs.runs(store, Layout("a"))))
+
+
+def test_two_runs_of_one_name_are_both_kept(store: MemoryStore) -> None:
+    """
+    Run ids are short: where two hosts made the same one, no record replaces the other.
+    """
+    runs.write_run(store, Layout("a"), summary())
+    runs.write_run(store, Layout("b"), summary())
+    runs.write_run(store, Layout("b"), summary())
+
+    assert [["02"], ["02"], 2] == [
+        names(list(runs.runs(store, Layout("a")))),
+        names(list(runs.runs(store, Layout("b")))),
+        len(keys(store)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        pytest.param(b"", id="cut to nothing"),
+        pytest.param(b'{"run":"2026-11', id="cut short"),
+        pytest.param(b"\xff\xfe", id="not text"),
+        pytest.param(b"[1]", id="another kind of JSON"),
+        pytest.param(b"{}", id="an empty object"),
+    ],
+)
+def test_a_damaged_record_counts_as_missing(store: MemoryStore, damaged: bytes) -> None:
+    """
+    One damaged record hides no other.
+    """
+    runs.write_run(store, LAYOUT, summary(1))
+    runs.write_run(store, LAYOUT, summary(3))
+    put_bytes(store, "_kbackup/runs/2026-11-21T020000Z-7f3a-sink.json", damaged)
+
+    assert ["03", "01"] == names(list(runs.runs(store, LAYOUT)))
+
+
+@pytest.mark.parametrize("word", ["corrupt", "missing"])
+def test_a_record_that_cannot_be_opened_counts_as_missing(store: MemoryStore, word: str) -> None:
+    """
+    A record whose bytes are wrong, or which is gone by now, is passed over.
+    """
+    for hour in (1, 2):
+        runs.write_run(store, LAYOUT, summary(hour))
+    faulty = FaultyStore(word, store, methods=frozenset({"open"}))
+
+    assert ["01"] == names(list(runs.runs(faulty, LAYOUT)))
+
+
+@pytest.mark.parametrize(
+    "script", [pytest.param("503", id="list"), pytest.param("ok 503", id="read")]
+)
+def test_a_store_that_fails_is_not_a_store_without_runs(store: MemoryStore, script: str) -> None:
+    """
+    That records cannot be had is an error, never "there are none".
+    """
+    runs.write_run(store, LAYOUT, summary())
+
+    with pytest.raises(StoreError):
+        list(runs.runs(FaultyStore(script, store), LAYOUT))
+
+
+def test_foreign_objects_among_the_records_are_passed_over(store: MemoryStore) -> None:
+    """
+    A file that somebody left among the records disturbs nobody.
+    """
+    runs.write_run(store, LAYOUT, summary())
+    put_bytes(store, "_kbackup/runs/README.txt", b"hands off")
+    put_bytes(store, "_kbackup/runs/zzz/2026-11-21T020000Z-7f3a-sink.json", b"{}")
+
+    assert ["02"] == names(list(runs.runs(store, LAYOUT)))
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        pytest.param(summary(), "2026-11-21T02:00:00+00:00", id="good: its start"),
+        pytest.param(summary(exit_code=3), "2026-11-21T02:00:00+00:00", id="with skips"),
+        pytest.param(summary(exit_code=5), None, id="failed"),
+        pytest.param(summary(exit_code=143), None, id="stopped"),
+        pytest.param(
+            summary(exit_code=5, last_success="2026-11-20T02:00:00Z"),
+            "2026-11-20T02:00:00+00:00",
+            id="failed, knows of an earlier one",
+        ),
+        pytest.param(summary(exit_code=5, last_success=None), None, id="failed, knows of none"),
+        pytest.param(summary(exit_code=5, last_success="soon"), None, id="no time"),
+        pytest.param({}, None, id="empty"),
+    ],
+)
+def test_what_a_record_says_of_success(record: runs.Run, expected: str | None) -> None:
+    """
+    Only a run that exits 0 or 3 is a success, and it covers what was there when it started.
+    """
+    found = runs.success(record)
+
+    assert expected == (None if found is None else found.isoformat())
+
+
+def test_a_gap_is_known_later(store: MemoryStore) -> None:
+    """
+    What was written down as deleted before it was backed up is known, in order, by partition.
+    """
+    spans = [Span(1000, 1500), Span(90, 100)]
+    for span in spans:
+        runs.write_gap(store, LAYOUT, ORDERS_0, span, "r1")
+    runs.write_gap(store, LAYOUT, TopicPartition("orders", 12), Span(0, 2**63 - 1), "r1")
+
+    assert {
+        ORDERS_0: [Span(90, 100), Span(1000, 1500)],
+        TopicPartition("orders", 12): [Span(0, 2**63 - 1)],
+    } == runs.known_gaps(store, LAYOUT, "orders")
+
+
+def test_a_gap_is_written_once(store: MemoryStore) -> None:
+    """
+    A run that is repeated writes no second gap, and leaves the first as it is.
+    """
+    runs.write_gap(store, LAYOUT, ORDERS_0, Span(0, 10), "r1")
+    before = [(entry.key, entry.etag) for entry in store.list("")]
+
+    runs.write_gap(store, LAYOUT, ORDERS_0, Span(0, 10), "r2")
+
+    assert before == [(entry.key, entry.etag) for entry in store.list("")]
+
+
+@pytest.mark.parametrize(
+    ("layout", "topic"),
+    [
+        pytest.param(LAYOUT, "orders-2", id="a topic whose name begins alike"),
+        pytest.param(LAYOUT, "order", id="a topic whose name is shorter"),
+        pytest.param(Layout("other"), "orders", id="another topics.dir beside it"),
+        pytest.param(Layout(""), "orders", id="no topics.dir"),
+        pytest.param(Layout("deep/topics"), "orders", id="another folder"),
+    ],
+)
+def test_gaps_of_others_are_not_ours(store: MemoryStore, layout: Layout, topic: str) -> None:
+    """
+    A gap belongs to one topic in one topics.dir.
+    """
+    runs.write_gap(store, LAYOUT, ORDERS_0, Span(0, 10), "r1")
+
+    assert {} == runs.known_gaps(store, layout, topic)
