@@ -154,15 +154,16 @@ def test_lasting_faults_end_in_an_error(
 
 
 def test_the_warning_names_error_object_and_attempt(
-    store: S3Store, proxy: S3Faults, caplog: pytest.LogCaptureFixture
+    store: S3Store, proxy: S3Faults, bucket: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
     B1: who reads the log knows what is slow, and how long it may still take.
     """
     proxy.faults = [Fault(PART, "status", nth=(1,))]
-    put_bytes(store, "a", LARGE)
+    put_bytes(store, "a\u202eb", LARGE)
 
-    assert ["s3 503 SlowDown on a part 2, attempt 2 of 3 in 0.0s"] == caplog.messages
+    said = f"s3 503 SlowDown on s3://{bucket}/a\\u202eb part 2, attempt 2 of 3 in 0.0s"
+    assert [said] == caplog.messages
 
 
 def test_parts_are_thrown_away_through_faults(

@@ -53,7 +53,7 @@ def _receive(requests: Requests, key: str, answer: Any, spool: Spool) -> None:
             what = f"s3:GetObject on {requests.resource(key)}"
             why = f"{requests.host}: {why} after {spool.size} of {size} bytes"
             raise StoreError(what, why, "check the network, or raise s3.part.retries")
-        attempt = requests.attempts.wait(attempt, key, why)
+        attempt = requests.attempts.wait(attempt, requests.resource(key), why)
         answer = _read_on(requests, key, spool, etag)
 
 

@@ -129,7 +129,7 @@ def translated(
     if isinstance(error, ClientError):
         return _refused(error, what, operation, host, hidden)
     if isinstance(error, ParamValidationError):
-        return ConfigurationError(what, str(error), "correct the bucket's or the object's name")
+        return ConfigurationError(what, " ".join(str(error).split()), "correct the name or value")
     if isinstance(error, (NoCredentialsError, PartialCredentialsError)):
         do = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or aws.access.key.id"
         return StoreError(what, str(error), do)

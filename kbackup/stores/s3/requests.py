@@ -82,22 +82,22 @@ class Requests:
                 params["Body"] = body
             return getattr(self._client, operation)(Bucket=self._bucket, **params)
 
-        client = self._client
+        client, where = self._client, self.resource(about)
         try:
             try:
-                return self.attempts.run(once, about, errors.transient)
+                return self.attempts.run(once, where, errors.transient)
             except errors.FOREIGN as error:
                 if errors.code(error) not in errors.EXPIRED:
                     raise
                 self._renew(client)
-                return self.attempts.run(once, about, errors.transient)
+                return self.attempts.run(once, where, errors.transient)
         except errors.FOREIGN as error:
-            where = self.resource(about)
             raise errors.translated(error, operation, where, self.host, self._secrets()) from error
 
     def resource(self, about: str) -> str:
-        """Return the name that *about* has for people."""
-        return f"s3://{self._bucket}/{about}"
+        """Return the name that *about* has for people, in one line whatever is in a key."""
+        shown = (c if c.isprintable() else ascii(c)[1:-1] for c in about)
+        return f"s3://{self._bucket}/{''.join(shown)}"
 
     def _connect(self) -> tuple[Session, "S3Client"]:
         settings = self._settings
