@@ -8,7 +8,6 @@ One declaration of a property (`PROPERTIES`) gives its option ``--a-b-c``, its v
 from kbackup.config.doubts import Doubt, Origin
 from kbackup.config.loading import Command, Loaded, check, load
 from kbackup.config.property import Property
-from kbackup.config.seams import assumed_converter
 from kbackup.config.settings import PROPERTIES, Settings
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "Origin",
     "Property",
     "Settings",
-    "assumed_converter",
     "check",
     "load",
 ]

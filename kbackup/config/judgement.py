@@ -72,7 +72,7 @@ class Judgement:
         values: dict[str, Any] = {
             BY_NAME[name].attribute: value.value
             for name, value in usable.items()
-            if name in BY_NAME
+            if name in BY_NAME and name not in found.without_effect
         }
         self._derive(values, usable, found)
         if self.is_complete:

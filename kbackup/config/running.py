@@ -29,7 +29,7 @@ class Restore(Group):
     )
     rename_regex: Untrimmed = declare(
         None,
-        "The topics that are renamed: what the whole name must match; default: .*",
+        "The topics that are renamed: what the whole name must match; without it all are.",
         example="prod[.](.*)",
     )
     if_exists: Annotated[Literal["fail", "append", "resume"], *Word] = declare(

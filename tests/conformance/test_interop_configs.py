@@ -1,0 +1,103 @@
+"""Configurations that people wrote for the connectors, as they stand on GitHub."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from kbackup import config
+from kbackup.config import files
+from kbackup.errors import ConfigurationError
+
+FOLDER = Path(__file__).parents[2] / ".." / "shared" / "interop" / "configs"
+PATHS = sorted(FOLDER.glob("[0-9]*-*.*"))
+RUNNABLE = {
+    "008-sink.json",
+    "017-sink.json",
+    "027-sink.properties",
+    "030-sink.json",
+    "034-sink.json",
+    "040-sink.json",
+}
+
+pytestmark = pytest.mark.skipif(not PATHS, reason="the collection is not beside the checkout")
+EACH = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+
+
+def _unknown_names() -> set[str]:
+    """Return the names that the collection's own table calls unknown to the connectors."""
+    text = (FOLDER / "frequency.md").read_text()
+    return set(re.findall(r"^\| `([^`]+)` \|[^|]+\|[^|]+\| \*\*unknown", text, re.MULTILINE))
+
+
+def test_all_of_the_collection_is_there() -> None:
+    """
+    A test of nothing would pass.
+    """
+    assert 72 == len(PATHS)
+
+
+@EACH
+def test_unknown_names_are_reported_once_each(path: Path) -> None:
+    """
+    A name no connector knows is named, with the nearest one; no other name is.
+    """
+    names = {entry.name for entry in files.read(path)}
+    doubts = [doubt for doubt in config.check([path], {}) if doubt.code == "unknown_name"]
+
+    assert sorted(names & _unknown_names()) == sorted(doubt.name for doubt in doubts)
+    assert all("known name is" in doubt.do or "did you mean" in doubt.do for doubt in doubts)
+
+
+@EACH
+def test_placeholders_are_reported_as_unresolved(path: Path) -> None:
+    """
+    No bucket is ever called ``$AWS_BUCKET_NAME``.
+    """
+    expected = {
+        entry.name.replace("s3.credentials.provider.aws.", "aws.")
+        for entry in files.read(path)
+        if re.search(r"(^|\.)\$[A-Za-z_]|<[A-Z]|\$\{\w+\}", entry.text)
+    }
+    found = [doubt for doubt in config.check([path], {}) if doubt.code == "placeholder"]
+
+    assert sorted(expected) == sorted(doubt.name for doubt in found)
+    assert {"error"} >= {doubt.level for doubt in found}
+
+
+@EACH
+def test_no_credential_is_repeated(path: Path) -> None:
+    """
+    Credentials in a file are in no message about it.
+    """
+    text = json.dumps([str(doubt) for doubt in config.check([path], {})])
+
+    assert "REDACTED" not in text
+
+
+@EACH
+@pytest.mark.parametrize("command", ["sink", "restore"])
+def test_a_run_with_it_is_a_configuration_or_an_error_of_one(
+    path: Path, command: config.Command
+) -> None:
+    """
+    Every file either runs or says why not; there is no third way.
+    """
+    exit_code = 0
+    try:
+        config.load(command, options={"bootstrap_servers": "h:1"}, files=[path], environ={})
+    except ConfigurationError as error:
+        exit_code = error.exit_code
+
+    assert exit_code in (0, 2)
+
+
+@EACH
+def test_what_this_version_can_do_is_accepted(path: Path) -> None:
+    """
+    JSON without schemas and bytes, by the default partitioner, run as they are.
+    """
+    has_error = any(doubt.level == "error" for doubt in config.check([path], {}))
+
+    assert has_error != (path.name in RUNNABLE)

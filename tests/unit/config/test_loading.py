@@ -1,0 +1,650 @@
+"""A whole configuration, for each command."""
+
+import json
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from kbackup import config
+from kbackup.config.known import NO_EFFECT
+from kbackup.config.refusals import REFUSALS
+from kbackup.errors import ConfigurationError
+from kbackup.renaming import Rename
+
+WHOLE = {"bootstrap_servers": "h:1", "topics": "orders", "s3_bucket_name": "b"}
+JSON = "io.confluent.connect.s3.format.json.JsonFormat"
+BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
+SINK = f"""
+name=s3-sink
+connector.class=io.confluent.connect.s3.S3SinkConnector
+tasks.max=4
+topics=orders
+s3.bucket.name=backups
+flush.size=3
+storage.class=io.confluent.connect.s3.storage.S3Storage
+format.class={JSON}
+value.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter.schemas.enable=false
+"""
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Return a function that writes a configuration file nobody else can read."""
+
+    def written(text: str, name: str = "f.properties") -> Path:
+        path = tmp_path / name
+        path.write_text(text)
+        path.chmod(0o600)
+        return path
+
+    return written
+
+
+def _load(command: config.Command, *paths: Path, **options: object) -> config.Loaded:
+    return config.load(command, options=options, files=paths, environ={})
+
+
+def _errors(command: config.Command, *paths: Path, **options: object) -> dict[str, str]:
+    with pytest.raises(ConfigurationError) as caught:
+        _load(command, *paths, **options)
+    return {found["name"]: found["why"] for found in caught.value.place["errors"]}
+
+
+def test_whole_records_need_no_setting() -> None:
+    """
+    Brokers, topics and a bucket are enough.
+    """
+    settings = _load("sink", **WHOLE).settings
+
+    assert ("record", "parquet", "zstd") == (
+        settings.view,
+        settings.format_class,
+        settings.parquet_codec,
+    )
+    assert (1_000_000, 134_217_728, 86_400_000) == (
+        settings.flush_size,
+        settings.rotate_bytes,
+        settings.rotate_interval_ms,
+    )
+    assert ("s3://b", None, "kbackup-b-topics") == (
+        settings.url,
+        settings.endpoint_url,
+        settings.group,
+    )
+
+
+def test_a_connectors_file_is_a_configuration(write: Write) -> None:
+    """
+    The connectors' layout, cut as the connector cuts, its offsets taken over.
+    """
+    settings = _load("sink", write(SINK), bootstrap_servers="h:1").settings
+
+    assert ("value", "json", "connect-s3-sink") == (
+        settings.view,
+        settings.format_class,
+        settings.group,
+    )
+    assert (3, -1, -1) == (
+        settings.flush_size,
+        settings.rotate_bytes,
+        settings.rotate_interval_ms,
+    )
+    assert ("json", {"schemas.enable": "false"}) == settings.converter("value", "json")
+
+
+def test_a_sinks_file_restores_as_it_is(write: Write) -> None:
+    """
+    What only a sink needs is ignored, and one line says so.
+    """
+    text = (
+        SINK + "transforms=a\ntransforms.a.type=x.InsertField$Value\nrotate.schedule.interval.ms=1"
+    )
+
+    loaded = _load("restore", write(text), bootstrap_servers="h:1")
+
+    [said] = [doubt for doubt in loaded.warnings if doubt.code == "no_effect"]
+    assert {"flush.size", "tasks.max", "transforms", "rotate.schedule.interval.ms"} <= set(
+        said.name.split(", ")
+    )
+    assert () == loaded.settings.renames
+    assert None is loaded.settings.group
+
+
+def test_a_source_connectors_file_renames(write: Write) -> None:
+    """
+    RegexRouter means what it means to the connector.
+    """
+    text = """
+        connector.class=io.confluent.connect.s3.source.S3SourceConnector
+        format.class=json
+        s3.bucket.name=b
+        s3.path.style.access=false
+        transforms=AddPrefix
+        transforms.AddPrefix.type=org.apache.kafka.connect.transforms.RegexRouter
+        transforms.AddPrefix.regex=.*
+        transforms.AddPrefix.replacement=copy_of_$0
+    """
+
+    settings = _load("restore", write(text), bootstrap_servers="h:1").settings
+
+    assert (Rename(regex=".*", replacement="copy_of_$0"),) == settings.renames
+    assert not settings.s3_path_style_access_enabled
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        pytest.param("sink", {"bootstrap.servers", "topics", "s3.bucket.name"}, id="sink"),
+        pytest.param("restore", {"bootstrap.servers", "s3.bucket.name"}, id="restore"),
+        pytest.param("topics", {"s3.bucket.name"}, id="topics"),
+        pytest.param("verify", {"s3.bucket.name"}, id="verify"),
+        pytest.param("peek", {"s3.bucket.name"}, id="peek"),
+    ],
+)
+def test_what_a_command_needs_is_asked_for_at_once(
+    command: config.Command, missing: set[str]
+) -> None:
+    """
+    One run names all that is missing.
+    """
+    assert missing == set(_errors(command))
+
+
+@pytest.mark.parametrize("command", ["config", "doctor"])
+def test_looking_at_a_configuration_needs_none(command: config.Command) -> None:
+    """
+    The commands that look at settings take what there is.
+    """
+    assert () == _load(command).warnings or command == "config"
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        pytest.param({"topics_regex": "o.*"}, "topics.regex", id="topics twice"),
+        pytest.param({"format_class": "json"}, "flush.size", id="no flush.size"),
+        pytest.param({"view": "value"}, "flush.size", id="values without flush.size"),
+        pytest.param({"format_class": "avro", "flush_size": "1"}, "format.class", id="no format"),
+        pytest.param(
+            {"format_class": "parquet", "flush_size": "1"}, "format.class", id="values in Parquet"
+        ),
+        pytest.param(
+            {"format_class": "bytes", "view": "record"}, "format.class", id="whole records in bytes"
+        ),
+        pytest.param({"view": "rows"}, "view", id="no view"),
+        pytest.param({"s3_part_retries": "0"}, "s3.part.retries", id="no attempt at all"),
+        pytest.param({"s3_part_size": "5"}, "s3.part.size", id="below S3's least part"),
+        pytest.param({"s3_compression_type": "gzip"}, "s3.compression.type", id="gzip of Parquet"),
+        pytest.param(
+            {"partitioner_class": "x.HourlyPartitioner"}, "partitioner.class", id="no partitioner"
+        ),
+        pytest.param({"store_url": "minio:9000"}, "store.url", id="no scheme"),
+        pytest.param({"flush_size": "1e3"}, "flush.size", id="no number"),
+    ],
+)
+def test_a_wrong_setting_is_named(options: dict[str, object], name: str) -> None:
+    """
+    Each error names its property, and nothing else is blamed for it.
+    """
+    assert [name] == list(_errors("sink", **WHOLE | options))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        pytest.param(
+            "value.converter=io.confluent.connect.avro.AvroConverter",
+            "value.converter",
+            id="no such converter",
+        ),
+        pytest.param(
+            "value.converter.schemas.enable=true",
+            "value.converter.schemas.enable",
+            id="JSON with schemas",
+        ),
+        pytest.param(
+            "value.converter=org.apache.kafka.connect.converters.ByteArrayConverter",
+            "value.converter",
+            id="bytes in JSON",
+        ),
+        pytest.param("store.kafka.keys=true", "keys.format.class", id="keys in Avro by default"),
+        pytest.param(
+            f"store.kafka.headers=true\nheaders.format.class={BYTES}",
+            "headers.format.class",
+            id="headers in bytes",
+        ),
+        pytest.param(
+            "store.kafka.keys=true\nkeys.format.class=parquet",
+            "keys.format.class",
+            id="keys in Parquet",
+        ),
+        pytest.param(
+            f"store.kafka.keys=true\nkeys.format.class={JSON}\n"
+            "key.converter=org.apache.kafka.connect.json.JsonConverter",
+            "key.converter.schemas.enable",
+            id="JsonConverter's own default",
+        ),
+        pytest.param(
+            "transforms=a\ntransforms.a.type=x.InsertField$Value",
+            "transforms.a.type",
+            id="transform",
+        ),
+        pytest.param("errors.tolerance=all", "errors.tolerance", id="dead letters"),
+        pytest.param("s3.proxy.url=http://p", "s3.proxy.url", id="proxy"),
+        pytest.param("behavior.on.null.values=write", "behavior.on.null.values", id="tombstones"),
+    ],
+)
+def test_what_a_connector_could_and_we_cannot_is_refused_by_name(
+    write: Write, text: str, name: str
+) -> None:
+    """
+    A file that asks for more than there is does not run, and says which line asks.
+    """
+    base = SINK if "value.converter" not in text else SINK.partition("value.converter")[0]
+
+    found = _errors("sink", write(base + text), bootstrap_servers="h:1")
+
+    assert [name] == list(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            "key.converter=io.confluent.connect.avro.AvroConverter", None, id="keys are not stored"
+        ),
+        pytest.param(
+            f"store.kafka.keys=true\nkeys.format.class={JSON}", ("string", {}), id="assumed"
+        ),
+        pytest.param("store.kafka.keys=true\nkeys.format.class=bytes", ("bytes", {}), id="bytes"),
+    ],
+)
+def test_the_keys_converter_counts_where_keys_are_stored(
+    write: Write, text: str, expected: tuple[str, dict[str, str]] | None
+) -> None:
+    """
+    A setting without effect cannot stop a run.
+    """
+    settings = _load("sink", write(SINK + text), bootstrap_servers="h:1").settings
+
+    found = None if settings.key_converter is None else settings.converter("key", "json")
+    assert expected == found
+
+
+def test_an_unusable_key_converter_does_not_stop_a_restore(write: Write) -> None:
+    """
+    The file of a sink that ran can be restored from.
+    """
+    text = SINK + "key.converter=io.confluent.connect.avro.AvroConverter"
+
+    settings = _load("restore", write(text), bootstrap_servers="h:1").settings
+
+    assert ("string", {}) == settings.converter("key", "json")
+
+
+@pytest.mark.parametrize(
+    ("format_name", "expected"),
+    [
+        pytest.param("json", ("json", {"schemas.enable": "false"}), id="json"),
+        pytest.param("bytes", ("bytes", {}), id="bytes"),
+        pytest.param("parquet", None, id="whole records"),
+    ],
+)
+def test_a_restore_assumes_a_converter_by_the_format_it_finds(
+    format_name: str, expected: tuple[str, dict[str, str]] | None
+) -> None:
+    """
+    Without a file of the connector's, a restore reads what it finds.
+    """
+    settings = _load("restore", **WHOLE).settings
+
+    assert expected == settings.converter("value", format_name)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "name"),
+    [
+        pytest.param("schema.compatibility=Full", "suspicious", "schema.compatibility", id="case"),
+        pytest.param(
+            "filename.offset.zero.pad.width=0",
+            "suspicious",
+            "filename.offset.zero.pad.width",
+            id="the connector dies of it",
+        ),
+        pytest.param("locale=en-US", "suspicious", "locale", id="region"),
+        pytest.param("path.format='year'=YYYY/'month'=mm", "suspicious", "path.format", id="mm"),
+        pytest.param("path.format=YYYY/MM/DD", "suspicious", "path.format", id="DD"),
+        pytest.param("path.format=YYYY-ww", "suspicious", "path.format", id="weeks"),
+        pytest.param(
+            "s3.object.tagging.key.value.pairs=a:b:c",
+            "suspicious",
+            "s3.object.tagging.key.value.pairs",
+            id="colons",
+        ),
+        pytest.param("aws.access.key.id=x", "suspicious", "aws.access.key.id", id="half a pair"),
+        pytest.param("rotate.interval.ms=60000", "ignored", "rotate.interval.ms", id="no time"),
+        pytest.param("task.max=1", "unknown_name", "task.max", id="unknown"),
+        pytest.param("json=true", "unknown_name", "json", id="an option, no property"),
+        pytest.param("store.url=file:///tmp/x", "suspicious", "s3.bucket.name", id="two places"),
+    ],
+)
+def test_what_is_probably_not_meant_is_said_once(
+    write: Write, text: str, code: str, name: str
+) -> None:
+    """
+    A value that does something else than it seems to is a warning, and the run goes on.
+    """
+    loaded = _load("sink", write(SINK + text), bootstrap_servers="h:1")
+
+    found = [(doubt.code, doubt.name) for doubt in loaded.warnings if doubt.code != "no_effect"]
+    assert [(code, name)] == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "schema.compatibility=NONE",
+        "locale=en",
+        "path.format='year'=YYYY/'month'=MM/'day'=dd/'hour'=HH/mm",
+        "path.format='DD mm'/MM",
+        "rotate.interval.ms=-1",
+        "aws.access.key.id=x\naws.secret.access.key=y",
+        "s3.object.tagging.key.value.pairs=a:b,c:d",
+    ],
+)
+def test_what_is_meant_is_not_doubted(write: Write, text: str) -> None:
+    """
+    Warnings are rare enough to be read.
+    """
+    loaded = _load("sink", write(SINK + text), bootstrap_servers="h:1")
+
+    assert [] == [doubt for doubt in loaded.warnings if doubt.code != "no_effect"]
+
+
+def test_pad_width_zero_acts_as_one(write: Write) -> None:
+    """
+    Where the connector dies, the backup goes on.
+    """
+    text = SINK + "filename.offset.zero.pad.width=0"
+
+    settings = _load("sink", write(text), bootstrap_servers="h:1").settings
+
+    assert 1 == settings.filename_offset_zero_pad_width
+
+
+def test_what_is_assumed_for_a_worker_is_named(write: Write) -> None:
+    """
+    A file that relied on its worker's converter is told which one is taken.
+    """
+    path = write(SINK.partition("value.converter")[0])
+
+    found = [doubt for doubt in config.check([path], {}) if doubt.code == "assumed"]
+
+    assert ["value.converter"] == [doubt.name for doubt in found]
+    assert "schemas.enable=false" in found[0].why
+
+
+def test_the_separator_is_taken_as_it_is(write: Write) -> None:
+    """
+    Blanks are a separator too.
+    """
+    text = SINK.replace(JSON, BYTES).partition("value.converter")[0]
+
+    settings = _load(
+        "sink", write(text + "format.bytearray.separator=\\u0020\\n"), bootstrap_servers="h:1"
+    ).settings
+
+    assert b" \n" == settings.separator
+
+
+@pytest.mark.parametrize(
+    ("given", "url", "endpoint"),
+    [
+        pytest.param({"s3_bucket_name": "b"}, "s3://b", None, id="AWS"),
+        pytest.param(
+            {"s3_bucket_name": "b", "store_url": "http://h:1/"},
+            "s3://b",
+            "http://h:1",
+            id="another server",
+        ),
+        pytest.param({"store_url": "file:///tmp/x"}, "file:///tmp/x", None, id="folder"),
+    ],
+)
+def test_the_store_is_a_bucket_or_a_folder(
+    given: dict[str, object], url: str, endpoint: str | None
+) -> None:
+    """
+    A folder takes the place of a bucket; another URL is a server.
+    """
+    settings = _load("topics", **given).settings
+
+    assert (url, endpoint) == (settings.url, settings.endpoint_url)
+
+
+def test_settings_are_frozen_and_cross_a_process() -> None:
+    """
+    A task in another process gets exactly what was checked.
+    """
+    settings = _load("restore", **WHOLE, rename="copy_of_$0", spark_conf=("a=b",)).settings
+
+    assert settings == pickle.loads(pickle.dumps(settings))
+    with pytest.raises(ValidationError):
+        settings.flush_size = 1
+
+
+def test_kafka_gets_what_is_meant_for_it(write: Write) -> None:
+    """
+    Client properties go to the clients, in librdkafka's words.
+    """
+    text = """
+        security.protocol=SASL_SSL
+        sasl.mechanism=PLAIN
+        sasl.username=u
+        sasl.password=p
+        consumer.override.fetch.max.wait.ms=5
+        consumer.override.auto.offset.reset=latest
+        kafka.timeout=3s
+    """
+
+    settings = _load("sink", write(text), **WHOLE).settings
+
+    login = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": "p",
+    }
+    assert login | {"fetch.wait.max.ms": "5"} == settings.kafka_consumer
+    assert login == settings.kafka_producer == settings.kafka_admin
+    assert ("latest", 3.0) == (settings.auto_offset_reset, settings.kafka_timeout)
+
+
+CANARY = "Xq7-canary"
+SECRETS = f"""
+aws.access.key.id={CANARY}1
+aws.secret.access.key={CANARY}2
+sasl.password={CANARY}3
+sasl.jaas.config=x.PlainLoginModule required username=u password={CANARY}4;
+ssl.key.password={CANARY}5
+consumer.override.sasl.jaas.config=x.ScramLoginModule required username=u password={CANARY}6;
+value.converter.basic.auth.user.info=u:{CANARY}7
+value.converter.schema.registry.url=http://u:{CANARY}8@h
+spark.conf=spark.hadoop.fs.s3a.secret.key={CANARY}9
+"""
+WRONG = f"""
+schema.registry.basic.auth.user.info=u:{CANARY}
+store.url=http://u:{CANARY}@h
+s3.proxy.password={CANARY}
+s3.proxy.url=http://u:{CANARY}@p
+s3.sse.customer.key={CANARY}
+kafka.api.secret={CANARY}
+aws.secret.key={CANARY}
+ssl.truststore.password={CANARY}
+"""
+
+
+def test_no_secret_is_shown(write: Write) -> None:
+    """
+    Settings can be printed, listed and doubted without giving a credential away.
+    """
+    loaded = _load("sink", write(SECRETS), **WHOLE)
+
+    printed = f"{loaded!r}{loaded.shown()}{loaded.shown(True)}{loaded.warnings}"
+    assert CANARY not in printed
+    assert ("aws.secret.access.key", "********") in [row[:2] for row in loaded.shown()]
+
+
+def test_no_secret_is_in_an_error(write: Write) -> None:
+    """
+    A wrong setting is named without its secret.
+    """
+    path = write(SECRETS + WRONG)
+
+    with pytest.raises(ConfigurationError) as caught:
+        _load("sink", path, **WHOLE, flush_size="x")
+
+    assert len(caught.value.place["errors"]) > 3
+    assert CANARY not in f"{caught.value}{caught.value.to_dict()}{config.check([path], {})}"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        pytest.param("flush.size", ("3", "file {}:7"), id="file"),
+        pytest.param("s3.region", ("eu", "env KBACKUP_S3_REGION"), id="variable"),
+        pytest.param("bootstrap.servers", ("h:1", "option"), id="option"),
+        pytest.param("directory.delim", ("/", "default"), id="default"),
+        pytest.param("group", ("connect-s3-sink", "default"), id="derived"),
+        pytest.param("kafka.timeout", ("10s", "default"), id="duration"),
+    ],
+)
+def test_each_value_is_shown_with_its_origin(
+    write: Write, name: str, expected: tuple[str, str]
+) -> None:
+    """
+    ``config show`` names the right one of the four sources.
+    """
+    path = write(SINK)
+    loaded = config.load(
+        "sink",
+        options={"bootstrap_servers": "h:1"},
+        files=[path],
+        environ={"KBACKUP_S3_REGION": "eu"},
+    )
+
+    [row] = [row for row in loaded.shown(all=True) if row[0] == name]
+    assert (name, expected[0], expected[1].format(path)) == row
+
+
+def test_all_properties_are_shown() -> None:
+    """
+    ``config show --all`` leaves none out.
+    """
+    rows = _load("config").shown(all=True)
+
+    assert [found.name for found in config.PROPERTIES] == [row[0] for row in rows]
+
+
+def test_errors_are_named_together_with_their_origins(write: Write) -> None:
+    """
+    One run is enough to find all that must be corrected.
+    """
+    path = write("flush.size=x\ntopics=<T>\nview=value\nformat.class=avro")
+
+    with pytest.raises(ConfigurationError) as caught:
+        _load("sink", path, bootstrap_servers="h:1", s3_bucket_name="b")
+
+    for line, name in enumerate(("flush.size", "topics"), 1):
+        assert f"{name}=" in caught.value.why
+        assert f"{path}:{line}" in caught.value.why
+    assert {"flush.size", "topics", "format.class"} == {
+        found["name"] for found in caught.value.place["errors"]
+    }
+
+
+def test_a_missing_file_is_the_only_error(tmp_path: Path) -> None:
+    """
+    What a file would have said is not asked for when it cannot be read.
+    """
+    with pytest.raises(ConfigurationError, match=r"gone\.json") as caught:
+        _load("sink", tmp_path / "gone.json")
+
+    assert 1 == len(caught.value.place["errors"])
+
+
+@pytest.mark.parametrize(
+    ("text", "errors"),
+    [
+        pytest.param(SINK, [], id="a connector's file lacks only its worker's brokers"),
+        pytest.param("flush.size=3", [], id="part of a configuration"),
+        pytest.param(
+            "connector.class=x.S3SinkConnector",
+            ["format.class", "topics", "s3.bucket.name", "flush.size"],
+            id="incomplete sink",
+        ),
+        pytest.param(
+            "connector.class=x.source.S3SourceConnector\nmode=GENERIC",
+            ["mode", "format.class", "s3.bucket.name"],
+            id="incomplete source",
+        ),
+    ],
+)
+def test_a_file_is_checked_by_its_connector(write: Write, text: str, errors: list[str]) -> None:
+    """
+    ``config check`` knows a sink's file from a source's, and what an option may still bring.
+    """
+    found = config.check([write(text)], {})
+
+    assert errors == [doubt.name for doubt in found if doubt.level == "error"]
+
+
+NAMES = sorted(
+    {found.name for found in config.PROPERTIES} | {row.name for row in REFUSALS} | NO_EFFECT
+)
+TEXTS = st.one_of(
+    st.text(),
+    st.sampled_from(["", "0", "-1", "true", "json", "parquet", "value", JSON, "a,b", "file:///x"]),
+)
+
+
+@given(st.dictionaries(st.one_of(st.sampled_from(NAMES), st.text()), TEXTS, max_size=8))
+@settings(deadline=None, max_examples=300)
+def test_no_configuration_ends_in_a_traceback(properties: dict[str, str]) -> None:
+    """
+    Whatever stands in a file, there are settings, or errors that say why not.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "f.json")
+        path.write_text(json.dumps(properties))
+        doubts = config.check([path], {})
+        errors = [doubt.name for doubt in doubts if doubt.level == "error"]
+        for command in ("sink", "restore", "peek", "config"):
+            try:
+                config.load(command, options={}, files=[path], environ={})
+            except ConfigurationError as error:
+                errors += [found["name"] for found in error.place["errors"]]
+
+    assert all(isinstance(name, str) for name in errors)
+
+
+def test_loading_is_light() -> None:
+    """
+    ``--help`` and ``config`` import no client, no Spark and no file format.
+    """
+    heavy = ("boto3", "confluent_kafka", "pyspark", "pyarrow", "yaml", "click", "rich")
+    code = f"import sys, kbackup.config; print([m for m in {heavy!r} if m in sys.modules])"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "[]" == done.stdout.strip()

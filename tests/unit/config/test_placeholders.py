@@ -1,0 +1,91 @@
+"""References in values, and what only looks like one."""
+
+from pathlib import Path
+
+import pytest
+
+from kbackup.config import placeholders
+from kbackup.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("${env:A}", "x", id="variable"),
+        pytest.param("s3-${env:A}-${env:B}", "s3-x-$HOME", id="inside, and not looked at again"),
+        pytest.param("${file:s.properties:key}", "secret", id="file"),
+        pytest.param("$A ${A}", "$A ${A}", id="nothing else"),
+    ],
+)
+def test_references_are_replaced(tmp_path: Path, text: str, expected: str) -> None:
+    """
+    Variables and keys of other files can stand in a value; what comes out is taken as it is.
+    """
+    (tmp_path / "s.properties").write_text("key=secret")
+
+    assert expected == placeholders.resolve(text, {"A": "x", "B": "$HOME"}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "${env:GONE}",
+        "${env:}",
+        "${file:gone.properties:key}",
+        "${file:s.properties:gone}",
+        "${file:s.properties}",
+        "${file::}",
+    ],
+)
+def test_a_reference_to_nothing_is_an_error(tmp_path: Path, text: str) -> None:
+    """
+    A reference that leads nowhere never becomes part of a name.
+    """
+    (tmp_path / "s.properties").write_text("key=secret")
+
+    with pytest.raises(ConfigurationError):
+        placeholders.resolve(text, {}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        pytest.param("s3.region", "$AWS_REGION", "$AWS_REGION", id="shell"),
+        pytest.param("topics", "<TOPIC_NAME>", "<TOPIC_NAME>", id="angle brackets"),
+        pytest.param("topics", "${topic_name}", "${topic_name}", id="braces"),
+        pytest.param("topics", "a,{{ .Values.t }}", "{{ .Values.t }}", id="chart"),
+        pytest.param("x", "s3.$AWS_REGION.amazonaws.com", "$AWS_REGION", id="inside"),
+        pytest.param("flush.size", "$flush", "$flush", id="small letters"),
+        pytest.param("rename", "copy_of_$0", None, id="replacement"),
+        pytest.param("rename", "${env}_$1", None, id="named group"),
+        pytest.param("rename.regex", "(?<env>.*)", None, id="pattern"),
+        pytest.param("transforms.a.regex", "(?<env>.*)$", None, id="pattern in a file"),
+        pytest.param("transforms.a.type", "org.apache.InsertField$Value", None, id="Java class"),
+        pytest.param("topics.regex", "a$|<b>", None, id="pattern of topics"),
+        pytest.param("s3.bucket.name", "price-5$", None, id="a dollar sign alone"),
+        pytest.param("format.bytearray.separator", "<EOL>", None, id="separator"),
+    ],
+)
+def test_what_nobody_filled_in_is_found(name: str, text: str, expected: str | None) -> None:
+    """
+    A template that was never filled in is noticed; a pattern is not mistaken for one.
+    """
+    assert expected == placeholders.left_over(name, text, is_secret=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("$AWS_SECRET_ACCESS_KEY", True, id="variable"),
+        pytest.param("<SECRET>", True, id="angle brackets"),
+        pytest.param("pa$SWORD<x>", False, id="inside a password"),
+        pytest.param("$ecret", False, id="small letters"),
+    ],
+)
+def test_a_password_may_hold_any_character(text: str, expected: bool) -> None:
+    """
+    Only a secret that is a placeholder as a whole counts as one.
+    """
+    found = placeholders.left_over("sasl.password", text, is_secret=True)
+
+    assert expected == (found is not None)

@@ -1,0 +1,98 @@
+"""The declarations, all of them."""
+
+from collections import Counter
+
+import pytest
+
+from kbackup import config
+from kbackup.config.doubts import is_secret
+from kbackup.config.property import ALL, Property
+from kbackup.config.settings import ALIASES, BY_NAME, GROUPS, Settings
+
+EACH = pytest.mark.parametrize("found", config.PROPERTIES, ids=lambda found: found.name)
+
+
+def test_every_field_of_a_group_is_declared_once() -> None:
+    """
+    A setting that is not declared would have no option, no variable and no documentation.
+    """
+    fields = [
+        name for group in GROUPS for name in group.__annotations__ if name in group.model_fields
+    ]
+
+    assert fields == [found.attribute for found in config.PROPERTIES]
+    assert set(fields) <= set(Settings.model_fields)
+
+
+def test_no_two_properties_share_an_option_or_a_variable() -> None:
+    """
+    What is typed means one thing.
+    """
+    options = Counter(
+        option
+        for found in config.PROPERTIES
+        for names in found.option_names
+        for option in names.split("/")
+    )
+    variables = Counter(found.variable for found in config.PROPERTIES)
+
+    assert [] == [name for name, count in (options + variables).items() if count > 1]
+
+
+def test_no_alias_is_a_name_of_its_own() -> None:
+    """
+    Another spelling leads to one property.
+    """
+    assert set() == ALIASES.keys() & BY_NAME.keys()
+
+
+@EACH
+def test_a_property_says_what_it_is(found: Property) -> None:
+    """
+    Help, group and commands are there for every property.
+    """
+    assert found.help.endswith(".")
+    assert found.group
+    assert found.commands
+    assert found.commands <= ALL
+
+
+@EACH
+def test_the_option_is_the_name_with_dashes(found: Property) -> None:
+    """
+    ``a.b.c`` is ``--a-b-c``; a credential has no option, for it would show in ``ps``.
+    """
+    option = "--" + found.name.replace(".", "-")
+    options = [option for names in found.option_names for option in names.split("/")]
+
+    assert found.is_option == (option in options)
+    assert not (found.is_secret and found.is_option)
+
+
+@EACH
+def test_a_secret_is_known_by_its_name(found: Property) -> None:
+    """
+    What is declared secret is masked wherever its name turns up.
+    """
+    assert found.is_secret == is_secret(found.name)
+
+
+@EACH
+def test_a_default_is_a_value_it_may_have(found: Property) -> None:
+    """
+    Writing a default into a file changes nothing.
+    """
+    if found.choices:
+        assert found.default in found.choices
+    if found.default is not None:
+        settings = Settings.model_validate({found.attribute: found.default})
+        assert found.default == getattr(settings, found.attribute)
+
+
+def test_flags_can_be_switched_off_where_they_are_on() -> None:
+    """
+    Whatever is on by default has an option that switches it off.
+    """
+    on = [found for found in config.PROPERTIES if found.is_flag and found.default is True]
+
+    assert [] == [found.name for found in on if "/" not in found.option_names[-1]]

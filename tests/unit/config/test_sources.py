@@ -1,0 +1,204 @@
+"""Options, variables and files to one value each."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from kbackup.config import sources
+from kbackup.config.doubts import Value
+
+
+def _merge(
+    tmp_path: Path,
+    *texts: str,
+    options: dict[str, object] | None = None,
+    environ: dict[str, str] | None = None,
+    extra: tuple[str, ...] = (),
+) -> sources.Merged:
+    paths = []
+    for number, text in enumerate(texts):
+        path = tmp_path / f"{number}.properties"
+        path.write_text(text)
+        path.chmod(0o600)
+        paths.append(path)
+    return sources.merge(options or {}, paths, environ or {}, extra)
+
+
+SOURCES = ("option", "env", "file 2", "file 1")
+
+
+@pytest.mark.parametrize(("higher", "lower"), list(itertools.combinations(SOURCES, 2)))
+def test_the_nearer_source_wins(tmp_path: Path, higher: str, lower: str) -> None:
+    """
+    Option before variable before the later file before the earlier one.
+    """
+    pair = (higher, lower)
+
+    merged = _merge(
+        tmp_path,
+        f"flush.size={'file 1' if 'file 1' in pair else ''}",
+        "flush.size=file 2" if "file 2" in pair else "",
+        environ={"KBACKUP_FLUSH_SIZE": "env"} if "env" in pair else {},
+        options={"flush_size": "option"} if "option" in pair else {},
+    )
+
+    assert higher == merged.values["flush.size"].text
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        pytest.param("flush.size", "file {}/0.properties:3", id="file and line"),
+        pytest.param("s3.region", "env KBACKUP_S3_REGION", id="variable"),
+        pytest.param("topics", "option", id="option"),
+        pytest.param("file.delim", "option", id="-X"),
+    ],
+)
+def test_a_value_knows_where_it_came_from(tmp_path: Path, name: str, expected: str) -> None:
+    """
+    Each value is reported with its origin.
+    """
+    merged = _merge(
+        tmp_path,
+        "# comment\n\nflush.size=3",
+        environ={"KBACKUP_S3_REGION": "x"},
+        options={"topics": ("a", "b"), "s3_bucket_name": None},
+        extra=("file.delim=-",),
+    )
+
+    assert expected.format(tmp_path) == str(merged.values[name].origin)
+    assert "s3.bucket.name" not in merged.values
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        pytest.param("KBACKUP_FLUSH_SIZE", "flush.size", id="ours"),
+        pytest.param("KBACKUP_S3_PATH_STYLE_ACCESS", "s3.path.style.access.enabled", id="alias"),
+        pytest.param(
+            "KBACKUP_ROTATE_SCHEDULE_INTERVAL_MS", "rotate.schedule.interval.ms", id="a connector's"
+        ),
+        pytest.param("KBACKUP_SASL_KERBEROS_KEYTAB", "sasl.kerberos.keytab", id="Kafka's"),
+        pytest.param(
+            "KBACKUP_VALUE_CONVERTER_SCHEMAS_ENABLE",
+            "value.converter.schemas.enable",
+            id="a converter's",
+        ),
+        pytest.param("KBACKUP_LOCK_DIR", "lock.dir", id="no option"),
+    ],
+)
+def test_a_variable_sets_its_property(tmp_path: Path, variable: str, name: str) -> None:
+    """
+    ``KBACKUP_A_B_C`` is ``a.b.c``, for every name a file may have.
+    """
+    merged = _merge(tmp_path, environ={variable: "x", "KBACKUP_CONFIG": "f", "OTHER": "y"})
+
+    assert {name: "x"} == {name: value.text for name, value in merged.values.items()}
+    assert [] == merged.doubts
+
+
+def test_an_unknown_variable_is_named_with_the_nearest(tmp_path: Path) -> None:
+    """
+    A misspelled variable does not vanish.
+    """
+    [doubt] = _merge(tmp_path, environ={"KBACKUP_FLUSH_SIZ": "3"}).doubts
+
+    assert ("warning", "unknown_name") == (doubt.level, doubt.code)
+    assert "KBACKUP_FLUSH_SIZE" in doubt.do
+
+
+def test_an_alias_stands_behind_the_name(tmp_path: Path) -> None:
+    """
+    Where a file has both spellings, the proper one counts.
+    """
+    merged = _merge(tmp_path, "s3.path.style.access.enabled=true\ns3.path.style.access=false")
+
+    assert "true" == merged.values["s3.path.style.access.enabled"].text
+
+
+def test_a_name_twice_is_said(tmp_path: Path) -> None:
+    """
+    Java takes the last of two values without a word; here there is one.
+    """
+    merged = _merge(tmp_path, "topics=a\ntopics=b")
+
+    assert "b" == merged.values["topics"].text
+    assert ["repeated"] == [doubt.code for doubt in merged.doubts]
+
+
+def test_only_a_value_that_counts_is_resolved(tmp_path: Path) -> None:
+    """
+    An option in place of an unresolved placeholder is enough.
+    """
+    text = "s3.bucket.name=${env:GONE}\ntopics=$TOPICS\ns3.region=${env:REGION}"
+
+    merged = _merge(
+        tmp_path,
+        text,
+        environ={"REGION": "$x"},
+        options={"s3_bucket_name": "b", "topics": "t"},
+    )
+
+    assert [] == merged.doubts
+    assert "$x" == merged.values["s3.region"].text
+
+
+def test_an_option_is_not_resolved(tmp_path: Path) -> None:
+    """
+    The shell has had its turn with an option; a reference in it is an error.
+    """
+    merged = _merge(tmp_path, options={"s3_region": "${env:HOME}"}, environ={"HOME": "x"})
+
+    assert ["placeholder"] == [doubt.code for doubt in merged.doubts]
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "expected"),
+    [
+        pytest.param("aws.secret.access.key=x", 0o644, ["readable_credentials"], id="for all"),
+        pytest.param(
+            "sasl.password=x\nssl.key.password=y",
+            0o644,
+            ["readable_credentials"],
+            id="one warning a file",
+        ),
+        pytest.param("aws.secret.access.key=x", 0o640, [], id="for the group"),
+        pytest.param("aws.secret.access.key=", 0o644, [], id="blank"),
+        pytest.param("aws.secret.access.key=${env:A}", 0o644, [], id="elsewhere"),
+        pytest.param("topics=x", 0o644, [], id="no credentials"),
+    ],
+)
+def test_credentials_that_any_user_can_read_are_said(
+    tmp_path: Path, text: str, mode: int, expected: list[str]
+) -> None:
+    """
+    A file with credentials that others can read gets one warning.
+    """
+    path = tmp_path / "a.properties"
+    path.write_text(text)
+    path.chmod(mode)
+
+    merged = sources.merge({}, [path], {"A": "x"}, ())
+
+    assert expected == [doubt.code for doubt in merged.doubts]
+
+
+def test_minus_x_wants_a_pair(tmp_path: Path) -> None:
+    """
+    A slip at -X is named, and its text, which may be a secret, is not repeated.
+    """
+    [doubt] = _merge(tmp_path, extra=("hunter2",)).doubts
+
+    assert "error" == doubt.level
+    assert "hunter2" not in doubt.text + doubt.do
+
+
+def test_a_value_does_not_show_in_its_repr() -> None:
+    """
+    Not even a debugger's line shows what may be a secret.
+    """
+    [value] = sources.merge({"sasl.password": "hunter2"}, [], {}, ()).values.values()
+
+    assert isinstance(value, Value)
+    assert "hunter2" not in repr(value)
