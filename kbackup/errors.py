@@ -218,6 +218,13 @@ class AuditError(KbackupError):
     code = "audit"
 
 
+class OutdatedBackupError(KbackupError):
+    """No run was good, or the newest good one is too long ago."""
+
+    exit_code = 7
+    code = "outdated"
+
+
 class LockedError(KbackupError):
     """Another run holds the lock."""
 

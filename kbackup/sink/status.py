@@ -1,0 +1,203 @@
+"""How a backup fares: what its last runs said, how old the newest good one is, who runs now.
+
+Everything comes from run records and lock objects; Kafka is not asked, and nothing is written.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from kbackup import locks, runs
+from kbackup.errors import OutdatedBackupError
+from kbackup.naming import Layout
+from kbackup.stores import Store
+from kbackup.summary import Event, Summary
+
+COMMAND: Final = "sink"
+
+_PAST: Final = 10
+_CLOCKS_S: Final = 300.0
+"""By how much a run may have started in the future: clocks differ a little."""
+
+
+def status(
+    store: Store,
+    layout: Layout,
+    *,
+    max_age_s: float | None,
+    now: datetime,
+    names: Collection[str] | None = None,
+) -> Event:
+    """Return how the backup in this ``topics.dir`` fares, in the shape of a summary.
+
+    Its ``exit_code`` is 7 when no run was good, or the newest good one (exit 0 or 3) started more
+    than *max_age_s* ago.  The start counts: what was written later may not be in the backup.
+
+    Beside a summary's own fields it has
+
+    * ``partitions``: the rows of the newest run that has any, with ``committed`` and ``lag``;
+    * ``runs``: the newest ten at most, the newest first: run, started, result, exit_code,
+      seconds, records, objects, bytes_stored and errors;
+    * ``last_success``, ``age_s``, ``max_age_s``: the newest good run; null where there is none;
+    * ``running``: run, host, pid and started of each sink that refreshed its lock lately, going
+      by this host's clock;
+    * ``topics_dir`` and ``names``.
+
+    Args:
+        store: Where the backup lies.
+        layout: Which ``topics.dir``.
+        max_age_s: Seconds; None for any age.
+        now: Aware.
+        names: Only runs that were asked for just these topics, or this pattern, as their record
+            says; None takes all runs for runs of one backup.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    summary = Summary(runs.new_run_id(now), f"{COMMAND} status")
+    past: list[runs.Run] = []
+    rows = success = None
+    for record in runs.runs(store, layout, COMMAND):
+        if names is not None and set(record.get("names") or ()) != set(names):
+            continue
+        if len(past) < _PAST:
+            past.append(_past(record))
+        rows = rows or record.get("partitions")
+        success = success or _believed(record, summary, now)
+        if rows and success and len(past) == _PAST:
+            break
+    summary.partitions = rows or []
+    _judge(summary, layout, (success, now, max_age_s))
+    summary.facts |= {
+        "topics_dir": layout.topics_dir,
+        "names": None if names is None else sorted(names),
+        "runs": past,
+        "last_success": None if success is None else _text(success),
+        "age_s": None if success is None else _age_s(success, now),
+        "max_age_s": max_age_s,
+        "running": list(_running(store, layout, now, names)),
+    }
+    return summary.finish()
+
+
+def _believed(record: runs.Run, summary: Summary, now: datetime) -> datetime | None:
+    """Return the record's success; a date in the future would silence this check for good."""
+    success = runs.success(record)
+    if success is not None and (success - now).total_seconds() > _CLOCKS_S:
+        text = f"run {record['run']} started after now: a clock was wrong, the run does not count"
+        summary.warn("run_in_future", text)
+        return None
+    return success
+
+
+def _judge(
+    summary: Summary, layout: Layout, times: tuple[datetime | None, datetime, float | None]
+) -> None:
+    success, now, max_age_s = times
+    do = "see the errors of the last run, and run kbackup sink"
+    if success is None:
+        text = f"no good run is known of the backup in {layout.topics_dir or 'this bucket'}"
+        summary.fail(OutdatedBackupError(text, "", do))
+    elif max_age_s is not None and _age_s(success, now) > max_age_s:
+        text = f"the newest good run started {_span(_age_s(success, now))} ago"
+        summary.fail(OutdatedBackupError(text, f"--max-age is {_span(max_age_s)}", do))
+
+
+def _past(record: runs.Run) -> runs.Run:
+    start = runs.started(str(record.get("run")))
+    names = ("result", "exit_code", "seconds", "records", "objects", "bytes_stored", "errors")
+    return {
+        "run": record.get("run"),
+        "started": None if start is None else _text(start),
+        **{name: record.get(name) for name in names},
+    }
+
+
+def _running(
+    store: Store, layout: Layout, now: datetime, names: Collection[str] | None
+) -> Iterator[dict[str, Any]]:
+    for holder in locks.holders(store, layout, COMMAND):
+        is_asked = names is None or set(holder.body.get("names") or ()) == set(names)
+        if is_asked and abs((now - holder.modified).total_seconds()) < locks.STALE_S:
+            yield {name: holder.body.get(name) for name in ("run", "host", "pid", "started")}
+
+
+def prometheus(status: Mapping[str, Any], **labels: str) -> str:
+    """Return what `status` found, for the textfile collector of Prometheus' node exporter.
+
+    ========================================== ====================================================
+    kbackup_last_success_timestamp_seconds     start of the newest good run; 0 if there is none
+    kbackup_last_run_timestamp_seconds         start of the newest run; 0 if there is none
+    kbackup_last_run_exit_code                 its exit code; left out if there is none
+    kbackup_last_run_duration_seconds          how long it took; left out if there is none
+    kbackup_last_run_records                   records it backed up; left out if there is none
+    kbackup_running                            sinks that run now
+    kbackup_committed_offset                   a partition: the next offset to back up
+    kbackup_lag_records                        a partition: offsets behind it in Kafka, as of then
+    ========================================== ====================================================
+
+    All are gauges.  There is no counter of records, since no run knows what earlier ones did;
+    ``delta(kbackup_committed_offset[1d])`` comes near.
+
+    Args:
+        status: The result of `status`.
+        labels: Put on each sample, to tell apart several backups on one host, such as *bucket*.
+    """
+    samples = _Samples({**labels, "topics_dir": status["topics_dir"]})
+    last = status["runs"][0] if status["runs"] else None
+    samples.add("last_success_timestamp_seconds", _seconds(status["last_success"]))
+    samples.add("last_run_timestamp_seconds", _seconds(last and last["started"]))
+    if last is not None:
+        samples.add("last_run_exit_code", last["exit_code"])
+        samples.add("last_run_duration_seconds", last["seconds"])
+        samples.add("last_run_records", last["records"])
+    samples.add("running", len(status["running"]))
+    for metric, column in (("committed_offset", "committed"), ("lag_records", "lag")):
+        for row in status["partitions"]:
+            place = {"topic": row["topic"], "partition": str(row["partition"])}
+            samples.add(metric, row.get(column), **place)
+    return samples.text()
+
+
+class _Samples:
+    """Samples in the text format of Prometheus, those of a metric together."""
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self._labels = labels
+        self._lines: list[str] = []
+        self._seen: set[str] = set()
+
+    def add(self, metric: str, value: float | None, **labels: str) -> None:
+        """Add a sample; None is none."""
+        if value is None:
+            return
+        name = f"kbackup_{metric}"
+        if name not in self._seen:
+            self._seen.add(name)
+            self._lines.append(f"# TYPE {name} gauge")
+        pairs = (f'{key}="{_escaped(text)}"' for key, text in {**self._labels, **labels}.items())
+        self._lines.append(f"{name}{{{','.join(pairs)}}} {value}")
+
+    def text(self) -> str:
+        """Return all, each line ended."""
+        return "".join(f"{line}\n" for line in self._lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _age_s(success: datetime, now: datetime) -> float:
+    return max(0.0, (now - success).total_seconds())
+
+
+def _seconds(text: str | None) -> int:
+    return 0 if text is None else int(datetime.fromisoformat(text).timestamp())
+
+
+def _span(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
+
+
+def _text(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

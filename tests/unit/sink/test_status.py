@@ -1,0 +1,295 @@
+"""What ``kbackup sink status`` finds out."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from kbackup import runs
+from kbackup.errors import StoreError
+from kbackup.locks import RunLock
+from kbackup.naming import Layout
+from kbackup.sink.status import prometheus, status
+from kbackup.stores import StoreSettings
+from kbackup.stores.memory import MemoryStore
+from kbackup.testing import FaultyStore, put_bytes
+
+LAYOUT = Layout()
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+HOUR = 3600.0
+ROW = {"topic": "orders", "partition": 0, "committed": 10, "lag": 2, "records": 10}
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(StoreSettings(f"memory://{uuid4()}"))
+
+
+def ran(store: MemoryStore, hours_ago: float, exit_code: int = 0, **more: Any) -> str:
+    """Leave the record of a run; its id."""
+    run = runs.new_run_id(NOW - timedelta(hours=hours_ago))
+    record = {"run": run, "command": "sink", "exit_code": exit_code, "partitions": [], **more}
+    runs.write_run(store, LAYOUT, record)
+    return run
+
+
+def look(store: MemoryStore, max_age_s: float | None = None, **more: Any) -> dict[str, Any]:
+    return status(store, LAYOUT, max_age_s=max_age_s, now=NOW, **more)
+
+
+@pytest.mark.parametrize(
+    ("past", "max_age_s", "exit_code", "age_s"),
+    [
+        pytest.param([(0.5, 0)], HOUR, 0, 0.5 * HOUR, id="new enough"),
+        pytest.param([(1, 0)], HOUR, 0, HOUR, id="just as old as allowed"),
+        pytest.param([(2, 0)], HOUR, 7, 2 * HOUR, id="too old"),
+        pytest.param([(2, 0)], None, 0, 2 * HOUR, id="any age will do"),
+        pytest.param([(0.5, 3)], HOUR, 0, 0.5 * HOUR, id="with skips is good"),
+        pytest.param([(0.5, 5), (0.9, 0)], HOUR, 0, 0.9 * HOUR, id="one failure since"),
+        pytest.param([(0.5, 5), (2, 0)], HOUR, 7, 2 * HOUR, id="only failures since"),
+        pytest.param([(0.5, 143), (2, 0)], HOUR, 7, 2 * HOUR, id="stopped is not good"),
+        pytest.param([(0.5, 5)], HOUR, 7, None, id="never good"),
+        pytest.param([(0.5, 5)], None, 7, None, id="never good, at any age"),
+        pytest.param([], HOUR, 7, None, id="never run"),
+        pytest.param([(-0.05, 0)], HOUR, 0, 0.0, id="a clock three minutes ahead"),
+    ],
+)
+def test_a_backup_is_as_old_as_its_newest_good_run(
+    store: MemoryStore,
+    past: list[tuple[float, int]],
+    max_age_s: float | None,
+    exit_code: int,
+    age_s: float | None,
+) -> None:
+    """
+    The exit code is 7 exactly when there is no good run, or it started too long ago.
+    """
+    for hours_ago, code in past:
+        ran(store, hours_ago, code)
+
+    found = look(store, max_age_s)
+
+    assert (exit_code, age_s) == (found["exit_code"], found["age_s"])
+    assert (exit_code == 7) == ("outdated" in [error["code"] for error in found["errors"]])
+
+
+def test_a_date_in_the_future_does_not_silence_the_check(store: MemoryStore) -> None:
+    """
+    A run of a host whose clock was years ahead is not good news for years.
+    """
+    ran(store, 2)
+    ran(store, -24 * 365)
+
+    found = look(store, HOUR)
+
+    assert (7, 2 * HOUR, ["run_in_future"]) == (
+        found["exit_code"],
+        found["age_s"],
+        [warning["code"] for warning in found["warnings"]],
+    )
+
+
+def test_a_failed_run_remembers_the_last_good_one(store: MemoryStore) -> None:
+    """
+    After many failures the last success is found without reading them all.
+    """
+    ran(store, 3)
+    for minutes in range(1, 31):
+        ran(store, minutes / 60, 5, last_success="2026-11-21T09:00:00Z", partitions=[ROW])
+    counted = FaultyStore("ok " * 1000, store)
+
+    found = status(counted, LAYOUT, max_age_s=HOUR, now=NOW)
+
+    assert "2026-11-21T09:00:00Z" == found["last_success"]
+    assert 10 == sum(method == "open" for method, _, _ in counted.calls)
+
+
+def test_partitions_are_those_of_the_newest_run_that_has_any(store: MemoryStore) -> None:
+    """
+    How far each partition is stays known when a later run ended before it looked.
+    """
+    ran(store, 3, partitions=[{**ROW, "committed": 5}])
+    ran(store, 2, partitions=[ROW])
+    ran(store, 1, 5)
+
+    assert [ROW] == look(store)["partitions"]
+
+
+def test_the_newest_ten_runs_are_told(store: MemoryStore) -> None:
+    """
+    How past runs ended is told, the newest first, and not without end.
+    """
+    told = [ran(store, hours, hours % 2 * 5) for hours in range(1, 15)]
+
+    found = look(store)["runs"]
+
+    assert told[:10] == [run["run"] for run in found]
+    assert [5, 0] * 5 == [run["exit_code"] for run in found]
+
+
+def test_only_runs_of_the_sink_count(store: MemoryStore) -> None:
+    """
+    A restore, or a look at the status, makes no backup newer.
+    """
+    ran(store, 2)
+    ran(store, 1, command="restore")
+    ran(store, 1, command="sink status")
+
+    assert 2 * HOUR == look(store)["age_s"]
+
+
+@pytest.mark.parametrize(
+    ("names", "age_s"),
+    [
+        pytest.param(["orders"], 5 * HOUR, id="one of two"),
+        pytest.param(["payments", "audit"], HOUR, id="the other, in another order"),
+        pytest.param(["stock"], None, id="neither"),
+        pytest.param(None, HOUR, id="all as one"),
+    ],
+)
+def test_two_backups_in_one_place_are_told_apart(
+    store: MemoryStore, names: list[str] | None, age_s: float | None
+) -> None:
+    """
+    A cron that works does not hide another one that fails.
+    """
+    ran(store, 5, names=["orders"])
+    ran(store, 2, 5, names=["orders"])
+    ran(store, 1, names=["audit", "payments"])
+
+    assert age_s == look(store, names=names)["age_s"]
+
+
+def sink(store: MemoryStore, folder: Path, run: str, **changed: Any) -> RunLock:
+    named = {
+        "layout": LAYOUT, "purpose": "sink", "names": ["orders"], "identity": "",
+        "folder": folder, "timeout_s": 0.0, "run": run, **changed,
+    }  # fmt: skip
+    return RunLock(store, **named)
+
+
+@pytest.mark.parametrize(
+    ("names", "running"),
+    [
+        pytest.param(None, ["r1", "r2"], id="any"),
+        pytest.param(["orders"], ["r1"], id="one backup"),
+        pytest.param(["stock"], [], id="another"),
+    ],
+)
+def test_a_running_sink_is_seen(
+    store: MemoryStore, tmp_path: Path, names: list[str] | None, running: list[str]
+) -> None:
+    """
+    Who backs up at this moment is told; restores and other folders do not count.
+    """
+    with (
+        sink(store, tmp_path, "r1"),
+        sink(store, tmp_path, "r2", names=["payments"]),
+        sink(store, tmp_path, "r3", purpose="restore"),
+        sink(store, tmp_path, "r4", layout=Layout("other")),
+    ):
+        found = status(store, LAYOUT, max_age_s=None, now=datetime.now(UTC), names=names)
+
+    assert running == sorted(one["run"] for one in found["running"])
+
+
+def test_a_stale_lock_is_no_running_sink(store: MemoryStore, tmp_path: Path) -> None:
+    """
+    A sink that has been silent for five minutes is not called running.
+    """
+    with sink(store, tmp_path, "r1"):
+        later = datetime.now(UTC) + timedelta(minutes=6)
+        found = status(store, LAYOUT, max_age_s=None, now=later)
+
+    assert [] == found["running"]
+
+
+def test_status_is_a_summary(store: MemoryStore) -> None:
+    """
+    What status says can be read as the summary of any command, and is plain JSON.
+    """
+    ran(store, 2, partitions=[ROW])
+
+    found = json.loads(json.dumps(look(store, HOUR)))
+
+    assert ("summary", 1, "sink status", "failed", 7) == tuple(
+        found[name] for name in ("type", "v", "command", "result", "exit_code")
+    )
+    assert "2:00:00 ago" in found["errors"][0]["what"]
+
+
+def test_status_writes_nothing(store: MemoryStore) -> None:
+    """
+    Looking leaves the bucket as it was.
+    """
+    ran(store, 2, partitions=[ROW])
+    put_bytes(store, "_kbackup/runs/2026-11-21T115900Z-0000-sink.json", b"")
+    before = [(entry.key, entry.etag) for entry in store.list("")]
+
+    look(store, HOUR)
+
+    assert before == [(entry.key, entry.etag) for entry in store.list("")]
+
+
+def test_a_store_that_fails_is_no_empty_backup(store: MemoryStore) -> None:
+    """
+    That nothing can be known is an error of the store, not a bad backup.
+    """
+    with pytest.raises(StoreError):
+        status(FaultyStore("503", store), LAYOUT, max_age_s=HOUR, now=NOW)
+
+
+def test_metrics_for_prometheus(store: MemoryStore) -> None:
+    """
+    Each documented metric has its type, its labels and a number.
+    """
+    ran(store, 2, partitions=[ROW, {**ROW, "partition": 1, "committed": None}])
+    ran(store, 1, 5, seconds=12.5, records=3)
+
+    found = prometheus(look(store), host='"').splitlines()
+
+    assert [
+        "# TYPE kbackup_last_success_timestamp_seconds gauge",
+        'kbackup_last_success_timestamp_seconds{host="\\"",topics_dir="topics"} 1795255200',
+        "# TYPE kbackup_last_run_timestamp_seconds gauge",
+        'kbackup_last_run_timestamp_seconds{host="\\"",topics_dir="topics"} 1795258800',
+        "# TYPE kbackup_last_run_exit_code gauge",
+        'kbackup_last_run_exit_code{host="\\"",topics_dir="topics"} 5',
+        "# TYPE kbackup_last_run_duration_seconds gauge",
+        'kbackup_last_run_duration_seconds{host="\\"",topics_dir="topics"} 12.5',
+        "# TYPE kbackup_last_run_records gauge",
+        'kbackup_last_run_records{host="\\"",topics_dir="topics"} 3',
+        "# TYPE kbackup_running gauge",
+        'kbackup_running{host="\\"",topics_dir="topics"} 0',
+        "# TYPE kbackup_committed_offset gauge",
+        'kbackup_committed_offset{host="\\"",topics_dir="topics",topic="orders",partition="0"} 10',
+        "# TYPE kbackup_lag_records gauge",
+        'kbackup_lag_records{host="\\"",topics_dir="topics",topic="orders",partition="0"} 2',
+        'kbackup_lag_records{host="\\"",topics_dir="topics",topic="orders",partition="1"} 2',
+    ] == found
+
+
+def test_metrics_of_a_backup_that_never_ran(store: MemoryStore) -> None:
+    """
+    Never is a time long ago, so that an alert on age fires.
+    """
+    found = prometheus(look(store)).splitlines()
+
+    assert 'kbackup_last_success_timestamp_seconds{topics_dir="topics"} 0' in found
+    assert not [line for line in found if "exit_code" in line]
+
+
+def test_every_metric_is_documented(store: MemoryStore) -> None:
+    """
+    No metric is written that the documentation does not name.
+    """
+    ran(store, 2, partitions=[ROW], seconds=1.0, records=10)
+
+    written = {line.split()[2] for line in prometheus(look(store)).splitlines() if line[0] == "#"}
+
+    assert written == {
+        word for word in (prometheus.__doc__ or "").split() if word.startswith("kbackup_")
+    }
