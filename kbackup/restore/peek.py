@@ -1,0 +1,193 @@
+"""``restore peek``: records of an object, or of a partition from an offset on, in kcat's words."""
+
+import base64
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.errors import (
+    ConfigurationError,
+    IncompleteBackupError,
+    ObjectKeyError,
+    ObjectNotFoundError,
+)
+from kbackup.naming import Layout
+from kbackup.records import TimestampType, TopicPartition
+from kbackup.restore import catalog as listing
+from kbackup.restore.catalog import Catalog, FileSet
+from kbackup.restore.reading import ReadOptions, read
+from kbackup.restore.topics import not_in_backup
+from kbackup.stores import Store
+
+Record = dict[str, Any]
+
+_PLACE: Final = re.compile(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,10})(?:@(\d{1,19}))?)?", re.ASCII)
+
+_TIMESTAMP_TYPES: Final = {
+    TimestampType.NONE: "unknown",
+    TimestampType.CREATE: "create",
+    TimestampType.LOG_APPEND: "logappend",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What to look at: one object, or a topic from some point on.
+
+    Attributes:
+        topic: The topic.
+        key: The object; None for all of the topic that the rest allows.
+        partition: The partition; None for all, one after the other.
+        offset: The first offset to show; None for the first there is.
+    """
+
+    topic: str
+    key: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+    @classmethod
+    def parse(cls, text: str, layout: Layout) -> "Place":
+        """Read an object's full key or ``TOPIC[:PARTITION[@OFFSET]]``.
+
+        Raises:
+            ConfigurationError: If it is neither.
+        """
+        try:
+            return cls(layout.parse(text).topic, key=text)
+        except ObjectKeyError:
+            match = _PLACE.fullmatch(text)
+        if match is None:
+            raise ConfigurationError(
+                f"{text!r} is neither an object's key nor TOPIC[:PARTITION[@OFFSET]]",
+                do=f"give a key from its first part on, such as {layout.prefix('orders')}..., "
+                "or orders:0@4200",
+            )
+        topic, partition, offset = match.groups()
+        return cls(
+            topic,
+            partition=None if partition is None else int(partition),
+            offset=None if offset is None else int(offset),
+        )
+
+
+def peek(
+    store: Store, layout: Layout, options: ReadOptions, what: str, *, count: int = 10
+) -> Iterator[Record]:
+    """Yield records of a backup.
+
+    Args:
+        store: Where it lies.
+        layout: How objects are named.
+        options: How objects are read.
+        what: An object's key, or ``TOPIC[:PARTITION[@OFFSET]]``.
+        count: Records at most.
+
+    Yields:
+        JSON values under kcat's names: ``topic partition offset tstype ts headers key payload``.
+        Headers are pairs; bytes are text where they are UTF-8, else ``{"$base64": ...}``; null is
+        null.  ``ts`` is in ms, null where the layout has not stored it.
+
+    Raises:
+        ConfigurationError: If *what* is neither.
+        IncompleteBackupError: If the backup holds nothing of it.
+        CorruptObjectError: If an object is damaged; what was yielded before is good.
+        ObjectNotFoundError: If there is no such object.
+    """
+    place = Place.parse(what, layout)
+    found = listing.read(store, layout, options.formats, topics=[place.topic])
+    left = count
+    for where, sets in _chosen(found, place):
+        for batch in _records(store, sets, options, place):
+            rows = batch.slice(0, left)
+            left -= len(rows)
+            for row in rows.to_pylist():
+                yield _shown(where, row)
+            if left <= 0:
+                return
+    if left == count and count > 0 and place.key is None:
+        raise IncompleteBackupError(
+            f"{what} is not in the backup",
+            "it holds no record there, and none behind",
+            f"see where it ends: kbackup restore topics {place.topic} --deep",
+            topic=place.topic,
+        )
+
+
+def _chosen(found: Catalog, place: Place) -> Iterator[tuple[TopicPartition, list[FileSet]]]:
+    """Yield the file sets to read, by partition."""
+    wheres = found.partitions(place.topic)
+    if place.key is not None:
+        for where in wheres:
+            for files in found.sets[where]:
+                if any(file.key == place.key for file in files.files):
+                    yield where, [files]
+                    return
+        raise ObjectNotFoundError(
+            place.key, "no such object", "look with kbackup restore topics", key=place.key
+        )
+    if not wheres:
+        raise not_in_backup(place.topic, found)
+    for where in wheres:
+        if place.partition in (None, where.partition):
+            yield where, _from(found.sets[where], place.offset)
+
+
+def _from(sets: Sequence[FileSet], offset: int | None) -> list[FileSet]:
+    """Return the sets that may hold *offset* or a later one, whole records before values.
+
+    Of each directory that is the last one to begin at or before it, and those behind.
+    """
+    ordered = sorted(sets, key=lambda files: (files.start_offset, not files.is_whole))
+    if offset is None:
+        return ordered
+    begins: dict[tuple[str, bool], int] = {}
+    for files in ordered:
+        if files.start_offset <= offset:
+            begins[files.encoded_partition, files.is_whole] = files.start_offset
+    return [
+        files
+        for files in ordered
+        if files.start_offset >= begins.get((files.encoded_partition, files.is_whole), 0)
+    ]
+
+
+def _records(
+    store: Store, sets: Sequence[FileSet], options: ReadOptions, place: Place
+) -> Iterator[pa.RecordBatch]:
+    """Yield records from the place on; of those that lie in a directory twice, the first."""
+    ends: dict[str, int] = {}
+    for files in sets:
+        begin = max(ends.get(files.encoded_partition, 0), place.offset or 0)
+        for batch in read(store, files, options):
+            fresh = batch.filter(pc.greater_equal(batch["offset"], begin))
+            if len(fresh):
+                ends[files.encoded_partition] = fresh["offset"][-1].as_py() + 1
+                yield fresh
+
+
+def _shown(where: TopicPartition, row: dict[str, Any]) -> Record:
+    return {
+        "topic": where.topic,
+        "partition": where.partition,
+        "offset": row["offset"],
+        "tstype": _TIMESTAMP_TYPES.get(row["timestamp_type"], "unknown"),
+        "ts": row["timestamp"],
+        "headers": [[header["key"], shown_bytes(header["value"])] for header in row["headers"]],
+        "key": shown_bytes(row["key"]),
+        "payload": shown_bytes(row["value"]),
+    }
+
+
+def shown_bytes(value: bytes | None) -> str | dict[str, str] | None:
+    """Return *value* as JSON has it: null, text where it is UTF-8, else base64."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"$base64": base64.b64encode(value).decode()}

@@ -1,0 +1,140 @@
+"""``restore topics``: what is in the bucket, a row a partition, from names and run records."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kbackup.errors import IncompleteBackupError
+from kbackup.naming import Layout
+from kbackup.records import TopicPartition
+from kbackup.restore import catalog as listing
+from kbackup.restore import recorded
+from kbackup.restore.catalog import BackupFile, Catalog, FileSet
+from kbackup.restore.reading import ReadOptions, facts, read
+from kbackup.restore.recorded import Recorded
+from kbackup.selection import select
+from kbackup.stores import Store
+
+Event = dict[str, Any]
+
+_CODECS: Final = {
+    "br": "brotli", "gz": "gzip", "lz4hadoop": "lz4", "lz4raw": "lz4_raw", "lzo": "lzo",
+    "snappy": "snappy", "zstd": "zstd",
+}  # fmt: skip
+"""What a part of an extension says of the compression."""
+
+
+def topics(
+    store: Store,
+    layout: Layout,
+    options: ReadOptions,
+    *,
+    names: Collection[str] = (),
+    pattern: str | None = None,
+    deep: bool = False,
+    run_records: Iterable[Mapping[str, Any]] = (),
+) -> Iterator[Event]:
+    """Tell what is in the bucket.
+
+    Costs one listing, of the named topics only where there are any; with *deep* one more look at
+    the last object of each partition.  Foreign objects are named as warnings.
+
+    Args:
+        store: Where the backup lies.
+        layout: How objects are named.
+        options: How objects are read.
+        names: Topics; all where there are none.
+        pattern: A Java regular expression for topics, where there are no *names*.
+        deep: Learn where each partition ends from its last object.
+        run_records: Summaries of runs, in any order.
+
+    Yields:
+        ``warning`` events, then one ``partition`` event each, by topic and partition.
+
+    Raises:
+        IncompleteBackupError: If a topic of *names* is not in the backup.
+        StoreError: If the listing cannot be had whole.
+    """
+    found = listing.read(store, layout, options.formats, topics=names)
+    yield from foreign_warnings(found)
+    runs = recorded.read(run_records)
+    for topic in select(found.topics(), names, pattern):
+        wheres = found.partitions(topic)
+        if not wheres:
+            raise not_in_backup(topic, found)
+        for where in wheres:
+            row = _row(where, found.sets[where], runs.get(where, []))
+            if deep:
+                row |= _looked_at(store, found.sets[where], options)
+            yield row
+
+
+def foreign_warnings(found: Catalog) -> Iterator[Event]:
+    """Name the objects that are not ours, and count those too many to name."""
+    for key, why in found.foreign:
+        yield {"type": "warning", "code": "foreign_object", "key": key, "text": why}
+    unnamed = found.foreign_count - len(found.foreign)
+    if unnamed:
+        text = f"{unnamed} more objects are not ours"
+        yield {"type": "warning", "code": "foreign_object", "text": text}
+
+
+def not_in_backup(topic: str, found: Catalog) -> IncompleteBackupError:
+    """Return the error of a topic that was asked for and is not there."""
+    there = ", ".join(found.topics()[:10])
+    return IncompleteBackupError(
+        f"topic {topic} is not in the backup",
+        f"there are: {there}" if there else "nothing of it lies under topics.dir",
+        "look with kbackup restore topics",
+        topic=topic,
+    )
+
+
+def _row(where: TopicPartition, sets: Sequence[FileSet], runs: Sequence[Recorded]) -> Event:
+    files = [file for each in sets for file in each.files]
+    newest = datetime.fromtimestamp(max(file.modified for file in files), UTC)
+    return {
+        "type": "partition",
+        "topic": where.topic,
+        "partition": where.partition,
+        "format": ", ".join(sorted({format_label(_main(each)) for each in sets})),
+        "objects": len(files),
+        "first": sets[0].start_offset,
+        "last": recorded.last_offset(sets, runs),
+        "records": recorded.record_count(sets, runs),
+        "bytes": sum(file.size for file in files),
+        "newest": f"{newest:%Y-%m-%dT%H:%M:%SZ}",
+    }
+
+
+def format_label(file: BackupFile) -> str:
+    """Return format and compression, as far as the name shows them: ``json/gzip``."""
+    codecs = [_CODECS[part] for part in file.extension.split(".") if part in _CODECS]
+    return "/".join([file.format, *codecs])
+
+
+def _main(files: FileSet) -> BackupFile:
+    return files.main if files.main is not None else files.files[0]
+
+
+def _looked_at(store: Store, sets: Sequence[FileSet], options: ReadOptions) -> Event:
+    """Return what the last object says: its own facts, or where there are none its records.
+
+    In the connectors' layout without facts the last offset is that of a topic without holes.
+    """
+    final = max((files for files in sets if files.main is not None), default=None, key=_start)
+    if final is None or final.main is None:
+        return {}
+    known = facts(store, final.main)
+    if known is not None:
+        last, records = known.last_offset, known.records
+    else:
+        last, records = final.start_offset, 0
+        for batch in read(store, final, options):
+            last = batch["offset"][-1].as_py()
+            records += len(batch)
+    return {"last": last} | ({"records": records} if len(sets) == 1 else {})
+
+
+def _start(files: FileSet) -> int:
+    return files.start_offset

@@ -1,0 +1,136 @@
+"""Backups for the tests: objects as the sink stores them, written where a test wants them."""
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+
+from kbackup.formats import FormatOptions
+from kbackup.kafka import KafkaSettings
+from kbackup.naming import Layout, View
+from kbackup.records import SCHEMA, TopicPartition
+from kbackup.rotation import Rule
+from kbackup.sink.files import OpenFiles
+from kbackup.sink.job import SinkJob
+from kbackup.sink.keep import keep
+from kbackup.stores import Store, StoreSettings, open_store
+from kbackup.views import ViewSpec
+
+OPTIONS: Final = FormatOptions()
+GZIP: Final = FormatOptions(compression="gzip")
+TIME: Final = 1_700_000_000_000
+
+RECORD: Final = (ViewSpec(View.RECORD, "parquet", OPTIONS),)
+SNAPPY: Final = (ViewSpec(View.RECORD, "parquet", FormatOptions(codec="snappy")),)
+JSON: Final = (ViewSpec(View.VALUE, "json", OPTIONS, "json", {"schemas.enable": "false"}),)
+JSON_GZIP: Final = (ViewSpec(View.VALUE, "json", GZIP, "json", {"schemas.enable": "false"}),)
+BYTES: Final = (ViewSpec(View.VALUE, "bytes", OPTIONS, "bytes"),)
+SIBLINGS: Final = (
+    ViewSpec(View.KEY, "json", OPTIONS, "string"),
+    ViewSpec(View.HEADERS, "json", OPTIONS),
+    *JSON,
+)
+
+
+def batch(offsets: Sequence[int], **columns: Any) -> pa.RecordBatch:
+    """Return records at *offsets*, each with a key, a header and a JSON value of its own."""
+    rows = [
+        {
+            "offset": offset,
+            "timestamp": TIME + offset,
+            "timestamp_type": 1,
+            "key": b"k%d" % offset,
+            "value": b'{"n":%d}' % offset,
+            "headers": [{"key": "trace", "value": b"t%d" % offset}],
+        }
+        | columns
+        for offset in offsets
+    ]
+    return pa.RecordBatch.from_pylist(rows, SCHEMA)
+
+
+@dataclass
+class Backup:
+    """A store with a backup in it, and the run records that its writer would have left.
+
+    Attributes:
+        settings: Of the store, one in memory if nothing else is said.
+        layout: How objects are named.
+        runs: One summary for each `run`.
+    """
+
+    settings: StoreSettings = field(default_factory=lambda: StoreSettings(f"memory://{uuid4()}"))
+    layout: Layout = field(default_factory=Layout)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def in_folder(cls, folder: Path) -> "Backup":
+        """Return one whose store compares checksums when it opens an object."""
+        return cls(StoreSettings(f"file://{folder}"))
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        return open_store(self.settings)
+
+    def put(
+        self,
+        topic: str,
+        partition: int,
+        *cuts: Sequence[int] | pa.RecordBatch,
+        views: tuple[ViewSpec, ...] = RECORD,
+    ) -> list[str]:
+        """Store one cut after the other, given by offsets or records; return the keys."""
+        where = TopicPartition(topic, partition)
+        kafka = KafkaSettings("nowhere:9092")
+        job = SinkJob("r", kafka, self.settings, self.layout, views, "default", Rule(), "g")
+        keys = []
+        for cut in cuts:
+            files = OpenFiles(job, where)
+            files.write(cut if isinstance(cut, pa.RecordBatch) else batch(cut))
+            for closed in files.close():
+                keep(self.store, closed)
+                closed.body.close()
+                keys.append(closed.key)
+        return keys
+
+    def run(
+        self,
+        topic: str,
+        partition: int,
+        *cuts: Sequence[int],
+        views: tuple[ViewSpec, ...] = RECORD,
+    ) -> list[str]:
+        """Store cuts, and leave the record of a run that did so."""
+        keys = self.put(topic, partition, *cuts, views=views)
+        row = {
+            "topic": topic, "partition": partition, "first": cuts[0][0], "last": cuts[-1][-1],
+            "records": sum(map(len, cuts)), "objects": len(keys), "committed": cuts[-1][-1] + 1,
+        }  # fmt: skip
+        run = f"2026-11-21T02:00:{len(self.runs):02}Z-7f3a"
+        self.runs.insert(0, {"run": run, "command": "sink", "partitions": [row]})
+        return keys
+
+    def body(self, key: str) -> bytes:
+        """Return the bytes of an object."""
+        with self.store.open(key) as file:
+            return file.read()
+
+    def replace(
+        self, key: str, data: bytes, metadata: Mapping[str, str] | None = None, *, to: str = ""
+    ) -> None:
+        """Put *data* in an object's place, with its metadata or other, under its key or *to*."""
+        head = self.store.head(key)
+        kept = dict(head.metadata) if metadata is None and head is not None else metadata or {}
+        sha256 = hashlib.sha256(data).hexdigest()
+        kept.pop("sha256", None)
+        self.store.put(to or key, io.BytesIO(data), sha256=sha256, metadata=kept)
+
+    def path(self, key: str) -> Path:
+        """Return the file of an object in a folder."""
+        return Path(self.settings.url.removeprefix("file://"), key)

@@ -1,0 +1,247 @@
+"""Records of a backup, in kcat's words."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backup_samples import BYTES, JSON, SIBLINGS, SNAPPY, TIME, Backup, batch
+from hypothesis import given, settings
+from record_samples import record_batches
+
+from kbackup.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    IncompleteBackupError,
+    ObjectNotFoundError,
+)
+from kbackup.restore.kcat import render
+from kbackup.restore.peek import peek
+from kbackup.restore.reading import ReadOptions
+
+
+def look(backup: Backup, what: str, count: int = 10) -> list[dict[str, Any]]:
+    """Return the records that `peek` shows."""
+    return [*peek(backup.store, backup.layout, ReadOptions(), what, count=count)]
+
+
+def offsets(backup: Backup, what: str, count: int = 10) -> list[tuple[int, int]]:
+    """Return partition and offset of each record that `peek` shows."""
+    return [(row["partition"], row["offset"]) for row in look(backup, what, count)]
+
+
+def test_a_record_has_kcats_names() -> None:
+    """
+    What reads kcat's JSON finds the same names here; headers keep order and duplicates.
+    """
+    backup = Backup()
+    headers = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}, {"key": "", "value": b""}]
+    backup.put("orders", 3, batch([7], headers=headers, value=b"\xff\x00", timestamp_type=2))
+
+    assert [
+        {
+            "topic": "orders",
+            "partition": 3,
+            "offset": 7,
+            "tstype": "logappend",
+            "ts": TIME + 7,
+            "headers": [["a", "1"], ["a", None], ["", ""]],
+            "key": "k7",
+            "payload": {"$base64": "/wA="},
+        }
+    ] == look(backup, "orders:3@7")
+
+
+def test_null_and_empty_stay_apart() -> None:
+    """
+    A tombstone is null, an empty value is an empty text.
+    """
+    backup = Backup()
+    backup.put("orders", 0, batch([0], key=None, value=None), batch([1], key=b"", value=b""))
+
+    assert [(None, None), ("", "")] == [
+        (row["key"], row["payload"]) for row in look(backup, "orders")
+    ]
+
+
+def test_what_a_layout_has_not_stored_is_null() -> None:
+    """
+    A value object of the connectors' layout knows neither time nor key nor headers.
+    """
+    backup = Backup()
+    backup.put("orders", 0, [5], views=JSON)
+
+    [row] = look(backup, "orders")
+
+    assert ("unknown", None, [], None, '{"n":5}') == tuple(
+        row[name] for name in ("tstype", "ts", "headers", "key", "payload")
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "count", "expected"),
+    [
+        pytest.param("orders", 4, [(0, 0), (0, 1), (0, 2), (0, 5)], id="topic"),
+        pytest.param(
+            "orders", 9, [(0, 0), (0, 1), (0, 2), (0, 5), (0, 6), (0, 7), (2, 0), (2, 1)],
+            id="topic, partition by partition",
+        ),
+        pytest.param("orders:2", 9, [(2, 0), (2, 1)], id="partition"),
+        pytest.param("orders:0@1", 2, [(0, 1), (0, 2)], id="offset within an object"),
+        pytest.param("orders:0@2", 3, [(0, 2), (0, 5), (0, 6)], id="on into the next object"),
+        pytest.param("orders:0@3", 1, [(0, 5)], id="offset in a hole"),
+        pytest.param("orders:0@7", 9, [(0, 7)], id="last offset"),
+        pytest.param("orders:0@0", 0, [], id="no record asked for"),
+    ],
+)  # fmt: skip
+def test_a_place_is_found(what: str, count: int, expected: list[tuple[int, int]]) -> None:
+    """
+    The object that holds an offset is found, and reading goes on from there.
+    """
+    backup = Backup()
+    backup.put("orders", 0, [0, 1, 2], [5, 6, 7])
+    backup.put("orders", 2, [0, 1])
+
+    assert expected == offsets(backup, what, count)
+
+
+def test_offsets_are_compared_as_numbers() -> None:
+    """
+    An offset of eleven digits lies behind one of ten.
+    """
+    backup = Backup()
+    backup.put("orders", 0, [9_999_999_999], [10_000_000_000])
+
+    assert [(0, 10_000_000_000)] == offsets(backup, "orders:0@10000000000")
+
+
+def test_an_object_is_shown_by_its_key() -> None:
+    """
+    A key as listed shows that object and no other, and of siblings the whole set.
+    """
+    backup = Backup()
+    backup.put("orders", 0, [0, 1], [2, 3])
+    keys = backup.put("paid", 0, [0, 1], views=SIBLINGS)
+
+    assert [(0, 2), (0, 3)] == offsets(
+        backup, "topics/orders/partition=0/orders+0+0000000002.record.zstd.parquet"
+    )
+    assert [["k0", "k1"]] * 3 == [[row["key"] for row in look(backup, key)] for key in keys]
+
+
+def test_records_that_lie_there_twice_are_shown_once() -> None:
+    """
+    Overlaps are normal after retries; each record is shown once, from the first object.
+    """
+    backup = Backup()
+    backup.put("orders", 0, [0, 1, 2, 3])
+    backup.put("orders", 0, [2, 3], [4, 5], views=SNAPPY)
+
+    assert [(0, offset) for offset in range(6)] == offsets(backup, "orders")
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        pytest.param("other", IncompleteBackupError, id="topic that is not there"),
+        pytest.param("orders:7", IncompleteBackupError, id="partition that is not there"),
+        pytest.param("orders:0@99", IncompleteBackupError, id="offset behind the end"),
+        pytest.param("orders:x", ConfigurationError, id="no number"),
+        pytest.param("orders:0@-1", ConfigurationError, id="negative offset"),
+        pytest.param("topics/README", ConfigurationError, id="no key of ours"),
+        pytest.param("", ConfigurationError, id="nothing"),
+        pytest.param(
+            "topics/orders/partition=0/orders+0+0000000009.record.zstd.parquet",
+            ObjectNotFoundError,
+            id="object that is not there",
+        ),
+    ],
+)
+def test_what_is_not_there_is_an_error(what: str, error: type[Exception]) -> None:
+    """
+    An empty answer would look like an empty topic.
+    """
+    backup = Backup()
+    backup.put("orders", 0, [0, 1])
+
+    with pytest.raises(error):
+        look(backup, what)
+
+
+def test_records_before_a_damage_are_shown(tmp_path: Path) -> None:
+    """
+    A file that is cut short shows what is whole, then says what is wrong.
+    """
+    backup = Backup.in_folder(tmp_path)
+    [key] = backup.put("orders", 0, [0, 1, 2], views=BYTES)
+    (tmp_path / ".kbackup/facts" / key).unlink()
+    backup.path(key).write_bytes(backup.body(key)[:-3])
+    shown = peek(backup.store, backup.layout, ReadOptions(), "orders")
+
+    assert [0, 1] == [next(shown)["offset"], next(shown)["offset"]]
+    with pytest.raises(CorruptObjectError) as caught:
+        next(shown)
+    assert key == caught.value.what
+
+
+@settings(deadline=None)
+@given(record_batches())
+def test_every_record_can_be_shown(records: Any) -> None:
+    """
+    Whatever a record holds, what is shown is JSON, and no byte of it is lost.
+    """
+    backup = Backup()
+    if len(records):
+        backup.put("orders", 0, records)
+        shown = json.loads(json.dumps(look(backup, "orders", len(records))))
+
+        assert [(row["value"] or b"") for row in records.to_pylist()] == [
+            render(row, "%s") for row in shown
+        ]
+        assert [row["timestamp"] for row in records.to_pylist()] == [row["ts"] for row in shown]
+
+
+RECORD = {
+    "topic": "orders", "partition": 3, "offset": 42, "tstype": "create", "ts": 1000,
+    "headers": [["a", "1"], ["b", None], ["c", {"$base64": "/w=="}]],
+    "key": "ké", "payload": {"$base64": "/wA="},
+}  # fmt: skip
+NULLS = RECORD | {"key": None, "payload": None, "headers": [], "ts": None}
+
+
+@pytest.mark.parametrize(
+    ("record", "template", "expected"),
+    [
+        pytest.param(
+            RECORD, r"%t[%p]@%o %k %s\n", b"orders[3]@42 k\xc3\xa9 \xff\x00\n", id="usual"
+        ),
+        pytest.param(RECORD, "%K %S %T", b"3 2 1000", id="sizes in bytes, and the time"),
+        pytest.param(NULLS, "%K %S %T", b"-1 -1 -1", id="sizes of null"),
+        pytest.param(RECORD | {"key": ""}, "%K", b"0", id="size of empty"),
+        pytest.param(NULLS, "<%k|%s|%h>", b"<||>", id="null prints nothing"),
+        pytest.param(RECORD, "%h", b"a=1,b=NULL,c=\xff", id="headers"),
+        pytest.param(RECORD, "%R", b"\x00\x00\x00\x02", id="size as four bytes"),
+        pytest.param(NULLS, "%R", b"\xff\xff\xff\xff", id="size of null as four bytes"),
+        pytest.param(RECORD, "100%%", b"100%", id="percent sign"),
+        pytest.param(RECORD, r"\t\r\n\x0a\x7C\033\\\q", b"\t\r\n\n|\x1b\\q", id="escapes"),
+        pytest.param(RECORD, "\\", b"\\", id="backslash at the end"),
+        pytest.param(RECORD, "", b"", id="empty"),
+        pytest.param(RECORD | {"payload": "%t\\n"}, "%s", b"%t\\n", id="record text is no format"),
+    ],
+)
+def test_a_format_prints_what_kcat_prints(
+    record: dict[str, Any], template: str, expected: bytes
+) -> None:
+    """
+    A format that serves kcat serves here.
+    """
+    assert expected == render(record, template)
+
+
+@pytest.mark.parametrize("template", ["%x", "%", "%k %Z"])
+def test_an_unknown_letter_is_named(template: str) -> None:
+    """
+    A typing error in a format is no text.
+    """
+    with pytest.raises(ConfigurationError, match=r"has no meaning"):
+        render(RECORD, template)

@@ -1,0 +1,256 @@
+"""What lies in a backup, from names and run records."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backup_samples import BYTES, JSON_GZIP, RECORD, SIBLINGS, SNAPPY, Backup
+
+from kbackup.errors import IncompleteBackupError
+from kbackup.restore.reading import ReadOptions
+from kbackup.restore.topics import topics
+from kbackup.testing import FaultyStore
+
+
+def rows(backup: Backup, **options: Any) -> list[dict[str, Any]]:
+    """Return the partitions that `topics` tells of, with the backup's own run records."""
+    options = {"run_records": backup.runs} | options
+    events = topics(backup.store, backup.layout, ReadOptions(), **options)
+    return [event for event in events if event["type"] == "partition"]
+
+
+def test_a_partition_is_told_from_names_and_run_records() -> None:
+    """
+    Where runs left records, extent and count are known without opening an object.
+    """
+    backup = Backup()
+    keys = backup.run("orders", 3, range(5), range(5, 9))
+    backup.run("orders", 3, range(9, 12))
+    stored = sum(entry.size for entry in backup.store.list("topics/orders/"))
+
+    [row] = rows(backup)
+
+    newest = row.pop("newest")
+    assert "T" in newest
+    assert newest.endswith("Z")
+    assert {
+        "type": "partition", "topic": "orders", "partition": 3, "format": "parquet/zstd",
+        "objects": 3, "first": 0, "last": 11, "records": 12, "bytes": stored,
+    } == row  # fmt: skip
+    assert 2 == len(keys)
+
+
+def test_looking_costs_one_listing() -> None:
+    """
+    Names and run records are enough: no object is opened, and none is asked about.
+    """
+    backup = Backup()
+    backup.run("orders", 0, range(5))
+    store = FaultyStore("", backup.store)
+
+    found = [*topics(store, backup.layout, ReadOptions(), run_records=backup.runs)]
+
+    assert [("list", "topics/", "ok")] == store.calls
+    assert 1 == len(found)
+
+
+def test_a_named_topic_costs_its_own_listing() -> None:
+    """
+    Of a large bucket only the folders of the named topics are listed.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(5))
+    backup.put("payments", 0, range(5))
+    store = FaultyStore("", backup.store)
+
+    found = [*topics(store, backup.layout, ReadOptions(), names=["orders"])]
+
+    assert [("list", "topics/orders/", "ok")] == store.calls
+    assert ["orders"] == [row["topic"] for row in found]
+
+
+def test_without_run_records_the_end_is_unknown() -> None:
+    """
+    A name holds the first offset only, so what a connector wrote ends nobody knows where.
+    """
+    backup = Backup()
+    backup.put("legacy", 0, range(5), range(5, 9))
+
+    [row] = rows(backup)
+
+    assert (0, None, None) == (row["first"], row["last"], row["records"])
+
+
+def test_offsets_are_compared_as_numbers() -> None:
+    """
+    As text 9 comes after 10000000000, and the first offset would be the wrong one.
+    """
+    backup = Backup()
+    backup.run("orders", 0, [9_999_999_998], [10_000_000_000])
+    backup.run("orders", 0, [10_000_000_001])
+
+    [row] = rows(backup)
+
+    assert (9_999_999_998, 10_000_000_001) == (row["first"], row["last"])
+
+
+def test_partitions_come_in_order() -> None:
+    """
+    Partition 10 comes behind partition 9, and topics by name.
+    """
+    backup = Backup()
+    for topic, partition in (("b", 10), ("b", 9), ("a", 1)):
+        backup.put(topic, partition, [0])
+
+    found = [(row["topic"], row["partition"]) for row in rows(backup)]
+
+    assert [("a", 1), ("b", 9), ("b", 10)] == found
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        pytest.param("nothing", (8, 9), id="all there"),
+        pytest.param("first", (8, None), id="first object gone"),
+        pytest.param("last", (None, None), id="last object gone"),
+        pytest.param("more", (None, None), id="an object that no run knows behind the last"),
+    ],
+)
+def test_a_count_is_known_only_of_what_is_there(
+    damage: str, expected: tuple[int | None, int | None]
+) -> None:
+    """
+    Run records say what was stored; what is missing now makes their sum a guess, so it is none.
+    """
+    backup = Backup()
+    keys = backup.run("orders", 0, range(3), range(3, 6)) + backup.run("orders", 0, range(6, 9))
+    match damage:
+        case "first":
+            backup.store.delete(keys[0])
+        case "last":
+            backup.store.delete(keys[-1])
+        case "more":
+            backup.put("orders", 0, range(9, 12))
+
+    [row] = rows(backup)
+
+    assert expected == (row["last"], row["records"])
+
+
+def test_deep_learns_the_end_from_the_last_object() -> None:
+    """
+    With --deep the facts stored with the last object say where the partition ends.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(5), range(5, 9))
+
+    [row] = rows(backup, deep=True)
+
+    assert (8, None) == (row["last"], row["records"])
+
+
+def test_deep_reads_an_object_without_facts(tmp_path: Path) -> None:
+    """
+    An object of the connector has no facts, so its records are counted.
+    """
+    backup = Backup.in_folder(tmp_path)
+    [path] = [tmp_path / "topics/orders/partition=0/orders+0+0000000100.json"]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b'{"a":1}\n{"a":2}\n')
+
+    [row] = rows(backup, deep=True)
+
+    assert (100, 101, 2) == (row["first"], row["last"], row["records"])
+
+
+@pytest.mark.parametrize(
+    ("views", "expected"),
+    [
+        pytest.param([RECORD], ("parquet/zstd", 1), id="whole records"),
+        pytest.param([JSON_GZIP], ("json/gzip", 1), id="gzip"),
+        pytest.param([BYTES], ("bytes", 1), id="not compressed"),
+        pytest.param([SIBLINGS], ("json", 3), id="with siblings"),
+        pytest.param([RECORD, SNAPPY], ("parquet/snappy, parquet/zstd", 2), id="two codecs"),
+    ],
+)
+def test_a_format_is_named_with_its_compression(views: Any, expected: tuple[str, int]) -> None:
+    """
+    Format and codec are read off the extension; siblings are objects too.
+    """
+    backup = Backup()
+    for at, each in enumerate(views):
+        backup.put("orders", 0, [at], views=each)
+
+    [row] = rows(backup)
+
+    assert expected == (row["format"], row["objects"])
+
+
+def test_foreign_objects_are_named() -> None:
+    """
+    What is not named as ours is listed with the reason, and no row counts it.
+    """
+    backup = Backup()
+    [key] = backup.put("orders", 0, [0])
+    backup.replace(key, b"hello", {}, to="topics/orders/partition=0/README.json")
+
+    events = [*topics(backup.store, backup.layout, ReadOptions())]
+
+    assert [("warning", "topics/orders/partition=0/README.json"), ("partition", None)] == [
+        (event["type"], event.get("key")) for event in events
+    ]
+    assert 1 == events[1]["objects"]
+
+
+def test_a_topic_that_is_not_there_is_an_error() -> None:
+    """
+    Who names a topic wants to hear that the backup has none of it, and what it has.
+    """
+    backup = Backup()
+    backup.put("orders", 0, [0])
+
+    with pytest.raises(IncompleteBackupError) as caught:
+        rows(backup, names=["order"])
+
+    assert "order" == caught.value.place["topic"]
+
+
+def test_a_pattern_selects_whole_names() -> None:
+    """
+    A pattern must match all of a topic's name, as in topics.regex.
+    """
+    backup = Backup()
+    for topic in ("orders", "orders-eu", "payments"):
+        backup.put(topic, 0, [0])
+
+    assert ["orders-eu"] == [row["topic"] for row in rows(backup, pattern="orders-.*")]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param({}, id="empty"),
+        pytest.param({"partitions": None}, id="no rows"),
+        pytest.param({"partitions": [None, "x", {"topic": 1}]}, id="rows of another shape"),
+        pytest.param(
+            {"partitions": [{"topic": "orders", "partition": "0", "first": 0, "last": 1,
+                             "records": 2, "objects": 1}]},
+            id="a text for a number",
+        ),
+        pytest.param(
+            {"command": "restore", "partitions": [{"topic": "orders", "partition": 0, "first": 0,
+                                                   "last": 4, "records": 5, "objects": 1}]},
+            id="another command",
+        ),
+    ],
+)  # fmt: skip
+def test_a_run_record_that_cannot_be_understood_counts_as_missing(record: dict[str, Any]) -> None:
+    """
+    Run records are a help, never a condition.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(5))
+
+    [row] = rows(backup, run_records=[record])
+
+    assert (None, None) == (row["last"], row["records"])
