@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from kbackup import config
 from kbackup.errors import ConfigurationError, LockedError, StoreError
 from kbackup.locks import RunLock, holders
 from kbackup.naming import Layout
@@ -528,3 +529,26 @@ def test_who_holds_locks_can_be_seen(store: ClockedStore, lock: Callable[..., Ru
         found = sorted(one.body["run"] for one in holders(store, LAYOUT, "sink"))
 
     assert ["r1", "r2"] == found
+
+
+@pytest.mark.parametrize(
+    ("given", "locked"),
+    [
+        pytest.param({}, True, id="locked unless told otherwise"),
+        pytest.param({"KBACKUP_NO_LOCK": "true"}, False, id="without"),
+    ],
+)
+def test_the_lock_is_as_the_settings_say(
+    store: ClockedStore, tmp_path: Path, given: dict[str, str], locked: bool
+) -> None:
+    """
+    The lock files lie where the operator said, and --no-lock leaves no trace.
+    """
+    environ = {"KBACKUP_LOCK_DIR": str(tmp_path / "mine"), **given}
+    options = {"store_url": "file:///backup", "topics": "orders", "bootstrap_servers": "broker:1"}
+    settings = config.load("sink", options=options, files=[], environ=environ).settings
+
+    with RunLock.for_settings(settings, store, LAYOUT, "sink", ["orders"], "r1"):
+        found = (bool(lock_keys(store)), (tmp_path / "mine").exists())
+
+    assert (locked, locked) == found
