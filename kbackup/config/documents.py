@@ -15,7 +15,7 @@ DEPTH_MAX: Final = 20
 """Mappings inside mappings."""
 ENTRIES_MAX: Final = 10_000
 """Values in one YAML file, after what its aliases stand for is written out."""
-_JSON_NAME: Final = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:', re.DOTALL)
+_JSON_NAME: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?', re.DOTALL)
 _ENVELOPE: Final = {"name", "config", "initial_state"}
 
 Node = str | None | list["Node"] | dict[str, "Node"]
@@ -62,7 +62,8 @@ def _lines(text: str) -> dict[str, int]:
     line, at = 1, 0
     for match in _JSON_NAME.finditer(text):
         line, at = line + text.count("\n", at, match.start()), match.start()
-        lines.setdefault(match[1], line)
+        if match[2] is not None:
+            lines.setdefault(match[1], line)
     return lines
 
 

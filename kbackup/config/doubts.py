@@ -8,6 +8,8 @@ from typing import Final, Literal
 from kbackup.errors import ConfigurationError
 
 MASK: Final = "********"
+SHOWN_MAX: Final = 200
+"""Characters of a name or a value that a message repeats."""
 
 _SECRET: Final = re.compile(
     r"password|passwd|secret|jaas|token|passphrase|credential|user\.?info|customer\.key"
@@ -34,6 +36,11 @@ def masked(name: str, text: str) -> str:
         lambda pair: f"{pair[1]}={MASK}" if is_secret(pair[1]) else pair[0],
         _USER_INFO.sub(f"://{MASK}@", text),
     )
+
+
+def short(text: str, length: int = SHOWN_MAX) -> str:
+    """Return *text*, or its first *length* characters where it is too long for a message."""
+    return text if len(text) <= length else f"{text[:length]}..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ class Value:
 
     def shown(self, name: str) -> str:
         """Return ``name=value (origin)``, the value masked where it is secret."""
-        return f"{name}={masked(name, self.text)} ({self.origin})"
+        return f"{short(name)}={short(masked(name, self.text))} ({self.origin})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +121,12 @@ class Doubt:
 
 def error(code: str, name: str, given: Value | None, why: str, do: str = "") -> Doubt:
     """Return a doubt that stops a run."""
-    return Doubt("error", code, name, *_about(name, given), why, do)
+    return Doubt("error", code, name, *_about(name, given), short(why, 600), do)
 
 
 def warning(code: str, name: str, given: Value | None, why: str, do: str = "") -> Doubt:
     """Return a doubt that does not stop a run."""
-    return Doubt("warning", code, name, *_about(name, given), why, do)
+    return Doubt("warning", code, name, *_about(name, given), short(why, 600), do)
 
 
 def _about(name: str, given: Value | None) -> tuple[str, str]:

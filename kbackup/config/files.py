@@ -60,10 +60,10 @@ def _text(path: Path, *, latin: bool) -> str:
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         raise ConfigurationError(
             f"configuration file {path}",
-            error.strerror or str(error),
+            getattr(error, "strerror", None) or str(error),
             "check the path and who may read it",
         ) from error
     if len(data) > FILE_BYTES_MAX:

@@ -1,12 +1,12 @@
 """One configuration judged: sorted, refused where it must be, completed, turned to `Settings`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from kbackup.config import checks, clients, known, refusals, seams, sources, transforms
-from kbackup.config.doubts import Doubt, Value, error, warning
+from kbackup.config.doubts import Doubt, Value, error, short, warning
 from kbackup.config.property import READING, SINK
 from kbackup.config.settings import BY_NAME, Settings, by_attribute
 
@@ -14,8 +14,12 @@ _NEAREST_MAX: Final = 50
 """Unknown names for which a nearest one is looked up: each costs some milliseconds."""
 _CONVERTING: Final = frozenset({"sink", "restore", "peek"})
 """The commands that look into records."""
-_TIMELESS: Final = ("", "default")
-"""Partitioners by which ``rotate.interval.ms`` has no effect."""
+_FAMILIES: Final[tuple[Callable[[str], bool], ...]] = (
+    lambda name: name == "partitioner.class" or name in known.OF_PARTITIONERS,
+    lambda name: name.startswith("s3.credentials.provider."),
+    transforms.is_transform,
+)
+"""Properties that belong together: where one is refused, the others need no mention."""
 
 
 def _sides(command: str, connector: str | None) -> frozenset[str]:
@@ -114,7 +118,7 @@ class Judgement:
                 why, do = "no such property; it has no effect", ""
                 if unknown <= _NEAREST_MAX:
                     why, do = known.nearest(name)
-                what = f"{name} ({value.origin})"
+                what = f"{short(name)} ({value.origin})"
                 origin = str(value.origin)
                 self.doubts.append(Doubt("warning", "unknown_name", name, origin, what, why, do))
 
@@ -145,9 +149,7 @@ class Judgement:
             interval = usable.get("rotate.interval.ms")
             if interval is None:
                 values["rotate_interval_ms"] = -1
-            elif (
-                interval.text.isdecimal() and found.found.get("partitioner_class", "") in _TIMELESS
-            ):
+            elif interval.text.isdecimal() and self._is_timeless(usable, found):
                 why = "the default partitioner has no time to go by: ignored, as the connector does"
                 do = "set rotate.bytes, or whole records, or remove it"
                 self.doubts.append(warning("ignored", "rotate.interval.ms", interval, why, do))
@@ -157,6 +159,11 @@ class Judgement:
             values["filename_offset_zero_pad_width"] = 1
         if "group" not in usable and "sink" in self.sides:
             values["group"] = self._group(usable)
+
+    def _is_timeless(self, usable: Mapping[str, Value], found: seams.Seams) -> bool:
+        """Whether the partitioner is the default one, which goes by no time."""
+        asked = usable.get("partitioner.class")
+        return asked is None or found.found.get("partitioner_class") == "default"
 
     def _group(self, usable: Mapping[str, Value]) -> str:
         """Return the consumer group of a sink: the connector's, so that its offsets count."""
@@ -184,10 +191,9 @@ class Judgement:
     def _say_without_effect(self) -> None:
         refused = {doubt.name for doubt in self.doubts if doubt.level == "error"}
         idle = [name for name in dict.fromkeys(self.without_effect) if name not in refused]
-        if "partitioner.class" in refused:
-            idle = [name for name in idle if name not in known.OF_PARTITIONERS]
-        if any(transforms.is_transform(name) for name in refused):
-            idle = [name for name in idle if not transforms.is_transform(name)]
+        for belongs in _FAMILIES:
+            if any(map(belongs, refused)):
+                idle = [name for name in idle if not belongs(name)]
         if idle and self.command in ("sink", "restore", "config"):  # the others only look
             names = ", ".join(idle)
             why = "accepted, and without effect here"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kbackup.config import files, known, placeholders
-from kbackup.config.doubts import Doubt, Origin, Value, error, is_secret, warning
+from kbackup.config.doubts import Doubt, Origin, Value, error, is_secret, short, warning
 from kbackup.config.settings import ALIASES, BY_NAME, by_attribute
 from kbackup.errors import ConfigurationError
 
@@ -153,7 +153,7 @@ def _resolve(
 def _check_left_over(merged: Merged, name: str, given: Value) -> None:
     found = placeholders.left_over(name, given.text, is_secret=is_secret(name))
     if found is not None:
-        what = "it" if is_secret(name) else found
+        what = "it" if is_secret(name) else short(found)
         merged.doubts.append(
             error(
                 "placeholder",

@@ -21,7 +21,6 @@ from kbackup.renaming import Rename
 
 WHOLE = {"bootstrap_servers": "h:1", "topics": "orders", "s3_bucket_name": "b"}
 JSON = "io.confluent.connect.s3.format.json.JsonFormat"
-BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
 SINK = f"""
 name=s3-sink
 connector.class=io.confluent.connect.s3.S3SinkConnector
@@ -36,19 +35,6 @@ value.converter.schemas.enable=false
 """
 
 Write = Callable[[str], Path]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    """Return a function that writes a configuration file nobody else can read."""
-
-    def written(text: str, name: str = "f.properties") -> Path:
-        path = tmp_path / name
-        path.write_text(text)
-        path.chmod(0o600)
-        return path
-
-    return written
 
 
 def _load(command: config.Command, *paths: Path, **options: object) -> config.Loaded:
@@ -198,214 +184,6 @@ def test_a_wrong_setting_is_named(options: dict[str, object], name: str) -> None
     Each error names its property, and nothing else is blamed for it.
     """
     assert [name] == list(_errors("sink", **WHOLE | options))
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        pytest.param(
-            "value.converter=io.confluent.connect.avro.AvroConverter",
-            "value.converter",
-            id="no such converter",
-        ),
-        pytest.param(
-            "value.converter.schemas.enable=true",
-            "value.converter.schemas.enable",
-            id="JSON with schemas",
-        ),
-        pytest.param(
-            "value.converter=org.apache.kafka.connect.converters.ByteArrayConverter",
-            "value.converter",
-            id="bytes in JSON",
-        ),
-        pytest.param("store.kafka.keys=true", "keys.format.class", id="keys in Avro by default"),
-        pytest.param(
-            f"store.kafka.headers=true\nheaders.format.class={BYTES}",
-            "headers.format.class",
-            id="headers in bytes",
-        ),
-        pytest.param(
-            "store.kafka.keys=true\nkeys.format.class=parquet",
-            "keys.format.class",
-            id="keys in Parquet",
-        ),
-        pytest.param(
-            f"store.kafka.keys=true\nkeys.format.class={JSON}\n"
-            "key.converter=org.apache.kafka.connect.json.JsonConverter",
-            "key.converter.schemas.enable",
-            id="JsonConverter's own default",
-        ),
-        pytest.param(
-            "transforms=a\ntransforms.a.type=x.InsertField$Value",
-            "transforms.a.type",
-            id="transform",
-        ),
-        pytest.param("errors.tolerance=all", "errors.tolerance", id="dead letters"),
-        pytest.param("s3.proxy.url=http://p", "s3.proxy.url", id="proxy"),
-        pytest.param("behavior.on.null.values=write", "behavior.on.null.values", id="tombstones"),
-    ],
-)
-def test_what_a_connector_could_and_we_cannot_is_refused_by_name(
-    write: Write, text: str, name: str
-) -> None:
-    """
-    A file that asks for more than there is does not run, and says which line asks.
-    """
-    base = SINK if "value.converter" not in text else SINK.partition("value.converter")[0]
-
-    found = _errors("sink", write(base + text), bootstrap_servers="h:1")
-
-    assert [name] == list(found)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param(
-            "key.converter=io.confluent.connect.avro.AvroConverter", None, id="keys are not stored"
-        ),
-        pytest.param(
-            f"store.kafka.keys=true\nkeys.format.class={JSON}", ("string", {}), id="assumed"
-        ),
-        pytest.param("store.kafka.keys=true\nkeys.format.class=bytes", ("bytes", {}), id="bytes"),
-    ],
-)
-def test_the_keys_converter_counts_where_keys_are_stored(
-    write: Write, text: str, expected: tuple[str, dict[str, str]] | None
-) -> None:
-    """
-    A setting without effect cannot stop a run.
-    """
-    settings = _load("sink", write(SINK + text), bootstrap_servers="h:1").settings
-
-    found = None if settings.key_converter is None else settings.converter("key", "json")
-    assert expected == found
-
-
-def test_an_unusable_key_converter_does_not_stop_a_restore(write: Write) -> None:
-    """
-    The file of a sink that ran can be restored from.
-    """
-    text = SINK + "key.converter=io.confluent.connect.avro.AvroConverter"
-
-    settings = _load("restore", write(text), bootstrap_servers="h:1").settings
-
-    assert ("string", {}) == settings.converter("key", "json")
-
-
-@pytest.mark.parametrize(
-    ("format_name", "expected"),
-    [
-        pytest.param("json", ("json", {"schemas.enable": "false"}), id="json"),
-        pytest.param("bytes", ("bytes", {}), id="bytes"),
-        pytest.param("parquet", None, id="whole records"),
-    ],
-)
-def test_a_restore_assumes_a_converter_by_the_format_it_finds(
-    format_name: str, expected: tuple[str, dict[str, str]] | None
-) -> None:
-    """
-    Without a file of the connector's, a restore reads what it finds.
-    """
-    settings = _load("restore", **WHOLE).settings
-
-    assert expected == settings.converter("value", format_name)
-
-
-@pytest.mark.parametrize(
-    ("text", "code", "name"),
-    [
-        pytest.param("schema.compatibility=Full", "suspicious", "schema.compatibility", id="case"),
-        pytest.param(
-            "filename.offset.zero.pad.width=0",
-            "suspicious",
-            "filename.offset.zero.pad.width",
-            id="the connector dies of it",
-        ),
-        pytest.param("locale=en-US", "suspicious", "locale", id="region"),
-        pytest.param("path.format='year'=YYYY/'month'=mm", "suspicious", "path.format", id="mm"),
-        pytest.param("path.format=YYYY/MM/DD", "suspicious", "path.format", id="DD"),
-        pytest.param("path.format=YYYY-ww", "suspicious", "path.format", id="weeks"),
-        pytest.param(
-            "s3.object.tagging.key.value.pairs=a:b:c",
-            "suspicious",
-            "s3.object.tagging.key.value.pairs",
-            id="colons",
-        ),
-        pytest.param("aws.access.key.id=x", "suspicious", "aws.access.key.id", id="half a pair"),
-        pytest.param("rotate.interval.ms=60000", "ignored", "rotate.interval.ms", id="no time"),
-        pytest.param("task.max=1", "unknown_name", "task.max", id="unknown"),
-        pytest.param("json=true", "unknown_name", "json", id="an option, no property"),
-        pytest.param("store.url=file:///tmp/x", "suspicious", "s3.bucket.name", id="two places"),
-    ],
-)
-def test_what_is_probably_not_meant_is_said_once(
-    write: Write, text: str, code: str, name: str
-) -> None:
-    """
-    A value that does something else than it seems to is a warning, and the run goes on.
-    """
-    loaded = _load("sink", write(SINK + text), bootstrap_servers="h:1")
-
-    found = [(doubt.code, doubt.name) for doubt in loaded.warnings if doubt.code != "no_effect"]
-    assert [(code, name)] == found
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "schema.compatibility=NONE",
-        "locale=en",
-        "path.format='year'=YYYY/'month'=MM/'day'=dd/'hour'=HH/mm",
-        "path.format='DD mm'/MM",
-        "rotate.interval.ms=-1",
-        "aws.access.key.id=x\naws.secret.access.key=y",
-        "s3.object.tagging.key.value.pairs=a:b,c:d",
-    ],
-)
-def test_what_is_meant_is_not_doubted(write: Write, text: str) -> None:
-    """
-    Warnings are rare enough to be read.
-    """
-    loaded = _load("sink", write(SINK + text), bootstrap_servers="h:1")
-
-    assert [] == [doubt for doubt in loaded.warnings if doubt.code != "no_effect"]
-
-
-def test_pad_width_zero_acts_as_one(write: Write) -> None:
-    """
-    Where the connector dies, the backup goes on.
-    """
-    text = SINK + "filename.offset.zero.pad.width=0"
-
-    settings = _load("sink", write(text), bootstrap_servers="h:1").settings
-
-    assert 1 == settings.filename_offset_zero_pad_width
-
-
-def test_what_is_assumed_for_a_worker_is_named(write: Write) -> None:
-    """
-    A file that relied on its worker's converter is told which one is taken.
-    """
-    path = write(SINK.partition("value.converter")[0])
-
-    found = [doubt for doubt in config.check([path], {}) if doubt.code == "assumed"]
-
-    assert ["value.converter"] == [doubt.name for doubt in found]
-    assert "schemas.enable=false" in found[0].why
-
-
-def test_the_separator_is_taken_as_it_is(write: Write) -> None:
-    """
-    Blanks are a separator too.
-    """
-    text = SINK.replace(JSON, BYTES).partition("value.converter")[0]
-
-    settings = _load(
-        "sink", write(text + "format.bytearray.separator=\\u0020\\n"), bootstrap_servers="h:1"
-    ).settings
-
-    assert b" \n" == settings.separator
 
 
 @pytest.mark.parametrize(
@@ -609,12 +387,25 @@ def test_a_file_is_checked_by_its_connector(write: Write, text: str, errors: lis
     assert errors == [doubt.name for doubt in found if doubt.level == "error"]
 
 
-NAMES = sorted(
-    {found.name for found in config.PROPERTIES} | {row.name for row in REFUSALS} | NO_EFFECT
-)
+OURS = {found.name for found in config.PROPERTIES}
+NAMES = sorted(OURS | NO_EFFECT | {row.name for row in REFUSALS})
 TEXTS = st.one_of(
     st.text(),
-    st.sampled_from(["", "0", "-1", "true", "json", "parquet", "value", JSON, "a,b", "file:///x"]),
+    st.sampled_from(
+        [
+            "",
+            "0",
+            "-1",
+            "true",
+            "json",
+            "parquet",
+            "value",
+            JSON,
+            "a,b",
+            "file:///x",
+            "${file:\0:k}",
+        ]
+    ),
 )
 
 

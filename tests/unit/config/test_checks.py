@@ -1,0 +1,126 @@
+"""Values that are probably not what was meant."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kbackup import config
+
+JSON = "io.confluent.connect.s3.format.json.JsonFormat"
+SINK = f"""
+name=s3-sink
+connector.class=io.confluent.connect.s3.S3SinkConnector
+tasks.max=4
+topics=orders
+s3.bucket.name=backups
+flush.size=3
+storage.class=io.confluent.connect.s3.storage.S3Storage
+format.class={JSON}
+value.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter.schemas.enable=false
+"""
+
+Write = Callable[[str], Path]
+
+
+def _load(command: config.Command, *paths: Path, **options: object) -> config.Loaded:
+    return config.load(command, options=options, files=paths, environ={})
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "name"),
+    [
+        pytest.param("schema.compatibility=Full", "suspicious", "schema.compatibility", id="case"),
+        pytest.param(
+            "filename.offset.zero.pad.width=0",
+            "suspicious",
+            "filename.offset.zero.pad.width",
+            id="the connector dies of it",
+        ),
+        pytest.param("locale=en-US", "suspicious", "locale", id="region"),
+        pytest.param("path.format='year'=YYYY/'month'=mm", "suspicious", "path.format", id="mm"),
+        pytest.param("path.format=YYYY/MM/DD", "suspicious", "path.format", id="DD"),
+        pytest.param("path.format=YYYY-ww", "suspicious", "path.format", id="weeks"),
+        pytest.param(
+            "s3.object.tagging.key.value.pairs=a:b:c",
+            "suspicious",
+            "s3.object.tagging.key.value.pairs",
+            id="colons",
+        ),
+        pytest.param("aws.access.key.id=x", "suspicious", "aws.access.key.id", id="half a pair"),
+        pytest.param("rotate.interval.ms=60000", "ignored", "rotate.interval.ms", id="no time"),
+        pytest.param("task.max=1", "unknown_name", "task.max", id="unknown"),
+        pytest.param("json=true", "unknown_name", "json", id="an option, no property"),
+        pytest.param("store.url=file:///tmp/x", "suspicious", "s3.bucket.name", id="two places"),
+    ],
+)
+def test_what_is_probably_not_meant_is_said_once(
+    write: Write, text: str, code: str, name: str
+) -> None:
+    """
+    A value that does something else than it seems to is a warning, and the run goes on.
+    """
+    loaded = _load("sink", write(SINK + text), bootstrap_servers="h:1")
+
+    found = [(doubt.code, doubt.name) for doubt in loaded.warnings if doubt.code != "no_effect"]
+    assert [(code, name)] == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "schema.compatibility=NONE",
+        "locale=en",
+        "path.format='year'=YYYY/'month'=MM/'day'=dd/'hour'=HH/mm",
+        "path.format='DD mm'/MM",
+        "rotate.interval.ms=-1",
+        "aws.access.key.id=x\naws.secret.access.key=y",
+        "s3.object.tagging.key.value.pairs=a:b,c:d",
+    ],
+)
+def test_what_is_meant_is_not_doubted(write: Write, text: str) -> None:
+    """
+    Warnings are rare enough to be read.
+    """
+    loaded = _load("sink", write(SINK + text), bootstrap_servers="h:1")
+
+    assert [] == [doubt for doubt in loaded.warnings if doubt.code != "no_effect"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            "partitioner.class=x.HourlyPartitioner\nrotate.interval.ms=1\ntimezone=UTC",
+            id="partitioner",
+        ),
+        pytest.param(
+            "s3.credentials.provider.class=x.Y\ns3.credentials.provider.sts.role.arn=z",
+            id="credentials",
+        ),
+        pytest.param("transforms=a\ntransforms.a.type=x.Y\ntransforms.a.b=c", id="transforms"),
+    ],
+)
+def test_what_belongs_to_a_refused_property_is_not_said_to_have_no_effect(
+    write: Write, text: str
+) -> None:
+    """
+    The error stands alone: what hangs on it is neither doubted nor called useless.
+    """
+    given = {line.partition("=")[0] for line in text.splitlines()}
+    doubts = config.check([write(SINK + text)], {})
+
+    named = {name for doubt in doubts for name in doubt.name.split(", ")}
+    assert 1 == len(given & named)
+
+
+def test_pad_width_zero_acts_as_one(write: Write) -> None:
+    """
+    Where the connector dies, the backup goes on.
+    """
+    text = SINK + "filename.offset.zero.pad.width=0"
+
+    settings = _load("sink", write(text), bootstrap_servers="h:1").settings
+
+    assert 1 == settings.filename_offset_zero_pad_width

@@ -1,0 +1,174 @@
+"""Layout, format, converter and partitioner."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kbackup import config
+from kbackup.errors import ConfigurationError
+
+WHOLE = {"bootstrap_servers": "h:1", "topics": "orders", "s3_bucket_name": "b"}
+JSON = "io.confluent.connect.s3.format.json.JsonFormat"
+BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
+SINK = f"""
+name=s3-sink
+connector.class=io.confluent.connect.s3.S3SinkConnector
+tasks.max=4
+topics=orders
+s3.bucket.name=backups
+flush.size=3
+storage.class=io.confluent.connect.s3.storage.S3Storage
+format.class={JSON}
+value.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter.schemas.enable=false
+"""
+
+Write = Callable[[str], Path]
+
+
+def _load(command: config.Command, *paths: Path, **options: object) -> config.Loaded:
+    return config.load(command, options=options, files=paths, environ={})
+
+
+def _errors(command: config.Command, *paths: Path, **options: object) -> dict[str, str]:
+    with pytest.raises(ConfigurationError) as caught:
+        _load(command, *paths, **options)
+    return {found["name"]: found["why"] for found in caught.value.place["errors"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        pytest.param(
+            "value.converter=io.confluent.connect.avro.AvroConverter",
+            "value.converter",
+            id="no such converter",
+        ),
+        pytest.param(
+            "value.converter.schemas.enable=true",
+            "value.converter.schemas.enable",
+            id="JSON with schemas",
+        ),
+        pytest.param(
+            "value.converter=org.apache.kafka.connect.converters.ByteArrayConverter",
+            "value.converter",
+            id="bytes in JSON",
+        ),
+        pytest.param("store.kafka.keys=true", "keys.format.class", id="keys in Avro by default"),
+        pytest.param(
+            f"store.kafka.headers=true\nheaders.format.class={BYTES}",
+            "headers.format.class",
+            id="headers in bytes",
+        ),
+        pytest.param(
+            "store.kafka.keys=true\nkeys.format.class=parquet",
+            "keys.format.class",
+            id="keys in Parquet",
+        ),
+        pytest.param(
+            f"store.kafka.keys=true\nkeys.format.class={JSON}\n"
+            "key.converter=org.apache.kafka.connect.json.JsonConverter",
+            "key.converter.schemas.enable",
+            id="JsonConverter's own default",
+        ),
+        pytest.param(
+            "transforms=a\ntransforms.a.type=x.InsertField$Value",
+            "transforms.a.type",
+            id="transform",
+        ),
+        pytest.param("errors.tolerance=all", "errors.tolerance", id="dead letters"),
+        pytest.param("s3.proxy.url=http://p", "s3.proxy.url", id="proxy"),
+        pytest.param("behavior.on.null.values=write", "behavior.on.null.values", id="tombstones"),
+    ],
+)
+def test_what_a_connector_could_and_we_cannot_is_refused_by_name(
+    write: Write, text: str, name: str
+) -> None:
+    """
+    A file that asks for more than there is does not run, and says which line asks.
+    """
+    base = SINK if "value.converter" not in text else SINK.partition("value.converter")[0]
+
+    found = _errors("sink", write(base + text), bootstrap_servers="h:1")
+
+    assert [name] == list(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            "key.converter=io.confluent.connect.avro.AvroConverter", None, id="keys are not stored"
+        ),
+        pytest.param(
+            f"store.kafka.keys=true\nkeys.format.class={JSON}", ("string", {}), id="assumed"
+        ),
+        pytest.param("store.kafka.keys=true\nkeys.format.class=bytes", ("bytes", {}), id="bytes"),
+    ],
+)
+def test_the_keys_converter_counts_where_keys_are_stored(
+    write: Write, text: str, expected: tuple[str, dict[str, str]] | None
+) -> None:
+    """
+    A setting without effect cannot stop a run.
+    """
+    settings = _load("sink", write(SINK + text), bootstrap_servers="h:1").settings
+
+    found = None if settings.key_converter is None else settings.converter("key", "json")
+    assert expected == found
+
+
+def test_an_unusable_key_converter_does_not_stop_a_restore(write: Write) -> None:
+    """
+    The file of a sink that ran can be restored from.
+    """
+    text = SINK + "key.converter=io.confluent.connect.avro.AvroConverter"
+
+    settings = _load("restore", write(text), bootstrap_servers="h:1").settings
+
+    assert ("string", {}) == settings.converter("key", "json")
+
+
+@pytest.mark.parametrize(
+    ("format_name", "expected"),
+    [
+        pytest.param("json", ("json", {"schemas.enable": "false"}), id="json"),
+        pytest.param("bytes", ("bytes", {}), id="bytes"),
+        pytest.param("parquet", None, id="whole records"),
+    ],
+)
+def test_a_restore_assumes_a_converter_by_the_format_it_finds(
+    format_name: str, expected: tuple[str, dict[str, str]] | None
+) -> None:
+    """
+    Without a file of the connector's, a restore reads what it finds.
+    """
+    settings = _load("restore", **WHOLE).settings
+
+    assert expected == settings.converter("value", format_name)
+
+
+def test_what_is_assumed_for_a_worker_is_named(write: Write) -> None:
+    """
+    A file that relied on its worker's converter is told which one is taken.
+    """
+    path = write(SINK.partition("value.converter")[0])
+
+    found = [doubt for doubt in config.check([path], {}) if doubt.code == "assumed"]
+
+    assert ["value.converter"] == [doubt.name for doubt in found]
+    assert "schemas.enable=false" in found[0].why
+
+
+def test_the_separator_is_taken_as_it_is(write: Write) -> None:
+    """
+    Blanks are a separator too.
+    """
+    text = SINK.replace(JSON, BYTES).partition("value.converter")[0]
+
+    settings = _load(
+        "sink", write(text + "format.bytearray.separator=\\u0020\\n"), bootstrap_servers="h:1"
+    ).settings
+
+    assert b" \n" == settings.separator
