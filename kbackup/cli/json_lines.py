@@ -4,7 +4,8 @@
 """
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
@@ -32,11 +33,16 @@ def json_line(event: Mapping[str, Any]) -> str:
 class JsonLines:
     """Prints each event as it comes, and the summary last."""
 
-    def __init__(self, stdout: Stream) -> None:
+    def __init__(self, stdout: Stream, clock: Callable[[], float] = time.monotonic) -> None:
         self._stdout = stdout
+        self._clock = clock
+        self._began = clock()
 
     def tell(self, event: Mapping[str, Any]) -> None:
         """Print *event*, unless it serves the display only."""
+        if event["type"] == "progress":
+            # The tasks that tell it may run on machines that do not know when the run began.
+            event = {**event, "seconds": round(self._clock() - self._began, 1)}
         if event["type"] not in _UNPRINTED:
             self._stdout.write(json_line(event) + "\n")
 

@@ -20,6 +20,9 @@ RUN_LOG: Final = "kbackup.run"
 EVENT_LOG: Final = "kbackup.event"
 """Warnings and finished objects."""
 
+ERROR_LOG: Final = "kbackup.error"
+"""Errors, for the log file: stderr shows them in their three parts."""
+
 _ROWS_SHOWN: Final = 12
 _START_FIRST: Final = {
     "run": "run",
@@ -42,6 +45,7 @@ class Lines:
         self._interval = interval
         self._progress = progress or Progress()
         self._said: dict[tuple[str, int], int | None] = {}
+        self._has_begun = False
         self._is_over = threading.Event()
         self._beat: threading.Thread | None = None
 
@@ -62,6 +66,7 @@ class Lines:
         log = logging.getLogger(EVENT_LOG)
         match event["type"]:
             case "start":
+                self._has_begun = True
                 self._say(logging.INFO, start_line(self._command, event))
             case "warning":
                 log.log(logging.WARNING if self._is_run else logging.DEBUG, warning_text(event))
@@ -72,9 +77,12 @@ class Lines:
                 )
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Say how the run ended."""
-        level = _LEVELS.get(summary["result"], logging.ERROR)
-        self._say(level, end_line(self._command, summary))
+        """Say how the run ended, if it ever began."""
+        for error in summary.get("errors") or ():
+            logging.getLogger(ERROR_LOG).error("%s", error_line(error))
+        if self._has_begun:
+            level = _LEVELS.get(summary["result"], logging.ERROR)
+            self._say(level, end_line(self._command, summary))
 
     def say_progress(self) -> None:
         """Say how far each partition is that moved since the last time."""
@@ -138,6 +146,11 @@ def warning_text(event: Mapping[str, Any]) -> str:
     return text if not place or str(names[0]) in text else f"{place}: {text}"
 
 
+def error_line(error: Mapping[str, Any]) -> str:
+    """Return an error as one line."""
+    return ": ".join(filter(None, [error["code"], error.get("what"), error.get("why")]))
+
+
 def end_line(command: str, summary: Mapping[str, Any]) -> str:
     """Return how a run ended, as ``name=value`` pairs."""
     facts: dict[str, Any] = {"exit": summary["exit_code"]}
@@ -160,6 +173,6 @@ def _pairs(head: str, facts: Mapping[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
-        value = ",".join(map(str, value))
+        return ",".join(map(_value, value))
     text = str(value)
     return json.dumps(text, ensure_ascii=False) if " " in text or '"' in text else text

@@ -32,7 +32,7 @@ _AROUND_ROWS: Final = 4
 _BAR_MIN: Final = 8
 _BAR_MAX: Final = 22
 _TOPIC_MIN: Final = 12
-_LEAST_WANTED: Final = ("objects", "rate", "bar", "open", "offset")
+_LEAST_WANTED: Final = ("objects", "rate", "open", "offset", "bar")
 """Columns in the order in which a narrow terminal loses them."""
 
 
@@ -157,7 +157,7 @@ def _cell(column: _Column, index: int, row: Row, topic: int, bar: int) -> Render
 
 
 def _columns(rows: list[Row], now: float, *, is_restore: bool) -> list[_Column]:
-    return [
+    columns = [
         _Column("topic", "topic", [escape(row.topic) for row in rows], "left"),
         _Column("p", "p", [str(row.partition) for row in rows]),
         _Column("bar", "committed", ["" for _ in rows], "left"),
@@ -167,6 +167,9 @@ def _columns(rows: list[Row], now: float, *, is_restore: bool) -> list[_Column]:
         _Column("open", "unacked" if is_restore else "open", [_open(row) for row in rows]),
         _Column("objects", "objects", [digits(row.objects) for row in rows]),
     ]
+    if all(row.open is None for row in rows):
+        columns = [column for column in columns if column.name != "open"]
+    return columns
 
 
 def _percent(row: Row) -> str:
@@ -188,7 +191,7 @@ def _rate(row: Row, now: float) -> str:
 
 
 def _open(row: Row) -> str:
-    return "-" if row.is_done and row.open == 0 else f"{digits(row.open)} rec"
+    return f"{digits(row.open)} rec" if row.open else "-"
 
 
 def _totals(totals: Totals, width: int, *, is_restore: bool) -> list[Text]:
@@ -197,7 +200,7 @@ def _totals(totals: Totals, width: int, *, is_restore: bool) -> list[Text]:
         f"{count(totals.partitions, 'partition')}, {totals.done} done",
         count(totals.objects, "object"),
         f"{rate(totals.records_per_s)} rec/s",
-        f"{size(totals.bytes_stored)} {'sent' if is_restore else 'stored'}",
+        f"{size(totals.stored_bytes)} {'sent' if is_restore else 'stored'}",
         f"elapsed {duration(totals.elapsed_s)}",
     ]
     if totals.left_s is not None:

@@ -12,14 +12,14 @@ from logging.handlers import WatchedFileHandler
 from typing import Final, Literal, Self
 
 from kbackup.cli.escape import escape
-from kbackup.cli.lines import EVENT_LOG, RUN_LOG
+from kbackup.cli.lines import ERROR_LOG, EVENT_LOG, RUN_LOG
 from kbackup.cli.masking import Mask
 from kbackup.errors import ConfigurationError
 
 LogFormat = Literal["text", "json"]
 
 _LEVEL_NAMES: Final = {logging.WARNING: "WARN", logging.CRITICAL: "ERROR"}
-_LOGGERS: Final = ("", "kbackup", RUN_LOG, EVENT_LOG, "py.warnings")
+_LOGGERS: Final = ("", "kbackup", RUN_LOG, EVENT_LOG)
 
 
 class LineFormatter(logging.Formatter):
@@ -110,8 +110,8 @@ class Logs:
         self._add(logging.NullHandler())
         if self._line is not None:
             printer = _Printer(self._line)
-            if not self._shows_run:
-                printer.addFilter(lambda record: record.name != RUN_LOG)
+            unshown = {ERROR_LOG} if self._shows_run else {ERROR_LOG, RUN_LOG}
+            printer.addFilter(lambda record: record.name not in unshown)
             self._add(printer)
         self._levels = {name: logging.getLogger(name).level for name in _LOGGERS}
         ours = {0: logging.WARNING, 1: logging.INFO}.get(self._verbose, logging.DEBUG)

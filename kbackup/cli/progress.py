@@ -10,7 +10,7 @@ from typing import Any, Final
 _WINDOW_S: Final = 10.0
 """Seconds over which a rate is measured: long enough to be calm, short enough to be news."""
 
-_GAUGES: Final = ("committed", "end", "records", "objects", "bytes_stored", "open")
+_GAUGES: Final = ("committed", "end", "records", "objects", "planned_objects", "open")
 
 
 @dataclass(slots=True)
@@ -20,9 +20,10 @@ class Row:
     Attributes:
         start: Offset this run began at, None until known.
         committed: The next offset behind what is safe, None until known.
-        end: The offset this run ends at, None when it follows.
-        records: Safe records of this run; `objects` and `bytes_stored` likewise.
-        open: Records read or sent and not yet safe.
+        end: The offset this run ends at, None where it follows or the names do not tell.
+        planned_objects: Objects to be read, None where offsets tell how much there is to do.
+        records: Safe records of this run; `objects` and `stored_bytes` likewise.
+        open: Records read or sent and not yet safe, None where nobody says.
         moved: Clock of the last progress, None before the first.
     """
 
@@ -31,58 +32,59 @@ class Row:
     start: int | None = None
     committed: int | None = None
     end: int | None = None
+    planned_objects: int | None = None
     records: int = 0
     objects: int = 0
-    bytes_stored: int = 0
-    open: int = 0
+    stored_bytes: int = 0
+    open: int | None = None
     moved: float | None = None
     _seen: deque[tuple[float, int, int]] = field(default_factory=deque)
 
     @property
-    def is_done(self) -> bool:
-        """Whether all that this run is to copy is safe."""
-        return self.committed is not None and self.end is not None and self.committed >= self.end
+    def work(self) -> tuple[int, int] | None:
+        """How much is safe and how much there is, in offsets or objects; None if not known."""
+        if self.end is not None and self.start is not None:
+            committed = self.start if self.committed is None else self.committed
+            return max(0, committed - self.start), max(0, self.end - self.start)
+        if self.planned_objects is not None:
+            return self.objects, self.planned_objects
+        return None
 
     @property
-    def left(self) -> int | None:
-        """Offsets still to be made safe, None where that is not known."""
-        if self.end is None:
-            return None
-        position = self.start if self.committed is None else self.committed
-        return None if position is None else max(0, self.end - position)
+    def is_done(self) -> bool:
+        """Whether all that this run is to copy is safe."""
+        return self.work is not None and self.work[0] >= self.work[1]
 
     @property
     def fraction(self) -> float | None:
-        """The safe part of this run's offsets, 0 to 1; None where that is not known."""
-        if self.is_done:
-            return 1.0
-        if self.start is None or self.committed is None or self.end is None:
-            return None if self.end is None else 0.0
-        return max(0.0, (self.committed - self.start) / (self.end - self.start))
+        """The safe part of this run's work, 0 to 1; None where that is not known."""
+        if self.work is None:
+            return None
+        return 1.0 if self.is_done else self.work[0] / self.work[1]
 
     def update(self, event: Mapping[str, Any], now: float) -> None:
         """Take over what a ``plan`` entry or a ``progress`` event says."""
         for name in _GAUGES:
             if event.get(name) is not None:
                 setattr(self, name, event[name])
+        self.stored_bytes = event.get("bytes_stored") or event.get("bytes_read") or 0
         if self.start is None:
             self.start = event.get("start", self.committed)
-        position = (self.records, self.committed or 0)
-        if self._seen and self._seen[-1][1:] != position:
+        done = 0 if self.work is None else self.work[0]
+        if self._seen and self._seen[-1][1:] != (self.records, done):
             self.moved = now
-        self._seen.append((now, *position))
+        self._seen.append((now, self.records, done))
         while len(self._seen) > 2 and self._seen[1][0] <= now - _WINDOW_S:
             self._seen.popleft()
 
     def rates(self, now: float) -> tuple[float, float]:
-        """Return records and offsets per second, 0 where nothing moved in the window."""
-        if len(self._seen) < 2 or self.is_done:
+        """Return records and units of `work` per second, 0 where nothing has moved lately."""
+        if self.is_done or self.moved is None or now - self.moved > 3 * _WINDOW_S:
             return 0.0, 0.0
-        then, records, committed = self._seen[0]
-        if self.moved is None or now - self.moved > 3 * _WINDOW_S:
-            return 0.0, 0.0
+        then, records, done = self._seen[0]
+        _, last_records, last_done = self._seen[-1]
         span = max(now - then, 1e-3)
-        return (self.records - records) / span, ((self.committed or 0) - committed) / span
+        return (last_records - records) / span, (last_done - done) / span
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Totals:
     done: int
     records: int
     objects: int
-    bytes_stored: int
+    stored_bytes: int
     records_per_s: float
     elapsed_s: float
     left_s: float | None
@@ -135,17 +137,17 @@ class Progress:
         with self._lock:
             rows, now = list(self._rows.values()), self._clock()
             rates = [row.rates(now) for row in rows]
-        lefts = [row.left for row in rows]
-        offsets_per_s = sum(offsets for _, offsets in rates)
-        left = sum(left for left in lefts if left is not None)
-        has_end = bool(rows) and None not in lefts and offsets_per_s > 0
+        works = [row.work for row in rows]
+        left = sum(work[1] - work[0] for work in works if work is not None)
+        per_s = sum(done for _, done in rates)
+        has_end = None not in works and per_s > 0
         return Totals(
             partitions=len(rows),
             done=sum(row.is_done for row in rows),
             records=sum(row.records for row in rows),
             objects=sum(row.objects for row in rows),
-            bytes_stored=sum(row.bytes_stored for row in rows),
+            stored_bytes=sum(row.stored_bytes for row in rows),
             records_per_s=sum(records for records, _ in rates),
             elapsed_s=now - self._began,
-            left_s=left / offsets_per_s if has_end else None,
+            left_s=left / per_s if has_end else None,
         )

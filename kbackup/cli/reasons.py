@@ -25,6 +25,7 @@ _MEANING: Final = {
 }
 """What stands behind an exit code where nothing more precise is known."""
 
+REFUSED: Final = 4
 LOCKED: Final = 8
 
 
@@ -41,6 +42,12 @@ def render_error(error: Mapping[str, Any], width: int | None = None) -> str:
         if text := error.get(name):
             parts.append(hang(title, text, width))
     return "\n".join(parts)
+
+
+def sentence(error: Mapping[str, Any]) -> str:
+    """Return an error as one paragraph: what, why and what to do."""
+    failed = ": ".join(filter(None, [error.get("what"), error.get("why")]))
+    return f"{failed.rstrip('.')}. {error['do']}" if error.get("do") else failed
 
 
 def hang(title: str, text: str, width: int | None = None) -> str:
@@ -134,7 +141,7 @@ def _reason(summary: Mapping[str, Any], code: int, refused: int) -> str:
     if code == 3 and (sentence := skip_sentence(skipped)):
         by_name = {name: n for name, n in skipped.items() if name.endswith("_records")}
         return f"{sentence} ({skips(by_name)})" if by_name else sentence
-    if code == 4 and refused:
+    if code == REFUSED and refused:
         return f"{count(refused, 'topic')} refused, nothing will run"
     errors = len(summary.get("errors") or ())
     return _MEANING.get(code, "failed") + (f" ({errors} errors)" if errors > 1 else "")

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from kbackup.cli import tables
+from kbackup.cli import findings, tables
 from kbackup.cli.escape import escape
 from kbackup.cli.failures import print_error
 from kbackup.cli.folding import fold, fold_command
 from kbackup.cli.grid import Grid
 from kbackup.cli.lines import warning_text
 from kbackup.cli.quantities import count, duration
-from kbackup.cli.reasons import exit_reason, hang, headline, is_run
+from kbackup.cli.reasons import REFUSED, exit_reason, hang, headline, is_run, sentence
 from kbackup.cli.streams import Stream
 
 Event = Mapping[str, Any]
@@ -51,13 +51,15 @@ class Screens:
         """Print the tables, the doubts, the errors and the reason of the exit code."""
         refused = [topic for topic in self._of("plan_topic") if topic["action"] == "refuse"]
         refusals, errors = told_once(refused, summary.get("errors") or (), is_run=self._is_run)
-        if self._is_run:
+        errors = unchecked(errors, self._of("check"))
+        if errors and not self._has_result(summary):
+            pass  # the errors say it all
+        elif self._is_run:
             self._finish_run(summary)
         else:
             self._print_tables(summary)
-        for topic in refusals:
-            reason = topic.get("reason") or f"{topic['source']} cannot be restored"
-            self._print_talk("refused:", reason, "bold red")
+        for refusal in refusals:
+            self._print_talk("refused:", refusal, "bold red")
         if not self._is_run:  # a run's warnings were log lines
             for warning in self._of("warning") or summary.get("warnings") or ():
                 self._print_talk("warning:", warning_text(warning), "yellow")
@@ -69,6 +71,11 @@ class Screens:
 
     def _of(self, kind: str) -> list[Event]:
         return self._events.get(kind, [])
+
+    def _has_result(self, summary: Event) -> bool:
+        """Return whether there is anything to put into a table."""
+        told = self._events.keys() - {"start", "warning"}
+        return bool(told or summary.get("partitions") or summary.get("topics"))
 
     def _finish_run(self, summary: Event) -> None:
         if self._of("plan_topic"):
@@ -109,20 +116,22 @@ class Screens:
                 self._print(tables.topics_table(partitions), tables.topics_count(partitions))
             case "restore verify":
                 found = self._of("finding")
-                grid = tables.verify_table(partitions, found)
-                self._print(grid, tables.verify_count(summary, partitions, found))
+                grid = findings.verify_table(partitions, found)
+                self._print(grid, findings.verify_count(summary, partitions, found))
             case "sink status":
                 grid = tables.status_table(partitions)
                 self._print(grid, count(len(partitions), "partition"))
-                runs = self._of("run")
+                runs = summary.get("runs") or ()
                 self._print(tables.runs_table(runs), count(len(runs), "run"))
+                for holder in summary.get("running") or ():
+                    self._paragraph("running: {run} on {host}, since {started}".format(**holder))
             case "config show":
                 settings = self._of("setting")
                 self._print(tables.settings_table(settings), count(len(settings), "setting"))
             case "plugins":
                 plugins = self._of("plugin")
                 self._print(tables.plugins_table(plugins), count(len(plugins), "plugin"))
-            case "doctor":
+            case "doctor" | "config check":
                 self._paragraph(checks_count(self._of("check")))
             case _:
                 self._paragraph(headline(summary))
@@ -162,16 +171,27 @@ class Screens:
 
 def told_once(
     refused: Sequence[Event], errors: Sequence[Event], *, is_run: bool
-) -> tuple[list[Event], list[Event]]:
-    """Return refused topics and errors, less what is among both.
+) -> tuple[list[str], list[Event]]:
+    """Return refusals as sentences, and the errors that are not among them.
 
-    A plan tells a refusal as a sentence below its table, a run as an error in three parts.
+    A plan tells refusals below its table, a run as errors in three parts.  A refused topic that
+    no error tells of has its reason.
     """
-    if is_run:
-        said = {error.get("code") for error in errors}
-        return [topic for topic in refused if topic.get("code") not in said], list(errors)
-    said = {topic.get("code") for topic in refused} - {None}
-    return list(refused), [error for error in errors if error.get("code") not in said]
+    said = [] if is_run else [error for error in errors if error.get("exit_code") == REFUSED]
+    codes = {error.get("code") for error in errors}
+    reasons = [
+        topic.get("reason") or f"{topic['source']} cannot be restored"
+        for topic in refused
+        if topic.get("code") not in codes
+    ]
+    sentences = [sentence(error) for error in said] + reasons
+    return sentences, [error for error in errors if error not in said]
+
+
+def unchecked(errors: Sequence[Event], checks: Sequence[Event]) -> list[Event]:
+    """Return the errors that were not told as failed checks."""
+    failed = [(check["area"], check["name"]) for check in checks if check["level"] == "fail"]
+    return [error for error in errors if (error.get("area"), error.get("name")) not in failed]
 
 
 def plan_head(start: Event, *, is_dry: bool) -> list[str]:
@@ -179,11 +199,13 @@ def plan_head(start: Event, *, is_dry: bool) -> list[str]:
     lines = ["restore plan (dry run, nothing will be written)" if is_dry else "restore plan"]
     if start.get("store"):
         source = "/".join(filter(None, [str(start["store"]).rstrip("/"), start.get("topics_dir")]))
-        lines.append("   ".join([f"from  {source}", *_facts(start, "format", "partitioner")]))
-    if start.get("bootstrap_servers"):
+        lines.append(
+            "   ".join([f"from  {source}", *_facts(start, "format", "view", "partitioner")])
+        )
+    if start.get("target"):
         cluster = f" (cluster {start['cluster_id']})" if start.get("cluster_id") else ""
-        target = f"to    {start['bootstrap_servers']}{cluster}"
-        lines.append("   ".join([target, *_facts(start, "rename")]))
+        renames = [f"rename {regex} -> {new}" for regex, new in start.get("renames") or ()]
+        lines.append("   ".join([f"to    {start['target']}{cluster}", *renames]))
     return lines
 
 

@@ -2,8 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,20 +11,16 @@ from kbackup.cli.reasons import LOCKED
 from kbackup.errors import ConfigurationError, KbackupError
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class SummaryFile:
     """Writes the summary beside its place and moves it there.
 
-    The file holds the summary line and ``last_success``: when a run last ended with exit code 0,
-    in UTC, taken over from the old file when this one did not, null where none ever did.
+    The file holds the summary line and ``last_success``, as `runs.success` defines it: the start
+    of the last good run, taken over from the old file when this run was none, null where none
+    ever was.
     """
 
-    def __init__(self, path: str, now: Callable[[], datetime] = _utc_now) -> None:
+    def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._now = now
         self._is_usable = False
 
     def __enter__(self) -> Self:
@@ -59,11 +54,9 @@ class SummaryFile:
         Raises:
             KbackupError: If it cannot be written; the old file is then whole.
         """
-        code = summary["exit_code"]
-        if code == LOCKED or not self._is_usable:
+        if summary["exit_code"] == LOCKED or not self._is_usable:
             return
-        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        last_success = now if code == 0 else self._last_success()
+        last_success = self._last_success(summary)
         try:
             self._replace(json_line({**summary, "last_success": last_success}) + "\n")
         except OSError as error:
@@ -73,14 +66,17 @@ class SummaryFile:
                 "free space or permissions, then run again; the old file is unchanged",
             ) from error
 
-    def _last_success(self) -> str | None:
-        """Return what the old file says; a damaged one says nothing."""
+    def _last_success(self, summary: Mapping[str, Any]) -> str | None:
+        """Return the time of the last good run; a damaged old file knows of none."""
+        from kbackup import runs  # noqa: PLC0415  (imports pyarrow, and --help imports this)
+
         try:
             old = json.loads(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            return None
-        value = old.get("last_success") if isinstance(old, dict) else None
-        return value if isinstance(value, str) else None
+            old = None
+        carried = old.get("last_success") if isinstance(old, dict) else None
+        success = runs.success({**summary, "last_success": carried})
+        return None if success is None else f"{success:%Y-%m-%dT%H:%M:%SZ}"
 
     def _replace(self, text: str) -> None:
         new = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")

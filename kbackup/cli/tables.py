@@ -1,28 +1,14 @@
 """The tables: from events and summaries to a `Grid` and the sentence that counts it."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from kbackup.cli.grid import Column, Grid, number, words
 from kbackup.cli.quantities import UNKNOWN, count, digits, duration, size
 from kbackup.cli.reasons import skips, title
 
 Event = Mapping[str, Any]
-
-_RESULTS: Final = {
-    "missing_object": "MISSING",
-    "corrupt": "CORRUPT",
-    "overlap": "OVERLAP",
-    "gap": "GAP",
-    "wrong_topic": "WRONG TOPIC",
-    "count_mismatch": "COUNT MISMATCH",
-}
-"""The words of a finding in the column of results; other codes are written as they are."""
-
-_ABSENT: Final = frozenset({"missing_object", "gap"})
-"""Findings about what is not there, so that no object read is bad."""
 
 
 def run_table(summary: Event) -> Grid:
@@ -51,17 +37,17 @@ def run_table(summary: Event) -> Grid:
         ]
         for row in topics
     ]
-    total = [
+    sums = [
         "total",
         *([""] if is_restore else []),
-        digits(_sum(topics, "partitions")),
+        digits(total(topics, "partitions")),
         digits(summary.get("records")),
         "",
         digits(summary.get("objects")),
         size(summary.get("bytes_read" if is_restore else "bytes_stored")),
         _skipped(summary.get("skipped")),
     ]
-    return Grid(columns, rows, total, headings=1, is_boxed=True)
+    return Grid(columns, rows, sums, is_boxed=True)
 
 
 def _by_topic(partitions: Iterable[Event]) -> list[dict[str, Any]]:
@@ -88,7 +74,7 @@ def _skipped(skipped: Mapping[str, int] | int | None) -> str:
     return skips(skipped) if isinstance(skipped, Mapping) else digits(skipped or 0)
 
 
-def _sum(rows: Iterable[Event], name: str) -> int | None:
+def total(rows: Iterable[Event], name: str) -> int | None:
     """Return the sum of a column, None where a part of it is unknown."""
     values = [row.get(name) for row in rows]
     return None if None in values else sum(value for value in values if value is not None)
@@ -135,8 +121,8 @@ def _action(row: Event) -> str:
 def plan_count(topics: Sequence[Event]) -> str:
     """Return the line below a restore plan."""
     return (
-        f"{count(len(topics), 'topic')}, {count(_sum(topics, 'objects'), 'object')}, "
-        f"{size(_sum(topics, 'bytes'))}"
+        f"{count(len(topics), 'topic')}, {count(total(topics, 'objects'), 'object')}, "
+        f"{size(total(topics, 'bytes'))}"
     )
 
 
@@ -146,15 +132,15 @@ def sink_plan_table(partitions: Sequence[Event]) -> Grid:
         [
             row["topic"],
             str(row["partition"]),
-            digits(row.get("committed")) if row.get("committed") is not None else "none",
             digits(row.get("start")),
             digits(row.get("end")),
             digits(_to_read(row)),
+            row.get("state") or "-",
         ]
         for row in partitions
     ]
-    columns = [words("topic"), number("p"), number("committed"), number("from")]
-    return Grid([*columns, number("end"), number("to read")], rows, headings=2)
+    columns = [words("topic"), number("p"), number("from"), number("end"), number("to read")]
+    return Grid([*columns, words("state")], rows, headings=2)
 
 
 def _to_read(row: Event) -> int | None:
@@ -213,8 +199,8 @@ def _moment(value: int | str | None) -> str:
 def topics_count(partitions: Sequence[Event]) -> str:
     """Return the line below the topics, with what its question marks mean."""
     text = (
-        f"{count(len(partitions), 'partition')}, {count(_sum(partitions, 'objects'), 'object')}, "
-        f"{size(_sum(partitions, 'bytes'))}"
+        f"{count(len(partitions), 'partition')}, {count(total(partitions, 'objects'), 'object')}, "
+        f"{size(total(partitions, 'bytes'))}"
     )
     names = ("first", "last", "records", "newest")
     if any(row.get(name) is None for row in partitions for name in names):
@@ -222,73 +208,8 @@ def topics_count(partitions: Sequence[Event]) -> str:
     return text
 
 
-def verify_table(partitions: Sequence[Event], findings: Sequence[Event]) -> Grid:
-    """Return what was found, a row a partition and further lines for further findings."""
-    rows: list[list[str]] = []
-    for row in partitions:
-        results = _results(row, findings)
-        numbers = [digits(row.get("objects")), digits(row.get("records"))]
-        rows.append([row["topic"], str(row["partition"]), *numbers, results[0]])
-        rows += [["", "", "", "", result] for result in results[1:]]
-    placed = {(row["topic"], row["partition"]) for row in partitions}
-    rows += [
-        [str(finding.get("topic") or "-"), _text(finding.get("partition")), "", "", _found(finding)]
-        for finding in findings
-        if (finding.get("topic"), finding.get("partition")) not in placed
-    ]
-    columns = [words("topic"), number("p"), number("objects"), number("records"), words("result")]
-    return Grid(columns, rows, headings=2)
-
-
-def _results(row: Event, findings: Sequence[Event]) -> list[str]:
-    """Return the errors of a partition, or its state with what is to be noted."""
-    place = row["topic"], row["partition"]
-    here = [found for found in findings if (found.get("topic"), found.get("partition")) == place]
-    if errors := [_found(found) for found in here if found["level"] == "error"]:
-        return errors
-    notes = [_found(found) for found in here]
-    return [", ".join([row.get("state") or "not checkable", *notes])]
-
-
-def _found(finding: Event) -> str:
-    """Return a finding: its kind, the object's name, what is wrong, the offsets."""
-    name = str(finding.get("key") or "").rsplit("/", 1)[-1]
-    text = finding.get("text")
-    if finding["level"] != "error":
-        said = str(text or finding["code"].replace("_", " "))
-        return f"{name}: {said}" if name and name not in said else said
-    kind = _kind(finding["code"])
-    head = f"{kind} {name}" if name else kind
-    offsets = finding.get("offsets")
-    where = f" (offsets {offsets[0]}-{offsets[1]})" if offsets and not text else ""
-    return f"{head}: {text}" if text else f"{head}{where}"
-
-
-def _kind(code: str) -> str:
-    return _RESULTS.get(code, code.replace("_", " ").upper())
-
-
 def _text(value: Any) -> str:
     return "-" if value is None else str(value)
-
-
-def verify_count(summary: Event, partitions: Sequence[Event], findings: Sequence[Event]) -> str:
-    """Return the line below the findings: what was read, what is good, what is not."""
-    errors = [finding for finding in findings if finding["level"] == "error"]
-    objects = summary.get("objects")
-    if objects is None:
-        objects = _sum(partitions, "objects")
-    parts, results = [count(objects, "object")], []
-    if summary.get("bytes_read"):
-        parts = [f"{parts[0]} read", size(summary["bytes_read"])]
-        damaged = {error.get("key") for error in errors if error["code"] not in _ABSENT}
-        results = [f"{digits(objects - len(damaged))} good"] if objects is not None else []
-    results += [
-        f"{digits(number)} {_kind(code).lower()}"
-        for code, number in Counter(error["code"] for error in errors).items()
-    ]
-    parts.append(duration(summary.get("seconds")))
-    return f"{', '.join(parts)}: {', '.join(results) or 'nothing wrong'}"
 
 
 def status_table(partitions: Sequence[Event]) -> Grid:
@@ -311,8 +232,8 @@ def runs_table(runs: Sequence[Event]) -> Grid:
     """Return how past runs ended, a row a run."""
     rows = [
         [
-            str(row["run"]),
-            str(row["result"]),
+            row.get("run") or UNKNOWN,
+            row.get("result") or UNKNOWN,
             _text(row.get("exit_code")),
             digits(row.get("records")),
             digits(row.get("objects")),

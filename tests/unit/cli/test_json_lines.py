@@ -1,0 +1,112 @@
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from kbackup.cli.json_lines import json_line, schema
+
+VALIDATOR = jsonschema.Draft202012Validator(schema())
+
+
+def test_the_schema_is_a_schema() -> None:
+    """
+    Scripts can rely on any validator of JSON Schema.
+    """
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+    assert "https://json-schema.org/draft/2020-12/schema" == schema()["$schema"]
+
+
+def test_every_line_fulfils_the_schema(any_told: Any, show: Any) -> None:
+    """
+    What is printed is what the contract says.
+    """
+    lines = any_told.lines
+
+    shown = show(any_told.command, lines[:-1], lines[-1], json=True)
+
+    printed = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert [] == [error.message for line in printed for error in VALIDATOR.iter_errors(line)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param({"type": "unheard_of"}, id="unknown type"),
+        pytest.param({"topic": "t", "partition": 0, "offset": 0}, id="neither event nor record"),
+        pytest.param(
+            {"type": "setting", "name": "", "value": None, "origin": None}, id="empty name"
+        ),
+        pytest.param(
+            {"type": "finding", "level": "error", "code": "gap", "key": "", "offsets": None},
+            id="unknown as empty text",
+        ),
+        pytest.param(
+            {"type": "partition", "topic": "t", "partition": 0, "objects": 1, "first": "0",
+             "last": 0, "records": 1, "bytes": 1},
+            id="offset as text",
+        ),
+        pytest.param(
+            {"type": "summary", "v": 2, "run": None, "command": "sink", "result": "ok",
+             "exit_code": 0, "errors": []},
+            id="another version",
+        ),
+    ],
+)  # fmt: skip
+def test_the_schema_refuses(line: dict[str, Any]) -> None:
+    """
+    The schema is strict enough to notice a broken contract.
+    """
+    assert not VALIDATOR.is_valid(line)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(None, id="null"),
+        pytest.param("", id="empty"),
+        pytest.param({"$base64": "AAECAw=="}, id="binary"),
+    ],
+)
+def test_a_peeked_record_fulfils_the_schema(value: Any) -> None:
+    """
+    Records have the names kcat uses, and no type; null, empty and binary can be told apart.
+    """
+    record = {"topic": "t", "partition": 0, "offset": 7, "tstype": "create", "ts": -1,
+              "headers": [["a", value], ["a", None]], "key": value, "payload": value}  # fmt: skip
+
+    assert VALIDATOR.is_valid(record)
+
+
+def test_a_line_is_ascii_with_its_type_first() -> None:
+    """
+    A line survives every encoding and terminal, and can be told apart at its first field.
+    """
+    line = json_line({"key": "\u202e\x1b\ud800\n", "type": "object"})
+
+    assert '{"type":"object","key":"\\u202e\\u001b\\ud800\\n"}' == line
+
+
+def test_what_an_error_does_not_know_is_null(told: Any, show: Any) -> None:
+    """
+    Unknown is null, never an empty text.
+    """
+    each = told("sink,configuration")
+
+    shown = show(each.command, each.lines[:-1], each.summary, json=True)
+
+    assert None is json.loads(shown.stdout)["errors"][0]["why"]
+
+
+def test_progress_says_how_long_it_took(told: Any, show: Any) -> None:
+    """
+    Each progress line carries the seconds since the command began.
+    """
+    each = told("sink,skipped")
+    events = [{k: v for k, v in line.items() if k != "seconds"} for line in each.lines[:-1]]
+
+    shown = show(each.command, events, each.summary, json=True)
+
+    lines = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert [True] == [0 <= line["seconds"] < 60 for line in lines if line["type"] == "progress"]

@@ -1,0 +1,159 @@
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from kbackup.cli.live import Live, draw
+from kbackup.cli.progress import Progress
+from kbackup.cli.streams import Stream
+
+
+def progress_of(partitions: int, moving: int, topic: str = "orders", **fields: Any) -> Progress:
+    """Return the progress of a run of which the last *moving* partitions move."""
+    clock = [0.0]
+    progress = Progress(lambda: clock[0])
+    rows = [
+        {"topic": topic, "partition": p, "start": 0, "end": 2_000_000, "committed": None}
+        for p in range(partitions)
+    ]
+    progress.tell({"type": "plan", "partitions": rows})
+    for second in range(1, 4):
+        clock[0] += 1
+        for row in rows[partitions - moving :]:
+            done = second * 413_333
+            gauges = {"committed": done, "records": done, "objects": second, "open": 113}
+            progress.tell({"type": "progress", **row, **gauges, **fields})
+    return progress
+
+
+def drawn(progress: Progress, width: int, height: int, *, is_restore: bool = False) -> list[str]:
+    console = Console(
+        file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None
+    )
+    console.print(draw(progress, width, height, is_restore=is_restore))
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
+@pytest.mark.parametrize("height", [3, 6, 24, 50])
+@pytest.mark.parametrize("partitions", [1, 4, 300])
+@pytest.mark.parametrize("topic", ["orders", "x" * 249, "田" * 40])
+def test_it_fits_the_terminal(width: int, height: int, partitions: int, topic: str) -> None:
+    """
+    No terminal is too small, no number of partitions too large, no topic's name too long.
+    """
+    lines = drawn(progress_of(partitions, 1, topic), width, height)
+
+    assert ([], True) == (
+        [line for line in lines if cell_len(line) > width],
+        len(lines) <= max(height, 3),
+    )
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
+def test_numbers_are_whole_or_absent(width: int) -> None:
+    """
+    A narrow terminal loses columns, never digits.
+    """
+    text = "\n".join(drawn(progress_of(4, 4), width, 24))
+
+    assert {"1\u2009239\u2009999", "2\u2009000\u2009000"} >= set(
+        re.findall("\\d+(?:\u2009\\d+)+(?= /|\\s+\\d+ rec|$)", text)
+    ) - {"413\u2009333"}
+
+
+def test_those_that_move_are_shown() -> None:
+    """
+    Of 300 partitions the screen shows those something happens to, and counts the others.
+    """
+    lines = drawn(progress_of(300, 5), 100, 24)
+
+    shown = [int(line.split()[1]) for line in lines if line.startswith(" orders")]
+    assert ([295, 296, 297, 298, 299], True) == (
+        shown[-5:],
+        f" and {300 - len(shown)} more, 0 done" in lines,
+    )
+
+
+def test_only_committed_offsets_fill_the_bar() -> None:
+    """
+    What is read and could be lost is a number of its own, and moves no bar.
+    """
+    progress = progress_of(1, 0)
+
+    progress.tell({"type": "progress", "topic": "orders", "partition": 0, "open": 999_999})
+
+    row = next(line for line in drawn(progress, 100, 24) if line.startswith(" orders"))
+    assert (["0%"], ["999\u2009999 rec"], 0) == (
+        re.findall(r"\d+%", row),
+        re.findall("[\\d\u2009]+ rec", row),
+        row.count("━"),
+    )
+
+
+def test_what_is_sent_is_unacked() -> None:
+    """
+    A restore names what could be lost by its own word.
+    """
+    head = drawn(progress_of(1, 1), 100, 24, is_restore=True)[0]
+
+    assert ("unacked" in head, "open" in head) == (True, False)
+
+
+def test_a_run_that_follows_has_no_percentage() -> None:
+    """
+    Without an end there is nothing to be a part of.
+    """
+    progress = Progress()
+    progress.tell({"type": "progress", "topic": "orders", "partition": 0, "committed": 7})
+
+    assert "%" not in "".join(drawn(progress, 100, 24))
+
+
+class Terminal(io.StringIO):
+    """A terminal, as far as writing goes."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@contextmanager
+def live() -> Iterator[tuple[Live, Stream, Terminal]]:
+    file = Terminal()
+    stream = Stream(file, {"TERM": "xterm"}, width=100, height=24)
+    with Live("sink run", stream) as display:
+        yield display, stream, file
+
+
+def test_log_lines_stand_above_the_display() -> None:
+    """
+    A warning does not tear the table.
+    """
+    plan = {"topic": "orders", "partition": 0, "start": 0, "end": 10, "committed": 0}
+    with live() as (display, stream, file):
+        display.tell({"type": "plan", "partitions": [plan]})
+        stream.text("WARN  slow down")
+
+        written = file.getvalue()
+
+    assert (True, True) == (
+        written.index("WARN  slow down") < written.rindex("orders"),
+        "WARN  slow down\n" in written,
+    )
+
+
+def test_nothing_is_drawn_when_all_is_over() -> None:
+    """
+    News that come late do not bring the display back.
+    """
+    with live() as (display, _, file):
+        pass
+
+    display.tell({"type": "progress", "topic": "orders", "partition": 0, "committed": 7})
+
+    assert "" == file.getvalue()

@@ -1,0 +1,49 @@
+import pytest
+
+from kbackup.cli.masking import Mask
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        pytest.param("password s3cr/t+", "password ********", id="as it is"),
+        pytest.param("?p=s3cr%2Ft%2B", "?p=********", id="in a URL"),
+        pytest.param("s3cr/t+er than that", "********er than that", id="inside a word"),
+        pytest.param("longs3cr/t+", "********", id="the longest first"),
+        pytest.param(
+            "GET /b?X-Amz-Credential=AKIA%2F1&X-Amz-Signature=ab12&x=1",
+            "GET /b?X-Amz-Credential=********&X-Amz-Signature=********&x=1",
+            id="presigned",
+        ),
+        pytest.param(
+            "'Authorization': b'AWS4-HMAC-SHA256 Credential=AKIA/1, Signature=ab'",
+            "'Authorization': b'AWS4-HMAC-SHA256 ********'",
+            id="signed header",
+        ),
+        pytest.param("Bearer eyJhbGciOi.abc", "Bearer ********", id="token"),
+        pytest.param("http://me:pass@host/", "http://me:********@host/", id="URL with password"),
+        pytest.param("SASL authorization failed", "SASL authorization failed", id="a reason"),
+        pytest.param("http://host:9000/a@b", "http://host:9000/a@b", id="URL with a port"),
+    ],
+)
+def test_texts(text: str, masked: str) -> None:
+    """
+    Secrets go, the rest of the sentence stays.
+    """
+    mask = Mask(["s3cr/t+", "longs3cr/t+", "", "ab"])
+
+    assert masked == mask.text(text)
+
+
+def test_sentences_are_masked_at_any_depth_and_names_are_not() -> None:
+    """
+    Texts of errors inside a summary are cleaned; topics and keys are data.
+    """
+    event = {"topic": "hunter2", "errors": [{"why": "hunter2", "key": "hunter2", "offset": 0}]}
+
+    masked = Mask(["hunter2"]).event(event)
+
+    assert {
+        "topic": "hunter2",
+        "errors": [{"why": "********", "key": "hunter2", "offset": 0}],
+    } == masked

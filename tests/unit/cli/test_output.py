@@ -1,0 +1,237 @@
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbackup.cli import output
+from kbackup.errors import ConfigurationError, KbackupError
+
+OK = {"type": "summary", "v": 1, "run": None, "command": "sink", "result": "ok", "exit_code": 0}
+SECRET = "CANARY/secret+value"
+
+
+def test_quiet_success_is_silent(any_told: Any, show: Any) -> None:
+    """
+    Cron sends no mail when all is well, whatever was warned of.
+    """
+    lines = any_told.lines[:-1]
+
+    shown = show(any_told.command, lines, OK | {"errors": []}, quiet=True)
+
+    assert ("", "") == (shown.stdout, shown.stderr)
+
+
+def test_quiet_failure_is_exactly_the_error(told: Any, show: Any) -> None:
+    """
+    The mail that cron sends is the error, in three parts, and nothing else.
+    """
+    each = told("restore,refused")
+
+    shown = show(each.command, each.lines[:-1], each.summary, quiet=True, width=200)
+
+    assert (
+        "",
+        """\
+error: restore would write to the topic it was backed up from (orders, cluster \
+5L6g3nShT-eMCtK--X86sw)
+  why: the sink run of 02:00 reads orders in the same cluster; each restored record would be \
+backed up again
+  do:  --rename 'copy_of_$0'   or, if you really mean it, --allow-same-topic
+""",
+    ) == (shown.stdout, shown.stderr)
+
+
+def test_quiet_skips_are_one_line(told: Any, show: Any) -> None:
+    """
+    A run that skipped records says so, even when asked to be quiet.
+    """
+    each = told("sink,skipped")
+
+    shown = show(each.command, each.lines[:-1], each.summary, quiet=True)
+
+    assert ("", "exit 3: 3 records skipped (3 bad)\n") == (shown.stdout, shown.stderr)
+
+
+def test_quiet_lock_is_silent(told: Any, show: Any) -> None:
+    """
+    Overlapping crons are no news.
+    """
+    each = told("sink,locked")
+
+    shown = show(each.command, [], each.summary, quiet=True)
+
+    assert ("", "") == (shown.stdout, shown.stderr)
+
+
+def test_json_goes_to_stdout_alone(any_told: Any, show: Any) -> None:
+    """
+    With --json, stdout holds JSON lines and nothing else, and the summary is the last.
+    """
+    lines = any_told.lines
+
+    shown = show(any_told.command, lines[:-1], lines[-1], json=True, on_terminal=True)
+
+    printed = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert [line["type"] for line in lines if line["type"] != "plan"] == [
+        line["type"] for line in printed
+    ]
+
+
+def test_a_terminal_gets_a_live_display_that_goes(told: Any, show: Any) -> None:
+    """
+    Bars are drawn on stderr while the run lasts, and stdout gets the table only.
+    """
+    each = told("sink,skipped")
+
+    shown = show(each.command, each.lines[:-1], each.summary, on_terminal=True, width=100)
+
+    assert (True, True, False) == (
+        "1\u2009240\u2009000 / 2\u2009000\u2009000" in shown.stderr,
+        shown.stderr.count("\x1b[2K") > 4,  # lines erased
+        "\x1b[2K" in shown.stdout,
+    )
+
+
+def test_a_pipe_gets_lines(told: Any, show: Any) -> None:
+    """
+    Without a terminal a run is told in log lines: its start, its warnings, its end.
+    """
+    each = told("sink,skipped")
+
+    shown = show(each.command, each.lines[:-1], each.summary)
+
+    assert [
+        (
+            "INFO  sink start run=7f3a topics=orders,payments group=connect-s3-sink "
+            "store=s3://backups dir=topics format=avro flush.size=10000"
+        ),
+        "WARN  s3 503 SlowDown on orders+1+0000730000.avro part 1, attempt 2 of 3 in 0.2s",
+        (
+            "WARN  sink end skipped exit=3 records=6508854 objects=652 stored=1.4GiB skipped=3 "
+            "seconds=157.3"
+        ),
+    ] == [line.partition(" ")[2] for line in shown.stderr.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, id="tables"),
+        pytest.param({"json": True}, id="json"),
+        pytest.param({"quiet": True}, id="quiet"),
+        pytest.param({"verbose": 2, "debug": True}, id="everything"),
+        pytest.param({"log_format": "json"}, id="json log"),
+    ],
+)
+def test_secrets_are_shown_nowhere(show: Any, tmp_path: Path, options: dict[str, Any]) -> None:
+    """
+    A secret that a server repeats in its answer stays out of screens, logs and files.
+    """
+    log_file, summary_file = tmp_path / "log", tmp_path / "summary"
+    why = f"401 for user:{SECRET}@host, signed X-Amz-Signature=0123abc&x=1"
+    error = {"code": "kafka", "exit_code": 5, "what": f"login {SECRET}", "why": why, "do": ""}
+    events = [
+        {"type": "start", "v": 1, "run": None, "command": "sink", "version": "1"},
+        {"type": "warning", "run": None, "code": "x", "text": why},
+    ]
+    summary = OK | {"result": "failed", "exit_code": 5, "errors": [error], "next": f"-X {SECRET}"}
+
+    shown = show(
+        "sink",
+        events,
+        summary,
+        secrets=[SECRET],
+        log_file=str(log_file),
+        summary_file=str(summary_file),
+        **options,
+    )
+
+    everything = shown.stdout + shown.stderr + log_file.read_text() + summary_file.read_text()
+    assert (False, False) == (SECRET in everything, "0123abc" in everything)
+
+
+def test_names_are_data_and_are_not_masked(show: Any) -> None:
+    """
+    A password that is also a topic's name does not spoil the JSON contract.
+    """
+    row = {"type": "partition", "topic": "orders", "partition": 0}
+
+    shown = show("restore topics", [row], OK | {"errors": []}, json=True, secrets=["orders"])
+
+    assert "orders" == json.loads(shown.stdout.splitlines()[0])["topic"]
+
+
+def test_a_reader_that_left_does_not_end_the_run(tmp_path: Path) -> None:
+    """
+    ``| head -1`` ends without a word, and the run still leaves its summary.
+    """
+    summary_file = tmp_path / "summary.json"
+    script = f"""
+from kbackup.cli import output
+shown = output.choose("sink", json=True, summary_file={str(summary_file)!r})
+with shown:
+    for partition in range(5000):
+        shown.tell({{"type": "progress", "run": None, "topic": "t", "partition": partition}})
+shown.finish({OK!r})
+"""
+    command = f"{sys.executable} -c '{script.replace(chr(39), chr(34))}' | head -1"
+
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+
+    assert (1, "", "ok") == (
+        done.stdout.count("\n"),
+        done.stderr,
+        json.loads(summary_file.read_text())["result"],
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_output_that_was_lost_is_an_error() -> None:
+    """
+    A full disk under stdout is told, after the run has ended as it should.
+    """
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        shown = output.choose("sink", json=True, stdout=full, stderr=io.StringIO())
+        with shown:
+            shown.tell({"type": "start", "v": 1, "run": None, "command": "sink", "version": "1"})
+
+        with pytest.raises(KbackupError, match="stdout cannot be written: No space left"):
+            shown.finish(OK)
+
+
+@pytest.mark.parametrize("option", ["log_file", "summary_file"])
+def test_files_are_tried_before_the_work(tmp_path: Path, option: str) -> None:
+    """
+    A path that cannot be written ends the command before it has done anything.
+    """
+    options: dict[str, Any] = {option: str(tmp_path / "missing" / "file")}
+    stderr = io.StringIO()
+    shown = output.choose("sink", stdout=io.StringIO(), stderr=stderr, **options)
+
+    with pytest.raises(ConfigurationError, match=r"file .* cannot be (opened|written)") as caught:
+        shown.__enter__()
+
+    error = caught.value.to_dict()
+    shown.finish(OK | {"result": "failed", "exit_code": 2, "errors": [error]})
+    assert ("error:", 1) == (stderr.getvalue()[:6], stderr.getvalue().count("error:"))
+
+
+def test_a_locale_without_unicode_gets_plain_letters() -> None:
+    """
+    Tables can be printed where only ASCII can be encoded.
+    """
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    shown = output.choose("restore topics", stdout=stdout, stderr=io.StringIO())
+    row = {"type": "partition", "topic": "t\u00f6pic", "partition": 0, "records": 1000000}
+
+    with shown:
+        shown.tell(row)
+    shown.finish(OK | {"errors": []})
+
+    stdout.seek(0)
+    assert ["t\\xf6pic", "1 000 000"] == re.findall(r"t\\xf6pic|1 000 000", stdout.read())

@@ -1,0 +1,108 @@
+from typing import Any
+
+import pytest
+
+from kbackup.cli.progress import Progress
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def entry(**fields: Any) -> dict[str, Any]:
+    return {"topic": "orders", "partition": 0, **fields}
+
+
+def test_progress_is_of_this_run() -> None:
+    """
+    A run that goes on at offset 900 of 1000 begins at 0 %, not at 90.
+    """
+    progress = Progress()
+    progress.tell({"type": "plan", "partitions": [entry(start=900, end=1000, committed=900)]})
+
+    before = progress.rows()[0].fraction
+    progress.tell({"type": "progress", **entry(committed=950, end=1000)})
+
+    assert (0.0, 0.5) == (before, progress.rows()[0].fraction)
+
+
+@pytest.mark.parametrize(
+    ("fields", "fraction", "is_done"),
+    [
+        pytest.param({"start": 0, "end": 10, "committed": None}, 0.0, False, id="not begun"),
+        pytest.param({"start": 0, "end": 10, "committed": 10}, 1.0, True, id="done"),
+        pytest.param({"start": 7, "end": 7, "committed": 7}, 1.0, True, id="nothing to do"),
+        pytest.param({"start": 0, "end": None, "committed": 10}, None, False, id="no end"),
+        pytest.param({"start": 0, "end": 10, "committed": 0}, 0.0, False, id="offset 0"),
+        pytest.param(
+            {"start": 0, "committed": 5, "planned_objects": 4, "objects": 1}, 0.25, False,
+            id="by objects",
+        ),
+    ],
+)  # fmt: skip
+def test_how_far_a_partition_is(
+    fields: dict[str, Any], fraction: float | None, is_done: bool
+) -> None:
+    """
+    100 % is shown when all is safe and not before; no end, no percentage.
+    """
+    progress = Progress()
+    progress.tell({"type": "plan", "partitions": [entry(**fields)]})
+
+    row = progress.rows()[0]
+
+    assert (fraction, is_done) == (row.fraction, row.is_done)
+
+
+def test_the_rate_forgets() -> None:
+    """
+    The rate is that of the last seconds, so a run that hangs is seen to hang.
+    """
+    clock = Clock()
+    progress = Progress(clock)
+    progress.tell({"type": "plan", "partitions": [entry(start=0, end=10**6, committed=0)]})
+    for _ in range(20):
+        clock.now += 1
+        done = int(clock.now - 100) * 1000
+        progress.tell({"type": "progress", **entry(committed=done, end=10**6, records=done)})
+
+    while_moving = progress.totals().records_per_s
+    clock.now += 60
+
+    assert (1000.0, 0.0) == (while_moving, progress.totals().records_per_s)
+
+
+def test_time_left_follows_from_what_is_safe() -> None:
+    """
+    The estimate counts committed offsets, in all partitions.
+    """
+    clock = Clock()
+    progress = Progress(clock)
+    rows = [entry(start=0, end=1000, committed=0), entry(partition=1, start=0, end=3000)]
+    progress.tell({"type": "plan", "partitions": rows})
+    clock.now += 10
+    progress.tell({"type": "progress", **entry(committed=1000, end=1000, records=1000)})
+    progress.tell({"type": "progress", **entry(partition=1, committed=1000, records=1000)})
+
+    totals = progress.totals()
+
+    assert (2, 1, 2000, 20.0) == (totals.partitions, totals.done, totals.records, totals.left_s)
+
+
+def test_without_an_end_nothing_is_estimated() -> None:
+    """
+    A run that follows never says when it will be done.
+    """
+    clock = Clock()
+    progress = Progress(clock)
+    for committed in (0, 500):
+        clock.now += 1
+        progress.tell({"type": "progress", **entry(committed=committed, records=committed)})
+
+    assert None is progress.totals().left_s

@@ -1,0 +1,125 @@
+from typing import Any
+
+import pytest
+
+from kbackup.cli.reasons import error_summary, exit_reason, headline, render_error
+from kbackup.errors import CorruptObjectError, KbackupError, LockedError
+
+
+def test_an_error_has_three_parts() -> None:
+    """
+    What failed, why, and what to do, each on its line.
+    """
+    error = KbackupError("orders was not read", "the broker said no", "ask again").to_dict()
+
+    assert (
+        "error: orders was not read\n  why: the broker said no\n  do:  ask again"
+        == render_error(error)
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        pytest.param(KbackupError("it failed"), "error: it failed", id="what alone"),
+        pytest.param(
+            CorruptObjectError("cut short", topic="orders", partition=0, offset=0),
+            "error: cut short (topic orders, partition 0, offset 0)",
+            id="place, partition 0",
+        ),
+        pytest.param(
+            CorruptObjectError("a/b.avro is cut short", key="a/b.avro"),
+            "error: a/b.avro is cut short",
+            id="place that is named already",
+        ),
+        pytest.param(
+            KbackupError("failed", "one\ntwo\n"),
+            "error: failed\n  why: one\n       two",
+            id="lines",
+        ),
+        pytest.param(KbackupError("a\x1b[2J"), "error: a\\x1b[2J", id="control characters"),
+    ],
+)
+def test_what_an_error_says(error: KbackupError, text: str) -> None:
+    """
+    An error names its place, and no part of it is there without content.
+    """
+    assert text == render_error(error.to_dict())
+
+
+def test_a_narrow_error_hangs_below_itself() -> None:
+    """
+    On a narrow screen the parts can still be told apart.
+    """
+    error = KbackupError("the topic orders was not read", "no answer for 10 s").to_dict()
+
+    assert """\
+error: the topic orders
+       was not read
+  why: no answer for 10 s""" == render_error(error, 25)
+
+
+@pytest.mark.parametrize(
+    ("summary", "reason"),
+    [
+        pytest.param({"exit_code": 0}, "", id="good"),
+        pytest.param(
+            {"exit_code": 3, "skipped": {"bad_records": 2, "large_records": 1, "tombstones": 9}},
+            "exit 3: 3 records skipped (2 bad, 1 large)",
+            id="records of two kinds, tombstones as asked for",
+        ),
+        pytest.param(
+            {"exit_code": 3, "skipped": {"foreign_objects": 1200, "missing_offsets": 7}},
+            "exit 3: 1\u2009200 foreign objects skipped, 7 offsets missing",
+            id="objects and offsets",
+        ),
+        pytest.param({"exit_code": 3}, "exit 3: records or objects were skipped", id="unnamed"),
+        pytest.param(
+            {"exit_code": 3, "reason": "kept in orders-dlq"},
+            "exit 3: kept in orders-dlq",
+            id="given",
+        ),
+        pytest.param(
+            {"exit_code": 7, "errors": [{}, {}]},
+            "exit 7: the backup is corrupt or incomplete (2 errors)",
+            id="two errors",
+        ),
+        pytest.param({"exit_code": 143}, "exit 143: stopped by SIGTERM", id="stopped"),
+        pytest.param({"exit_code": 77}, "exit 77: failed", id="a code nobody knows"),
+    ],
+)
+def test_the_reason_of_an_exit_code(summary: dict[str, Any], reason: str) -> None:
+    """
+    A code other than 0 is explained in one line.
+    """
+    assert reason == exit_reason(summary)
+
+
+@pytest.mark.parametrize(
+    ("summary", "line"),
+    [
+        pytest.param({"result": "ok", "records": 5}, "sink finished", id="done"),
+        pytest.param({"result": "ok", "records": 0}, "sink finished, nothing new", id="idle"),
+        pytest.param({"result": "stopped", "records": 5}, "sink stopped", id="stopped"),
+        pytest.param({"result": "failed"}, "sink failed", id="failed"),
+    ],
+)
+def test_the_headline(summary: dict[str, Any], line: str) -> None:
+    """
+    The first line says how it ended.
+    """
+    assert line == headline(summary | {"command": "sink"})
+
+
+def test_a_command_that_never_ran_has_a_summary() -> None:
+    """
+    Even a failure before the first step ends with a line scripts can read.
+    """
+    summary = error_summary(LockedError("locked").to_dict(), "sink")
+
+    assert ("summary", "failed", 8, "locked") == (
+        summary["type"],
+        summary["result"],
+        summary["exit_code"],
+        summary["errors"][0]["code"],
+    )

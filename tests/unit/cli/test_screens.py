@@ -1,0 +1,225 @@
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+NUMBER = re.compile("\\d(?:[\\d\u2009.,:-]*\\d)?")
+WIDTHS = (40, 80, 100, 200)
+
+
+def numbers(text: str) -> Counter[str]:
+    """Count the numbers in *text*, dates and ranges taken apart."""
+    return Counter(part for found in NUMBER.findall(text) for part in re.split("[:-]", found))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("on_terminal", [True, False], ids=["terminal", "pipe"])
+def test_no_screen_breaks_a_number(any_told: Any, show: Any, width: int, on_terminal: bool) -> None:
+    """
+    However narrow the screen, each number on it is whole, and none is lost.
+    """
+    lines = any_told.lines
+
+    wide = show(any_told.command, lines[:-1], lines[-1])
+    shown = show(
+        any_told.command,
+        lines[:-1],
+        lines[-1],
+        width=width,
+        on_terminal=on_terminal,
+        no_progress=True,
+    )
+
+    assert numbers(wide.stdout) == numbers(shown.stdout)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_line_is_wider_than_the_screen(any_told: Any, show: Any, width: int) -> None:
+    """
+    No table relies on the terminal to wrap it.
+    """
+    lines = any_told.lines
+
+    shown = show(any_told.command, lines[:-1], lines[-1], width=width)
+
+    assert [] == [line for line in shown.stdout.splitlines() if cell_len(line) > width]
+
+
+def test_a_pipe_gets_no_escape_sequence(any_told: Any, show: Any) -> None:
+    """
+    What is piped can be read by programs that know nothing of terminals.
+    """
+    lines = any_told.lines
+
+    shown = show(any_told.command, lines[:-1], lines[-1])
+
+    assert "\x1b" not in shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("environ", "options"),
+    [
+        pytest.param({"NO_COLOR": "1"}, {}, id="NO_COLOR"),
+        pytest.param({"TERM": "dumb"}, {}, id="dumb terminal"),
+        pytest.param({}, {"no_progress": True}, id="--no-progress"),
+    ],
+)
+def test_a_plain_terminal_gets_no_escape_sequence(
+    any_told: Any, show: Any, environ: dict[str, str], options: dict[str, bool]
+) -> None:
+    """
+    A terminal that was said to be plain is treated as such.
+    """
+    lines = any_told.lines
+
+    shown = show(
+        any_told.command, lines[:-1], lines[-1], on_terminal=True, environ=environ, **options
+    )
+
+    assert "\x1b" not in shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        pytest.param("restore-plan,refused", "3 topics, 670 objects, 1.4 GiB", id="restore plan"),
+        pytest.param("restore-topics", "2 partitions, 231 objects, 490 MiB.", id="topics"),
+        pytest.param("restore-topics,empty", "0 partitions, 0 objects, 0 B", id="nothing there"),
+        pytest.param(
+            "restore-verify,damaged",
+            "651 objects read, 1.4 GiB, 0:38: 650 good, 1 missing, 1 corrupt",
+            id="verify",
+        ),
+        pytest.param("sink-plan", "2 partitions, 2\u2009000\u2009000 offsets to read", id="plan"),
+        pytest.param("sink-status", "1 partition", id="status, partitions"),
+        pytest.param("sink-status", "2 runs", id="status, runs"),
+        pytest.param("doctor", "2 checks: 1 ok, 1 warn, 0 fail", id="doctor"),
+        pytest.param("config-show", "3 settings", id="settings"),
+        pytest.param("plugins", "1 plugin", id="plugins"),
+    ],
+)
+def test_every_table_ends_with_its_count(told: Any, show: Any, name: str, count: str) -> None:
+    """
+    A table that was cut off on its way to the reader is missing its count.
+    """
+    each = told(name)
+
+    shown = show(each.command, each.lines[:-1], each.summary)
+
+    assert [count] == [line[: len(count)] for line in shown.stdout.splitlines() if count in line]
+
+
+def test_the_table_of_a_run_is_the_documented_one(told: Any, show: Any) -> None:
+    """
+    The screen in the documentation is the screen one gets.
+    """
+    each = told("sink,skipped")
+
+    shown = show(each.command, each.lines[:-1], each.summary, width=100)
+
+    assert """\
+sink finished, 3 records skipped
+╭──────────┬────────────┬───────────┬────────────┬─────────┬─────────┬─────────╮
+│ topic    │ partitions │   records │ offsets    │ objects │  stored │ skipped │
+├──────────┼────────────┼───────────┼────────────┼─────────┼─────────┼─────────┤
+│ orders   │          3 │ 5 996 554 │ see --json │     600 │ 1.2 GiB │       0 │
+│ payments │          1 │   512 300 │ 0-512302   │      52 │ 210 MiB │   3 bad │
+├──────────┼────────────┼───────────┼────────────┼─────────┼─────────┼─────────┤
+│ total    │          4 │ 6 508 854 │            │     652 │ 1.4 GiB │   3 bad │
+╰──────────┴────────────┴───────────┴────────────┴─────────┴─────────┴─────────╯
+run 2026-11-21T02:00:00Z-7f3a  took 2:37  offsets committed to group connect-s3-sink
+exit 3: 3 records skipped (3 bad)
+""" == shown.stdout.replace("\u2009", " ")
+
+
+def test_a_refusal_is_told_below_its_plan(told: Any, show: Any) -> None:
+    """
+    A plan names what it refuses and what to do, once, on stderr.
+    """
+    each = told("restore-plan,refused")
+
+    shown = show(each.command, each.lines[:-1], each.summary)
+
+    assert [
+        (
+            "refused: copy_of_audit has 3 partitions, the backup has 6. Add partitions, choose "
+            "another name, or use --partition-map modulo (order per key is lost)."
+        ),
+        "warning: topics/orders/README.avro: name is not one of ours",
+    ] == shown.stderr.splitlines()
+
+
+def test_a_real_restore_shows_its_plan_before_its_work(told: Any, show: Any) -> None:
+    """
+    What a restore is about to do is on the screen before its first record is written.
+    """
+    each = told("restore")
+
+    shown = show(each.command, each.lines[:-1], each.summary).stdout
+
+    assert shown.index("target topic") < shown.index("restore finished")
+
+
+def test_a_command_that_failed_at_once_shows_no_empty_table(told: Any, show: Any) -> None:
+    """
+    A usage error is an error, not a table of nothing.
+    """
+    each = told("sink,configuration")
+
+    shown = show(each.command, each.lines[:-1], each.summary)
+
+    assert ("exit 2: the command line or the configuration is wrong\n", "error:") == (
+        shown.stdout,
+        shown.stderr[:6],
+    )
+
+
+def test_what_goes_on_can_be_pasted(told: Any, show: Any) -> None:
+    """
+    A command too long for the screen is continued as a shell continues it.
+    """
+    each = told("restore-verify,damaged")
+
+    shown = show(each.command, each.lines[:-1], each.summary, width=40).stdout
+
+    assert each.summary["next"] == " ".join(
+        re.search(r"  kbackup sink(?:.*\\\n)+.*", shown)[0].replace("\\\n", "").split()  # type: ignore[index]
+    )
+
+
+def test_foreign_text_is_escaped(show: Any) -> None:
+    """
+    A topic's name cannot move the cursor or turn the line around.
+    """
+    evil = "orders\x1b[2J\u202egpj\n"
+    row = {"type": "partition", "topic": evil, "partition": 0, "objects": 1, "bytes": 1}
+    error = {"code": "failed", "exit_code": 1, "what": evil, "why": evil, "do": evil}
+    summary = {"command": "restore topics", "result": "failed", "exit_code": 1, "errors": [error]}
+
+    shown = show("restore topics", [row], summary, on_terminal=True, environ={"NO_COLOR": "1"})
+
+    assert set() == {"\x1b", "\u202e"} & set(shown.stdout + shown.stderr)
+
+
+def test_an_unknown_number_is_a_question_mark(told: Any, show: Any) -> None:
+    """
+    What was not looked at is not shown as nought.
+    """
+    each = told("restore-topics")
+
+    shown = show(each.command, each.lines[:-1], each.summary).stdout
+
+    assert ["legacy", "0", "json/gzip", "31", "0", "?", "?"] == shown.splitlines()[2].split()[:7]
+
+
+def test_what_was_not_checked_is_not_called_ok(told: Any, show: Any) -> None:
+    """
+    A partition that nobody vouches for is not checkable, never ok.
+    """
+    each = told("restore-verify,damaged")
+
+    shown = show(each.command, each.lines[:-1], each.summary).stdout
+
+    assert ["not checkable"] == re.findall(r"legacy .*\?   (.*)", shown)
