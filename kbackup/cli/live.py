@@ -151,7 +151,13 @@ def _cell(column: _Column, index: int, row: Row, topic: int, bar: int) -> Render
     if column.name == "bar":
         if row.fraction is None:
             return Text("-")
-        return ProgressBar(total=1.0, completed=row.fraction, width=bar)
+        return ProgressBar(
+            total=1.0,
+            completed=row.fraction,
+            width=bar,
+            complete_style="cyan",  # the default is red, which here would mean a fault
+            finished_style="green",
+        )
     text = column.cells[index]
     return Text(shorten(text, topic) if column.name == "topic" else text)
 
