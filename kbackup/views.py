@@ -58,6 +58,27 @@ class ViewSpec:
         return converters.by_name(self.converter, self.properties)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How objects are read; plain data.
+
+    Attributes:
+        formats: What the configuration says about files.
+        key_converter: Plugin name, None for what suits the format of the file.
+        value_converter: Plugin name, None for what suits the format of the file.
+        properties: Sub-properties of each converter, by view.
+        wants_keys: A value object without its keys object is incomplete.
+        wants_headers: A value object without its headers object is incomplete.
+    """
+
+    formats: FormatOptions = field(default_factory=FormatOptions)
+    key_converter: str | None = None
+    value_converter: str | None = None
+    properties: Mapping[View, Mapping[str, str]] = field(default_factory=dict)
+    wants_keys: bool = False
+    wants_headers: bool = False
+
+
 def project(view: View, batch: pa.RecordBatch, converter: Converter | None) -> pa.RecordBatch:
     """Return the columns of *view*, one row per row of *batch*.
 

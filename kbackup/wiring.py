@@ -9,10 +9,9 @@ from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
-from kbackup.restore.reading import ReadOptions
 from kbackup.rotation import Rule
 from kbackup.stores import StoreSettings
-from kbackup.views import ViewSpec
+from kbackup.views import ReadOptions, ViewSpec
 
 RECORD_FORMAT: Final = "parquet"
 """What whole records are written in, unless ``format.class`` says otherwise."""

@@ -64,7 +64,7 @@ class GroupedCommand(click.Command):
             record = parameter.get_help_record(ctx)
             if record is not None:
                 rows.setdefault(getattr(parameter, "group", "Other"), []).append(record)
-        for heading in sorted(rows, key=lambda name: _rank(name)):
+        for heading in sorted(rows, key=_rank):
             with formatter.section(heading):
                 formatter.write_dl(rows[heading], col_max=34)
 
@@ -78,21 +78,42 @@ def config_options(command: str) -> Callable[[AnyCommand], AnyCommand]:
 
     The values arrive as text: `kbackup.config` checks them, once, with their origin.
     """
+    return _options(lambda found: command in found.commands)
 
+
+def all_options(command: str) -> Callable[[AnyCommand], AnyCommand]:
+    """Decorate a command that judges others' configuration with the options of all properties.
+
+    So any ``kbackup sink ...`` or ``kbackup restore ...`` can be looked at as it was typed.
+    """
+    return _options(lambda found: found.is_property or command in found.commands)
+
+
+def output_options(command: str) -> Callable[[AnyCommand], AnyCommand]:
+    """Decorate a command that reads nothing but files with the options of its output."""
+    return _options(
+        lambda found: found.group == "Output" and command in found.commands, has_extra=False
+    )
+
+
+def _options(
+    is_wanted: Callable[[Property], bool], *, has_extra: bool = True
+) -> Callable[[AnyCommand], AnyCommand]:
     def decorate(function: AnyCommand) -> AnyCommand:
         for found in reversed(PROPERTIES):
-            if command in found.commands and found.is_option:
+            if is_wanted(found) and found.is_option:
                 function = _option(found)(function)
-        given = click.option(
-            "-X", "extra", cls=GroupedOption, group="Other", multiple=True,
-            metavar="NAME=VALUE", help="Set any property, such as one without an option.",
-        )  # fmt: skip
+        if has_extra:
+            function = click.option(
+                "-X", "extra", cls=GroupedOption, group="Other", multiple=True,
+                metavar="NAME=VALUE", help="Set any property, such as one without an option.",
+            )(function)  # fmt: skip
         files = click.option(
             "--config", "files", cls=GroupedOption, group="Other", multiple=True,
             metavar="FILE", envvar="KBACKUP_CONFIG",
             help="Configuration: .properties, .json or .yaml; the last file wins.",
         )  # fmt: skip
-        return files(given(function))
+        return files(function)
 
     return decorate
 
@@ -129,5 +150,5 @@ def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in parameters.items()
-        if name in names and value is not None and value not in ((), 0)
+        if name in names and value is not None and value != ()
     }

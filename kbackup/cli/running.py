@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import kbackup
 from kbackup import config
 from kbackup.cli import options, output
-from kbackup.config import Loaded, Settings
+from kbackup.config import Doubt, Loaded, Settings
 from kbackup.errors import KbackupError
 from kbackup.stopping import Stop
 from kbackup.summary import Event, Summary
@@ -51,23 +51,54 @@ def run(command: config.Command, words: str, parameters: Mapping[str, Any], work
         parameters: What click parsed.
         work: The command's own part.
     """
+    try:
+        loaded = load(command, parameters)
+    except KbackupError as error:
+        _refuse(words, parameters, error)
+    perform(words, loaded, work)
+
+
+def load(command: config.Command, parameters: Mapping[str, Any]) -> Loaded:
+    """Read the configuration: options, variables, files.
+
+    Raises:
+        ConfigurationError: Naming every error with its origin.
+    """
+    return config.load(
+        command,
+        options=options.given(parameters),
+        files=paths(parameters),
+        environ=os.environ,
+        extra=parameters.get("extra", ()),
+    )
+
+
+def load_output(words: str, parameters: Mapping[str, Any]) -> Loaded:
+    """Read only what says how to print, for a command that judges all else by itself.
+
+    What is wrong with that ends the process with exit code 2.
+    """
+    printing = [found for found in config.PROPERTIES if found.group == "Output"]
+    variables = {found.variable for found in printing}
     given = options.given(parameters)
     try:
-        loaded = config.load(
-            command,
-            options=given,
-            files=[Path(name) for name in parameters.get("files", ())],
-            environ=os.environ,
-            extra=parameters.get("extra", ()),
+        return config.load(
+            "doctor",
+            options={f.attribute: given[f.attribute] for f in printing if f.attribute in given},
+            files=(),
+            environ={name: text for name, text in os.environ.items() if name in variables},
         )
     except KbackupError as error:
-        shown = output.choose(
-            words, json=bool(given.get("json_")), quiet=bool(given.get("quiet")),
-            no_progress=True,
-        )  # fmt: skip
-        with shown:
-            pass
-        _leave(shown, failed(words, error))
+        _refuse(words, parameters, error)
+
+
+def paths(parameters: Mapping[str, Any]) -> list[Path]:
+    """Return the configuration files that were given."""
+    return [Path(name) for name in parameters.get("files", ())]
+
+
+def perform(words: str, loaded: Loaded, work: Work) -> NoReturn:
+    """Do *work*, show its summary and exit with its code."""
     settings = loaded.settings
     shown = output.choose(
         words,
@@ -96,7 +127,7 @@ def _work(shown: output.Output, words: str, loaded: Loaded, work: Work) -> Event
         with shown, _signals(stop):
             for doubt in loaded.warnings:
                 tell(
-                    {"type": "warning", "run": None, "code": doubt.code, "text": str(doubt),
+                    {"type": "warning", "run": None, "code": doubt.code, "text": _sentence(doubt),
                      "name": doubt.name}
                 )  # fmt: skip
             try:
@@ -123,16 +154,31 @@ def _traceback(error: BaseException) -> None:
     traceback.print_exception(error)
 
 
+def _sentence(doubt: Doubt) -> str:
+    return f"{doubt.text}; {doubt.do}" if doubt.do else doubt.text
+
+
 def failed(words: str, error: KbackupError) -> Event:
     """Return the summary of a command that came to nothing."""
     from kbackup.runs import new_run_id  # noqa: PLC0415  (not needed for --help)
 
-    summary = Summary(new_run_id(datetime.now(UTC)), words.split()[0])
+    summary = Summary(new_run_id(datetime.now(UTC)), words.split(maxsplit=1)[0])
     summary.fail(error)
     return summary.finish()
 
 
-def _leave(shown: output.Output, summary: Event) -> None:
+def _refuse(words: str, parameters: Mapping[str, Any], error: KbackupError) -> NoReturn:
+    """Say what is wrong with the configuration, before anything has begun."""
+    given = options.given(parameters)
+    shown = output.choose(
+        words, json=bool(given.get("json_")), quiet=bool(given.get("quiet")), no_progress=True
+    )
+    with shown:
+        pass
+    _leave(shown, failed(words, error))
+
+
+def _leave(shown: output.Output, summary: Event) -> NoReturn:
     code = int(summary["exit_code"])
     try:
         shown.finish(summary)

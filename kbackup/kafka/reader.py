@@ -3,7 +3,7 @@
 import gc
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import chain
 from typing import Any, Final
 
@@ -80,10 +80,11 @@ class Reader:
         """Leave the cluster."""
         self._consumer.close()
 
-    def read(self, where: Where, span: Span) -> Iterator[pa.RecordBatch]:
+    def read(self, where: Where, span: Span) -> Generator[pa.RecordBatch, None, None]:
         """Read the records of *span*, which holds fewer where some were compacted or aborted.
 
-        The end is known by position, never by a record: the last offsets may hold none.
+        The end is known by position, never by a record: the last offsets may hold none.  Close the
+        generator where it is not read to its end.
 
         Yields:
             ``records.SCHEMA``, at least one row each, offsets rising.
@@ -134,7 +135,7 @@ class Reader:
         position = span.start_offset
         heard = time.monotonic()
         while position < span.end_offset:
-            messages = self._consume(where)
+            messages = self._consume(where, span.end_offset - position)
             if messages:
                 heard = time.monotonic()
             elif time.monotonic() - heard > max(self._settings.timeout_s, 30):
@@ -146,7 +147,7 @@ class Reader:
             good, end = self._sift(messages, where, span, position)
             if good:
                 size = columns.extend(good)
-                self._mean_bytes = size / len(good)
+                self._mean_bytes = max(1.0, size / len(good))
                 position = good[-1].offset() + 1
             if end is not None:
                 position = max(position, end)
@@ -158,8 +159,9 @@ class Reader:
             ):
                 yield columns.take()
 
-    def _consume(self, where: Where) -> list[Any]:
-        wanted = int(min(FETCH_RECORDS, max(1.0, FETCH_BYTES / self._mean_bytes)))
+    def _consume(self, where: Where, left: int) -> list[Any]:
+        """Ask for records: not more than are left, for the client waits until it has them."""
+        wanted = min(FETCH_RECORDS, left, max(1, int(FETCH_BYTES / self._mean_bytes)))
         messages: list[Any] = calls(
             f"reading {where}", self._complaints, lambda: self._consumer.consume(wanted, _POLL_S)
         )

@@ -128,7 +128,7 @@ class Writer:
             )
         ]
         if not self._exactly_once:
-            self._flush()
+            self.flush()
             calls(
                 f"committing the position of {self._target}",
                 self._complaints,
@@ -138,7 +138,7 @@ class Writer:
         if not self._in_transaction:
             self._call("beginning a transaction", self._producer.begin_transaction)
             self._in_transaction = True
-        self._flush()
+        self.flush()
         self._call(
             "sending its position",
             self._producer.send_offsets_to_transaction,
@@ -148,6 +148,16 @@ class Writer:
         )
         self._call("committing a transaction", self._producer.commit_transaction, 60.0)
         self._in_transaction = False
+
+    def flush(self) -> None:
+        """Wait until the cluster has acknowledged everything written; it is not committed yet.
+
+        Raises:
+            KafkaError: If the cluster refused a record.
+        """
+        while self._producer.flush(1.0) and self._failed is None:
+            pass
+        self._raise_failed()
 
     def abort(self) -> None:
         """Drop what was not committed; safe to call at any time, and it raises nothing."""
@@ -163,11 +173,6 @@ class Writer:
         """Leave the cluster; what was not committed is dropped."""
         self.abort()
         self._consumer.close()
-
-    def _flush(self) -> None:
-        while self._producer.flush(1.0) and self._failed is None:
-            pass
-        self._raise_failed()
 
     def _delivered(self, error: Any, message: Any) -> None:  # noqa: ARG002  (the client's signature)
         if error is not None and self._failed is None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from kbackup.kafka import KafkaSettings
 from kbackup.records import TopicPartition
 from kbackup.restore.catalog import FileSet
-from kbackup.restore.reading import ReadOptions
 from kbackup.stores import StoreSettings
+from kbackup.views import ReadOptions
 
 
 @dataclass(frozen=True, slots=True)

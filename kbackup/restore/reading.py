@@ -1,41 +1,18 @@
 """From a file set to the records in it; what restore, verify and peek share."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 import pyarrow as pa
 
 from kbackup import converters, formats
-from kbackup.config import assumed_converter
+from kbackup.config.seams import assumed_converter
 from kbackup.converters import Converter
 from kbackup.errors import BadRecordError, CorruptObjectError, IncompleteBackupError, KbackupError
-from kbackup.formats import FormatOptions
 from kbackup.naming import View
 from kbackup.records import Facts
 from kbackup.restore.catalog import BackupFile, FileSet
 from kbackup.stores import Store
-from kbackup.views import COLUMNS, assemble
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How objects are read; plain data.
-
-    Attributes:
-        formats: What the configuration says about files.
-        key_converter: Plugin name, None for what suits the format of the file.
-        value_converter: Plugin name, None for what suits the format of the file.
-        properties: Sub-properties of each converter, by view.
-        wants_keys: A value object without its keys object is incomplete.
-        wants_headers: A value object without its headers object is incomplete.
-    """
-
-    formats: FormatOptions = field(default_factory=FormatOptions)
-    key_converter: str | None = None
-    value_converter: str | None = None
-    properties: Mapping[View, Mapping[str, str]] = field(default_factory=dict)
-    wants_keys: bool = False
-    wants_headers: bool = False
+from kbackup.views import COLUMNS, ReadOptions, assemble
 
 
 def read(store: Store, files: FileSet, options: ReadOptions) -> Iterator[pa.RecordBatch]:

@@ -18,8 +18,8 @@ from kbackup.restore import audit, catalog
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, SourceTopic
 from kbackup.restore.task import put_back
-from kbackup.stores import Store, open_store
 from kbackup.stopping import Stop
+from kbackup.stores import Store, open_store
 from kbackup.summary import Event, Summary
 
 _RECORDS_READ: Final = 200

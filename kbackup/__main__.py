@@ -1,0 +1,5 @@
+"""``python -m kbackup``."""
+
+from kbackup.cli import main
+
+main()

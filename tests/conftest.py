@@ -1,0 +1,60 @@
+"""What all tests share: a real Kafka and an S3 server, started once, and kbackup as a command."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from kbackup.local import LocalS3, start_kafka
+from kbackup.local.kafka import LocalKafka
+from tests.support.cluster import TestCluster
+from tests.support.command import Kbackup
+
+_COUNT = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[LocalKafka]:
+    """A real Apache Kafka, shared by all tests of the run."""
+    with start_kafka() as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[LocalS3]:
+    """An S3 server over HTTP, shared by all tests of the run."""
+    with LocalS3() as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def cluster(kafka: LocalKafka) -> TestCluster:
+    """The Kafka, seen by a client that is not kbackup's."""
+    return TestCluster(kafka.bootstrap_servers)
+
+
+@pytest.fixture
+def bucket(s3: LocalS3) -> str:
+    """A fresh bucket."""
+    name = f"bucket-{next(_COUNT)}"
+    s3.create_bucket(name)
+    return name
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name nobody else uses."""
+    return f"orders-{next(_COUNT)}"
+
+
+@pytest.fixture
+def kbackup(kafka: LocalKafka, s3: LocalS3, bucket: str) -> Kbackup:
+    """The installed command, with its cluster and bucket in the environment."""
+    return Kbackup(
+        {
+            "KBACKUP_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+            "KBACKUP_STORE_URL": s3.endpoint_url,
+            "KBACKUP_S3_BUCKET_NAME": bucket,
+            **s3.environment,
+        }
+    )

@@ -1,0 +1,183 @@
+"""The cluster through the client library alone: nothing of kbackup judges itself here."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import KafkaError as Code
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+KEEP = {"retention.ms": "-1"}
+
+
+class Record(NamedTuple):
+    """One record: what a backup must keep, its offset left out."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp: int = 1_700_000_000_000
+
+
+class TestCluster:
+    """Makes topics, writes records, reads them back."""
+
+    __test__ = False
+
+    def __init__(self, servers: str) -> None:
+        self.servers = servers
+        self.admin = AdminClient({"bootstrap.servers": servers})
+
+    def create(self, topic: str, partitions: int = 1, **config: str) -> str:
+        """Create a topic that keeps old timestamps."""
+        settings = {**KEEP, **{name.replace("_", "."): text for name, text in config.items()}}
+        new = NewTopic(topic, partitions, 1, config=settings)
+        self.admin.create_topics([new])[topic].result(30)
+        return topic
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and wait until it is gone."""
+        self.admin.delete_topics([topic])[topic].result(30)
+        while topic in self.admin.list_topics(timeout=10).topics:
+            time.sleep(0.1)
+
+    def configure(self, topic: str, **config: str) -> None:
+        """Change settings of a topic."""
+        entries = [
+            ConfigEntry(name.replace("_", "."), text, incremental_operation=AlterConfigOpType.SET)
+            for name, text in config.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        self.admin.incremental_alter_configs([resource])[resource].result(30)
+
+    def producer(self, **config: Any) -> Producer:
+        """A producer that takes large records."""
+        settings = {name.replace("_", "."): value for name, value in config.items()}
+        return Producer(
+            {
+                "bootstrap.servers": self.servers,
+                "message.max.bytes": 100_000_000,
+                "linger.ms": 20,
+                "queue.buffering.max.messages": 1_000_000,
+                **settings,
+            }
+        )
+
+    def write(self, topic: str, records: Iterable[Record], partition: int = 0) -> None:
+        """Append records to a partition."""
+        producer = self.producer()
+        send(producer, topic, records, partition)
+        assert producer.flush(60) == 0
+
+    def read(
+        self, topic: str, partition: int = 0, *, isolation: str = "read_committed"
+    ) -> list[Record]:
+        """All readable records of a partition, in order."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": "test-reader",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": isolation,
+                "fetch.message.max.bytes": 50_000_000,
+                "fetch.queue.backoff.ms": 10,
+            }
+        )
+        found: list[Record] = []
+        try:
+            consumer.assign([TopicPartition(topic, partition, 0)])
+            consumer.assign([TopicPartition(topic, partition, -2)])
+            while True:
+                for message in consumer.consume(500, 1.0):
+                    error = message.error()
+                    if error is None:
+                        found.append(as_record(message))
+                    elif error.code() == Code._PARTITION_EOF:
+                        return found
+                    else:
+                        raise AssertionError(error.str())
+        finally:
+            consumer.close()
+
+    def ends(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        """Log start and end offset."""
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "test-ends"})
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), 10)
+            return low, high
+        finally:
+            consumer.close()
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
+        """Delete what lies before an offset, as retention does."""
+        offsets = [TopicPartition(topic, partition, at) for partition, at in before.items()]
+        for future in self.admin.delete_records(offsets).values():
+            future.result(30)
+
+    def committed(self, group: str, topic: str, partitions: Sequence[int] = (0,)) -> list[int]:
+        """A group's offsets; -1001 where there is none."""
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group})
+        try:
+            asked = [TopicPartition(topic, partition) for partition in partitions]
+            return [at.offset for at in consumer.committed(asked, 10)]
+        finally:
+            consumer.close()
+
+    def commit(self, group: str, topic: str, offset: int, partition: int = 0) -> None:
+        """Move a group, as an operator's tool does."""
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group})
+        try:
+            consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+        finally:
+            consumer.close()
+
+
+def send(producer: Producer, topic: str, records: Iterable[Record], partition: int = 0) -> None:
+    """Hand records to a producer."""
+    for record in records:
+        while True:
+            try:
+                producer.produce(
+                    topic, record.value, record.key, partition,
+                    timestamp=record.timestamp, headers=list(record.headers) or None,
+                )  # fmt: skip
+                break
+            except BufferError:
+                producer.poll(0.1)
+
+
+def as_record(message: Any) -> Record:
+    """What a consumed message holds."""
+    return Record(
+        message.key(), message.value(), tuple(message.headers() or ()), message.timestamp()[1]
+    )
+
+
+def varied(count: int, seed: int = 0) -> list[Record]:
+    """Records of every kind: null, empty, binary, newlines, repeated headers, tombstones."""
+    keys = (None, b"", b"key", b"\x00\xff\n", "schlüssel".encode())
+    values = (b"value", None, b"", b"two\nlines\r\n", bytes(range(256)), b"x" * 1000)
+    headers: tuple[tuple[tuple[str, bytes | None], ...], ...] = (
+        (),
+        (("trace", b"1"),),
+        (("dup", b"1"), ("dup", None), ("dup", b"")),
+        (("", b""), ("raw", b"\xff\x00")),
+    )
+    return [
+        Record(
+            keys[(at * 7 + seed) % len(keys)],
+            values[(at * 5 + seed) % len(values)],
+            headers[(at * 3 + seed) % len(headers)],
+            1_700_000_000_000 + at * 37 - (at % 11) * 1000,
+        )
+        for at in range(count)
+    ]

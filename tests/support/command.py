@@ -1,0 +1,73 @@
+"""The installed command, run as a user runs it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished command left."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The JSON lines."""
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The last JSON line."""
+        return self.lines[-1]
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """The JSON lines of one type."""
+        return [line for line in self.lines if line["type"] == kind]
+
+
+@dataclass(frozen=True)
+class Kbackup:
+    """``kbackup`` with an environment."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def with_environment(self, **more: str) -> "Kbackup":
+        """The same with further variables."""
+        return Kbackup({**self.environment, **more})
+
+    def start(self, *words: str, **more: Any) -> "subprocess.Popen[str]":
+        """Start a command in a process group of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "kbackup", *words],
+            env={**os.environ, **self.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            **more,
+        )
+
+    def __call__(self, *words: str, timeout: float = 240) -> Result:
+        """Run a command to its end."""
+        process = self.start(*words)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        return Result(process.returncode, out, err)
+
+    def json(self, *words: str, expect: int = 0, timeout: float = 240) -> Result:
+        """Run a command with ``--json`` that must end with *expect*."""
+        result = self(*words, "--json", timeout=timeout)
+        assert expect == result.code, f"{result.stdout}\n{result.stderr}"
+        return result
