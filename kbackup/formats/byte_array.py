@@ -15,7 +15,13 @@ import pyarrow.compute as pc
 
 from kbackup.errors import BadRecordError, ConfigurationError
 from kbackup.formats import FormatOptions, refuse_view
-from kbackup.formats.separated import GZIP_EXTENSION, SeparatedWriter, extension, read_rows
+from kbackup.formats.separated import (
+    GZIP_EXTENSION,
+    SeparatedWriter,
+    extension,
+    first_with,
+    read_rows,
+)
 from kbackup.naming import View
 
 _log = logging.getLogger(__name__)
@@ -97,7 +103,7 @@ class ByteArrayWriter:
                 "leave such records out by behavior.on.null.values=ignore, or keep whole records",
                 row=pc.index(rows.is_null(), True).as_py(),
             )
-        if not self._has_warned and pc.any(pc.match_substring(rows, self._separator)).as_py():
+        if not self._has_warned and first_with(rows, self._separator) is not None:
             self._has_warned = True
             _log.warning(
                 "a %s contains the separator %r: a restore takes it for several; "

@@ -19,7 +19,7 @@ except ImportError:  # no wheel for this machine
     _inflate = zlib
     _errors = zlib.error
 
-PIECE_BYTES: Final = 2**20
+PIECE_BYTES: Final = 2**18
 """What `inflate` yields at most at a time."""
 
 RATIO_MAX: Final = 1000

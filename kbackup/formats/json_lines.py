@@ -17,7 +17,13 @@ import pyarrow.compute as pc
 from kbackup import jackson
 from kbackup.errors import BadRecordError, CorruptObjectError
 from kbackup.formats import FormatOptions, refuse_view
-from kbackup.formats.separated import GZIP_EXTENSION, SeparatedWriter, extension, read_rows
+from kbackup.formats.separated import (
+    GZIP_EXTENSION,
+    SeparatedWriter,
+    extension,
+    first_with,
+    read_rows,
+)
 from kbackup.naming import View
 
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
@@ -117,12 +123,12 @@ def _json_text(column: pa.Array) -> pa.StringArray:
     """Return a JSON text for each row, none of them null."""
     if isinstance(column.type, pa.JsonType):
         text = column.storage
-        broken = pc.match_substring(text, "\n")
-        if pc.any(broken).as_py():
+        broken = first_with(text, _NEWLINE)
+        if broken is not None:
             raise BadRecordError(
                 "a JSON value has a line break in its text",
                 "its converter did not write it in one line",
-                row=pc.index(broken, True).as_py(),
+                row=broken,
             )
     elif pa.types.is_binary(column.type):
         # 0.3 us a record; Arrow has no base64

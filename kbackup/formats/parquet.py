@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions, refuse_view
-from kbackup.formats.row_groups import RowGroups
+from kbackup.formats.row_groups import BYTES, RowGroups
 from kbackup.naming import View
 from kbackup.records import SCHEMA
 
@@ -73,6 +73,9 @@ _SETTINGS: Final[dict[str, Any]] = {
     "version": "2.6",
 }
 
+SLACK_BYTES: Final = 64 * 2**20
+"""What the lengths and levels of a row group's columns may add to its records."""
+
 READ_BYTES: Final = 8 * 2**20
 """What a batch that is read has about at most, where a row group is larger than ours."""
 
@@ -109,7 +112,7 @@ class ParquetFormat:
         file: BinaryIO,
         view: View,
         extension: str,  # noqa: ARG002
-        options: FormatOptions,  # noqa: ARG002
+        options: FormatOptions,
     ) -> Iterator[pa.RecordBatch]:
         """Read a file of whole records, and check it while reading.
 
@@ -119,7 +122,7 @@ class ParquetFormat:
         """
         if view is not View.RECORD:
             raise refuse_view("parquet", view)
-        return _read(file)
+        return _read(file, options.max_record_bytes)
 
 
 class RecordWriter:
@@ -159,10 +162,11 @@ class RecordWriter:
         self._parquet.write_table(table, row_group_size=len(group))
 
 
-def _read(file: BinaryIO) -> Iterator[pa.RecordBatch]:
+def _read(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
     with _translated():
         parquet = pq.ParquetFile(file, page_checksum_verification=True)
         expected = _check_footer(parquet)
+        _check_sizes(parquet.metadata, max_record_bytes)
     records, first, last = 0, None, None
     for batch in _batches(parquet):
         with _translated():
@@ -245,6 +249,19 @@ def _check_columns(schema: pa.Schema) -> None:
             raise _corrupt(f"column {field.name} is {count}")
         if not schema.field(found[0]).equals(field):
             raise _corrupt(f"column {field.name} should be {field}, is {schema.field(found[0])}")
+
+
+def _check_sizes(metadata: pq.FileMetaData, max_record_bytes: int) -> None:
+    """Check that no row group asks for more memory than a group of ours can."""
+    most = BYTES + max_record_bytes + SLACK_BYTES
+    for number in range(metadata.num_row_groups):
+        size = metadata.row_group(number).total_byte_size
+        if size > most:
+            raise CorruptObjectError(
+                "the whole-record file holds a record that is too large, or is altered",
+                f"row group {number} has {size} bytes, more than {most}",
+                "if records are this large, raise --max-record-bytes",
+            )
 
 
 def _check_rows(batch: pa.RecordBatch, last: int | None) -> None:

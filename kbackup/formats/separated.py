@@ -1,5 +1,6 @@
 """What files of rows that each end with a separator have in common: lines of JSON, raw bytes."""
 
+import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -46,15 +47,21 @@ class SeparatedWriter:
     def write(self, rows: pa.BinaryArray) -> None:
         """Add *rows*, ``binary`` without null."""
         # 1.5 GB/s, against 0.3 for a join in Python
-        joined = pc.binary_join_element_wise(rows, b"", self._separator)
-        _, offsets, data = joined.buffers()
-        if data is not None:
-            self._write(memoryview(data)[: memoryview(offsets).cast("i")[len(joined)]])
+        self._write(_data(pc.binary_join_element_wise(rows, b"", self._separator)))
 
     def finish(self) -> None:
         """Complete what was begun."""
         if self._gzip is not None:
             self._gzip.finish()
+
+
+def first_with(rows: pa.BinaryArray, separator: bytes) -> int | None:
+    """Return the first of *rows* that contains *separator*, None where there is none."""
+    # Over all rows at once 1.3 GB/s, row by row 0.4; found may be where two rows meet
+    if re.search(re.escape(separator), _data(rows)) is None:
+        return None
+    at: int = pc.index(pc.match_substring(rows, separator), True).as_py()
+    return at if at >= 0 else None
 
 
 def read_rows(
@@ -92,3 +99,12 @@ def read_rows(
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
     while piece := file.read(PIECE_BYTES):
         yield piece
+
+
+def _data(rows: pa.BinaryArray) -> memoryview:
+    """Return the bytes of *rows*, one behind the other, without copying."""
+    _, offsets, data = rows.buffers()
+    if data is None or not len(rows):
+        return memoryview(b"")
+    ends = memoryview(offsets).cast("i")
+    return memoryview(data)[ends[rows.offset] : ends[rows.offset + len(rows)]]

@@ -1,0 +1,73 @@
+import pyarrow as pa
+import pytest
+
+from kbackup.converters.json_text import JsonConverter
+from kbackup.errors import BadRecordError, ConfigurationError
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        pytest.param({}, id="absent: Connect's default is true"),
+        pytest.param({"schemas.enable": "true"}, id="true"),
+        pytest.param({"schemas.enable": ""}, id="empty"),
+    ],
+)
+def test_schemas_are_refused_by_name(properties: dict[str, str]) -> None:
+    """
+    Records that carry their schema are not written as if they did not.
+    """
+    with pytest.raises(ConfigurationError, match=r"schemas\.enable"):
+        JsonConverter().configure(properties)
+
+
+@pytest.mark.parametrize("text", ["false", "False", " false "])
+def test_without_schemas(text: str) -> None:
+    """
+    Java reads a boolean in any case.
+    """
+    JsonConverter().configure({"schemas.enable": text})
+
+
+def test_json_is_kept_in_the_connectors_spelling() -> None:
+    """
+    Order of keys and all digits of integers stay, which a worker would lose.
+    """
+    column = pa.array([b'{ "z":1, "a":12345678901234567890123 }', b"1e10"], pa.binary())
+
+    assert ['{"z":1,"a":12345678901234567890123}', "1.0E10"] == JsonConverter().decode(
+        column
+    ).storage.to_pylist()
+
+
+def test_the_json_null_is_null() -> None:
+    """
+    As in Connect, where a tombstone and the text null are one.
+    """
+    typed = JsonConverter().decode(pa.array([b" null ", None, b'"null"'], pa.binary()))
+
+    assert [None, None, '"null"'] == typed.storage.to_pylist()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [pytest.param(b"", id="empty"), pytest.param(b"{", id="half"), b"\x00\x00\x00\x00\x01a"],
+)
+def test_what_is_not_json_is_named(value: bytes) -> None:
+    """
+    An empty value is not null, and not JSON.
+    """
+    with pytest.raises(BadRecordError, match="not JSON") as caught:
+        JsonConverter().decode(pa.array([b"1", value], pa.binary()))
+
+    assert 1 == caught.value.row
+
+
+def test_other_columns_go_out_as_their_bytes() -> None:
+    """
+    JSON that lies in a file of raw bytes is restored as it is.
+    """
+    column = pa.array([b" {} ", None], pa.binary())
+
+    assert column.equals(JsonConverter().encode(column))
+    assert column.equals(JsonConverter().encode(column.cast(pa.string())))

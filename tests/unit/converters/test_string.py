@@ -1,0 +1,77 @@
+import pyarrow as pa
+import pytest
+
+from kbackup.converters.string import StringConverter
+from kbackup.errors import BadRecordError, ConfigurationError
+
+
+def test_what_is_not_utf8_is_refused_not_replaced() -> None:
+    """
+    A worker would write U+FFFD and lose the bytes; the record is named instead.
+    """
+    column = pa.array([b"a", None, b"ab\xff", b"\xfe"], pa.binary())
+
+    with pytest.raises(BadRecordError, match="byte 2 of 3") as caught:
+        StringConverter().decode(column)
+
+    assert 2 == caught.value.row
+
+
+def test_a_slice_is_judged_by_its_own_rows() -> None:
+    """
+    Bytes of another batch do not spoil this one, and rows are counted from its start.
+    """
+    column = pa.array([b"\xff", b"a", b"\xff"], pa.binary())
+
+    assert ["a"] == StringConverter().decode(column.slice(1, 1)).to_pylist()
+    with pytest.raises(BadRecordError) as caught:
+        StringConverter().decode(column.slice(1))
+    assert 1 == caught.value.row
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param('"a"', b"a", id="string"),
+        pytest.param('""', b"", id="empty string"),
+        pytest.param('"\\"\\u00e9\\uD83D\\uDE00"', '"é😀'.encode(), id="escapes"),
+        pytest.param('"null"', b"null", id="the word null"),
+        pytest.param("null", None, id="null"),
+        pytest.param('{"a":1}', b'{"a":1}', id="an object is its text"),
+        pytest.param("1.0E10", b"1.0E10", id="a number is its text"),
+    ],
+)
+def test_json_becomes_text(text: str, expected: bytes | None) -> None:
+    """
+    A string of a JSON file is what it says; other JSON is its text, as toString in Connect.
+    """
+    alone = StringConverter().encode(pa.array([text], pa.json_()))
+    beside = StringConverter().encode(pa.array([text, '"\\n"'], pa.json_()))
+
+    assert ([expected], expected) == (alone.to_pylist(), beside[0].as_py())
+
+
+def test_half_a_surrogate_pair_is_refused() -> None:
+    """
+    Java would write a question mark.
+    """
+    with pytest.raises(BadRecordError, match="half of a surrogate pair") as caught:
+        StringConverter().encode(pa.array(['"a"', '"\\uD800"'], pa.json_()))
+
+    assert 1 == caught.value.row
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "utf-8", "UTF8"])
+def test_utf8_can_be_named(encoding: str) -> None:
+    """
+    A worker's property that says what we do is accepted.
+    """
+    StringConverter().configure({"converter.encoding": encoding})
+
+
+def test_another_encoding_is_refused_by_name() -> None:
+    """
+    Text is not read as what it is not.
+    """
+    with pytest.raises(ConfigurationError, match=r"converter\.encoding=ISO"):
+        StringConverter().configure({"converter.encoding": "ISO-8859-1"})

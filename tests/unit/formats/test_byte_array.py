@@ -1,0 +1,142 @@
+import io
+import logging
+
+import pyarrow as pa
+import pytest
+from record_samples import OPTIONS, read, write
+
+from kbackup.errors import BadRecordError, ConfigurationError, CorruptObjectError
+from kbackup.formats import FormatOptions
+from kbackup.formats.byte_array import ByteArrayFormat
+from kbackup.naming import View
+
+BYTES = ByteArrayFormat()
+
+
+def batch(*values: bytes | None) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(values, pa.binary())], ["value"])
+
+
+@pytest.mark.parametrize("separator", [b"\n", b"\r\n", b"\x00", b"--", b"\xff\xfe"])
+def test_values_stand_between_separators(separator: bytes) -> None:
+    """
+    Each value is followed by the separator, and comes back, empty ones too.
+    """
+    options = FormatOptions(separator=separator)
+    values = [b"", b"a", b"", b"\x01\x80", b""]
+
+    data = write(BYTES, View.VALUE, [batch(*values)], options)
+
+    assert b"".join(value + separator for value in values) == data
+    assert values == [row["value"] for row in read(BYTES, View.VALUE, data, options)]
+
+
+def test_a_separator_of_many_bytes_is_found_wherever_reading_stops() -> None:
+    """
+    A separator that lies across two reads still ends its value.
+    """
+    options = FormatOptions(separator=b"<end of the value>")
+    values = [bytes([65 + at % 26]) * (at * 37 % 5000) for at in range(500)]
+
+    data = write(BYTES, View.VALUE, [batch(*values)], options)
+
+    assert values == [row["value"] for row in read(BYTES, View.VALUE, data, options)]
+
+
+def test_a_value_that_holds_the_separator_is_written_and_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """
+    The connector's bytes are kept, but nobody takes them for a safe backup: said once a file.
+    """
+    with caplog.at_level(logging.WARNING):
+        data = write(BYTES, View.VALUE, [batch(b"x"), batch(b"a\nb"), batch(b"\n")])
+
+    assert b"x\na\nb\n\n\n" == data
+    assert 1 == len(caplog.messages)
+    assert "contains the separator" in caplog.messages[0]
+
+
+def test_values_that_only_meet_like_a_separator_are_not_blamed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """
+    Two values whose ends look like a separator are two good values.
+    """
+    with caplog.at_level(logging.WARNING):
+        write(BYTES, View.VALUE, [batch(b"a-", b"-b")], FormatOptions(separator=b"--"))
+
+    assert [] == caplog.messages
+
+
+def test_null_is_not_written_as_empty() -> None:
+    """
+    A tombstone must not come back as an empty value.
+    """
+    with pytest.raises(BadRecordError, match="null value") as caught:
+        write(BYTES, View.VALUE, [batch(b"", None)])
+
+    assert 1 == caught.value.row
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.json_()], ids=str)
+def test_text_is_for_another_format(kind: pa.DataType) -> None:
+    """
+    As with the connector, only what a converter leaves as bytes can be written.
+    """
+    column = pa.array(["1"], kind)
+
+    with pytest.raises(ConfigurationError, match="value"):
+        write(BYTES, View.VALUE, [pa.record_batch([column], ["value"])])
+
+
+def test_without_a_separator_nothing_is_written_or_read() -> None:
+    """
+    Values that run into each other could never be told apart.
+    """
+    options = FormatOptions(separator=b"")
+
+    with pytest.raises(ConfigurationError, match="separator"):
+        BYTES.writer(io.BytesIO(), View.VALUE, options)
+    with pytest.raises(ConfigurationError, match="separator"):
+        BYTES.read(io.BytesIO(b"a"), View.VALUE, ".bin", options)
+
+
+def test_the_extension_is_the_configured_one() -> None:
+    """
+    format.bytearray.extension names the files, and finds them.
+    """
+    options = FormatOptions(byte_array_extension=".raw", compression="gzip")
+
+    assert ".raw.gz" == BYTES.extension(options)
+    assert [True, True, False] == [
+        BYTES.reads(text, options) for text in (".raw", ".raw.gz", ".bin")
+    ]
+
+
+def test_another_compression_is_refused() -> None:
+    """
+    Only what connectors write is written.
+    """
+    with pytest.raises(ConfigurationError, match=r"s3\.compression\.type=zip"):
+        BYTES.extension(FormatOptions(compression="zip"))
+
+
+@pytest.mark.parametrize(
+    "data", [pytest.param(b"", id="empty"), pytest.param(b"a\nb", id="no separator at the end")]
+)
+def test_a_file_that_was_cut_short_is_noticed(data: bytes) -> None:
+    """
+    The last value is not taken for whole when its separator is missing.
+    """
+    with pytest.raises(CorruptObjectError, match="cut short"):
+        read(BYTES, View.VALUE, data)
+
+
+def test_keys_are_kept_too() -> None:
+    """
+    keys.format.class can be bytes.
+    """
+    keys = pa.record_batch([pa.array([b"k"], pa.binary())], ["key"])
+
+    assert [{"key": b"k"}] == read(BYTES, View.KEY, write(BYTES, View.KEY, [keys], OPTIONS))

@@ -1,0 +1,154 @@
+import pyarrow as pa
+import pytest
+
+from kbackup import jackson
+from kbackup.errors import BadRecordError
+
+
+def canonical(*texts: bytes | None) -> list[str | None]:
+    found: list[str | None] = jackson.canonical(pa.array(texts, pa.binary())).to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        pytest.param(0.0, "0.0", id="zero"),
+        pytest.param(-0.0, "-0.0", id="negative zero"),
+        pytest.param(100.0, "100.0", id="whole"),
+        pytest.param(3.14, "3.14", id="plain"),
+        pytest.param(0.001, "0.001", id="smallest plain"),
+        pytest.param(0.000999, "9.99E-4", id="below it"),
+        pytest.param(9999999.0, "9999999.0", id="largest plain"),
+        pytest.param(1e7, "1.0E7", id="above it"),
+        pytest.param(-12345678.9, "-1.23456789E7", id="negative, exponent"),
+        pytest.param(2e23, "2.0E23", id="shortest, where Java 18 had 1.9999999999999998E23"),
+        pytest.param(5e-324, "4.9E-324", id="least of all has two digits"),
+        pytest.param(1.7976931348623157e308, "1.7976931348623157E308", id="greatest of all"),
+    ],
+)
+def test_a_double_is_written_as_java_does(number: float, text: str) -> None:
+    """
+    Numbers look as in the connectors' files.
+    """
+    assert text == jackson.java_double(number)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(b' { "b" : 1 ,\n"a":[ ] } ', '{"b":1,"a":[]}', id="compact, in its order"),
+        pytest.param(b'{"a":1,"b":2,"a":3}', '{"a":3,"b":2}', id="of two keys the last, first"),
+        pytest.param(b"123456789012345678901234567890", "123456789012345678901234567890", id="big"),
+        pytest.param(
+            b'{"a":1e-5,"b":98765432109876543210}',
+            '{"a":1.0E-5,"b":98765432109876543210}',
+            id="big beside a double",
+        ),
+        pytest.param(b"1e400000000", None, id="beyond double"),
+        pytest.param(b'"\\u00e9\\u2028/\\/"', '"é\u2028//"', id="non-ASCII and slash as they are"),
+        pytest.param("😀".join('""').encode(), '"\\uD83D\\uDE00"', id="surrogate pair escaped"),
+        pytest.param(b'"\\ud83dx"', '"\\uD83Dx"', id="half a pair kept"),
+        pytest.param(b'"\\u0000\\u001f\\b\\\\u001f"', '"\\u0000\\u001F\\b\\\\u001f"', id="control"),
+        pytest.param(b'"1e5, 0.0001, 12345678.9]"', '"1e5, 0.0001, 12345678.9]"', id="not numbers"),
+        pytest.param(b'{"0.0001":"1e9"}', '{"0.0001":"1e9"}', id="numbers in names"),
+        pytest.param(b"[" * 500 + b"1e9" + b"]" * 500, "[" * 500 + "1.0E9" + "]" * 500, id="deep"),
+        pytest.param(b"[" * 100_000 + b"]" * 100_000, None, id="too deep"),
+        pytest.param(b"9" * 5000, None, id="number of 5,000 digits"),
+        pytest.param(b'"\xff"', None, id="not UTF-8"),
+        pytest.param(b'"\xed\xa0\x80"', None, id="a surrogate in UTF-8"),
+        pytest.param(b"\xef\xbb\xbf1", None, id="byte order mark"),
+        pytest.param("1".encode("utf-16"), None, id="UTF-16"),
+        pytest.param(b"", None, id="empty"),
+    ],
+)
+def test_json_is_written_as_jackson_does(text: bytes, expected: str | None) -> None:
+    """
+    What a record means is kept, in the connectors' spelling; what is no JSON is refused.
+    """
+    if expected is None:
+        with pytest.raises(BadRecordError):
+            canonical(text)
+    else:
+        assert [expected] == canonical(text)
+
+
+@pytest.mark.parametrize(
+    "bad", [pytest.param(b"{", id="not JSON"), pytest.param(b"[1e999]", id="no double")]
+)
+def test_the_row_of_the_first_bad_value_is_named(bad: bytes) -> None:
+    """
+    Of many records the one that failed can be found.
+    """
+    with pytest.raises(BadRecordError) as caught:
+        canonical(b"1", None, b'"\xf0\x9f\x98\x80"', bad, b"1e9", bad)
+
+    assert 3 == caught.value.row
+
+
+def test_null_stays_null_and_is_not_the_word() -> None:
+    """
+    A record without a value and one whose value is the JSON null are two things.
+    """
+    assert [None, "null"] == canonical(None, b"null")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b"1e400", id="decimal beyond double"),
+        pytest.param(b"9" * 5000, id="long integer"),
+        pytest.param(b'"\\ud800"', id="half a pair"),
+        pytest.param(b"null", id="null"),
+    ],
+)
+def test_a_line_is_checked_as_json_of_any_size(text: bytes) -> None:
+    """
+    Another writer's numbers are not judged by what we could write.
+    """
+    jackson.check(text)
+
+
+@pytest.mark.parametrize(
+    "text", [pytest.param(t, id=repr(t)) for t in (b"", b"NaN", b"1 2", b"{'a':1}", b'"\xff"')]
+)
+def test_a_line_that_is_not_json_is_noticed(text: bytes) -> None:
+    """
+    A damaged line is not passed on as text.
+    """
+    with pytest.raises(ValueError, match=r"."):
+        jackson.check(text)
+
+
+def test_text_is_quoted_as_jackson_does() -> None:
+    """
+    Text becomes JSON strings, whatever is in it.
+    """
+    texts = pa.array(["a", None, "", '"\\\n', "é😀", "\x01\x7f\u2028/", "\\u001f"])
+    expected = ['"a"', None, '""', '"\\"\\\\\\n"', '"é\\uD83D\\uDE00"', '"\\u0001\x7f\u2028/"']
+
+    assert [*expected, '"\\\\u001f"'] == jackson.quote(texts).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        pytest.param('"a\\n\\uD83D\\uDE00"', "a\n😀", id="string"),
+        pytest.param('""', "", id="empty string"),
+        pytest.param('{"a":"b"}', None, id="object"),
+        pytest.param("12", None, id="number"),
+    ],
+)
+def test_what_a_json_string_says(text: str, value: str | None) -> None:
+    """
+    A string is told from JSON of other kinds.
+    """
+    assert value == jackson.string_value(text)
+
+
+def test_half_a_surrogate_pair_is_no_text() -> None:
+    """
+    Nothing is put in the place of what UTF-8 cannot hold.
+    """
+    with pytest.raises(ValueError, match="half of a surrogate pair"):
+        jackson.string_value('"\\uD800"')
