@@ -1,0 +1,126 @@
+"""``kbackup config``: check, show."""
+
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from kbackup import config
+from kbackup.cli import Family
+from kbackup.cli.options import GroupedCommand, all_options, output_options
+from kbackup.cli.running import Session, load_output, paths, perform, run
+from kbackup.config import Doubt
+from kbackup.errors import ConfigurationError
+from kbackup.runs import new_run_id
+from kbackup.summary import Event, Summary
+
+
+@click.group("config", cls=Family)
+def command() -> None:
+    """Check a configuration, or show where each value is from."""
+
+
+class _Check(GroupedCommand):
+    examples = (
+        "kbackup config check --config s3.properties",
+        "kbackup config check --config common.yaml --config orders.json --json",
+    )
+
+
+class _Show(GroupedCommand):
+    examples = (
+        "kbackup config show --config s3.properties",
+        "kbackup config show --config s3.properties --flush-size 500 -t orders",
+        "kbackup config show --all",
+    )
+
+
+@command.command("check", cls=_Check)
+@output_options("config")
+def check_command(**parameters: Any) -> None:
+    """Read a configuration, files and variables, and name every doubt.
+
+    Exits 0 with or without warnings, 2 with errors.  No connection is made.
+    """
+
+    def work(session: Session) -> Event:
+        doubts = config.check(paths(parameters), os.environ)
+        summary = Summary(new_run_id(datetime.now(UTC)), "config check")
+        for doubt in doubts:
+            session.tell(told(doubt))
+            if doubt.level == "error":
+                summary.fail(failure(doubt))
+        if not doubts:
+            session.tell(_no_doubt(parameters))
+        return summary.finish()
+
+    perform("config check", load_output("config check", parameters), work)
+
+
+def told(doubt: Doubt) -> Event:
+    """Return a doubt as the event of a check."""
+    return {
+        "type": "check",
+        "area": "configuration",
+        "name": doubt.name or doubt.code,
+        "level": "fail" if doubt.level == "error" else "warn",
+        "text": _text(doubt),
+        "do": doubt.do or None,
+        "code": doubt.code,
+        "origin": doubt.origin or None,
+    }
+
+
+def _text(doubt: Doubt) -> str:
+    """Return value, reason and origin; the name stands in front of it already."""
+    origin = f"({doubt.origin})"
+    subject = doubt.what.removeprefix(doubt.name).removesuffix(origin).strip().removeprefix("=")
+    parts = ": ".join(filter(None, (subject, doubt.why)))
+    place = doubt.origin.partition(" ")[2]
+    is_said = not doubt.origin or (place != "" and place in parts)
+    return parts if is_said else f"{parts} {origin}"
+
+
+def failure(doubt: Doubt) -> Event:
+    """Return a doubt that is an error as an entry of the summary's errors."""
+    error = ConfigurationError(doubt.what, doubt.why, doubt.do).to_dict()
+    place = {"area": "configuration", "name": doubt.name or doubt.code, "origin": doubt.origin}
+    return error | place
+
+
+def _no_doubt(parameters: dict[str, Any]) -> Event:
+    names = ", ".join(map(str, paths(parameters))) or "the variables alone"
+    return {
+        "type": "check",
+        "area": "configuration",
+        "name": names,
+        "level": "ok",
+        "text": "nothing to say against it",
+        "do": None,
+    }
+
+
+@command.command("show", cls=_Show)
+@click.option("--all", "is_all", is_flag=True, help="List every property, with its default.")
+@all_options("config")
+def show_command(is_all: bool, **parameters: Any) -> None:
+    """Show every effective value and where it came from; secrets are masked.
+
+    Takes the options of sink and restore, so that a command can be looked at as it was typed.
+    """
+
+    def work(session: Session) -> Event:
+        for name, value, origin in session.loaded.shown(all=is_all):
+            is_unset = not value and origin == "default"
+            session.tell(
+                {
+                    "type": "setting",
+                    "name": name,
+                    "value": None if is_unset else value,
+                    "origin": origin,
+                }
+            )
+        return Summary(new_run_id(datetime.now(UTC)), "config show").finish()
+
+    run("config", "config show", parameters, work)

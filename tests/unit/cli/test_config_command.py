@@ -1,0 +1,234 @@
+"""``kbackup config check`` and ``kbackup config show``, as they are typed."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from kbackup.cli.json_lines import schema
+from tests.support.invoked import invoke
+
+INTEROP = Path(__file__).parents[3] / ".." / "shared" / "interop" / "configs"
+CONFIGS = sorted(INTEROP.glob("[0-9]*-*.*"))
+
+SINK = """\
+name=nightly
+connector.class=io.confluent.connect.s3.S3SinkConnector
+topics=orders
+s3.bucket.name=backups
+format.class=io.confluent.connect.s3.format.json.JsonFormat
+value.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter.schemas.enable=false
+flush.size=10
+"""
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> Path:
+    """A connector's file."""
+    path = tmp_path / "s3.properties"
+    path.write_text(SINK)
+    path.chmod(0o600)
+    return path
+
+
+def rows(*words: str, **environ: str) -> dict[str, tuple[str | None, str]]:
+    """Return value and origin of each setting that ``config show`` tells."""
+    shown = invoke("config", "show", "--json", *words, **environ)
+    assert 0 == shown.code, shown
+    return {row["name"]: (row["value"], row["origin"]) for row in shown.of("setting")}
+
+
+@pytest.mark.skipif(not CONFIGS, reason="the collection is not beside the checkout")
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_what_people_wrote_is_checked_without_a_traceback(path: Path) -> None:
+    """
+    Any connector's file can be checked: the exit code says whether it runs, each error is named.
+    """
+    checked = invoke("config", "check", "--config", str(path), "--json")
+
+    failed = [row for row in checked.of("check") if row["level"] == "fail"]
+    assert (2 if failed else 0) == checked.code == checked.lines[-1]["exit_code"]
+    assert len(failed) == len(checked.lines[-1]["errors"])
+    assert "Traceback" not in checked.stderr
+    for line in checked.lines:
+        jsonschema.validate(line, schema())
+
+
+@pytest.mark.skipif(not CONFIGS, reason="the collection is not beside the checkout")
+def test_the_whole_collection_is_checked() -> None:
+    """
+    A test of nothing would pass.
+    """
+    assert 72 == len(CONFIGS)
+
+
+def test_a_doubt_has_level_name_value_origin_and_a_remedy(tmp_path: Path) -> None:
+    """
+    A doubt is told so that the line in the file can be found and mended.
+    """
+    path = tmp_path / "s3.properties"
+    path.write_text("topics=orders\ns3.bucket.name=b\nrotate.bytes=many\ntopic.dir=t\n")
+
+    checked = invoke("config", "check", "--config", str(path), COLUMNS="400")
+
+    assert 2 == checked.code
+    assert [
+        f"fail  configuration rotate.bytes: many: expected a whole number (file {path}:3)",
+        "      do: correct it",
+        f"warn  configuration topic.dir: no such property; it has no effect (file {path}:4)",
+        "      do: did you mean topics.dir?",
+        "warn  configuration bootstrap.servers: it is not given",
+        "      do: name the brokers: -k HOST:PORT",
+        "3 checks: 0 ok, 2 warn, 1 fail",
+        "exit 2: the command line or the configuration is wrong",
+    ] == checked.stdout.splitlines()
+
+
+def test_a_file_with_warnings_only_is_good(sink: Path) -> None:
+    """
+    A connector's file that runs passes, whatever else there is to say of it.
+    """
+    checked = invoke("config", "check", "--config", str(sink))
+
+    assert 0 == checked.code
+    assert "0 fail" in checked.stdout
+    assert "" == checked.stderr
+
+
+def test_a_file_without_a_doubt_says_so(tmp_path: Path) -> None:
+    """
+    Silence could mean that nothing was looked at.
+    """
+    path = tmp_path / "whole.yaml"
+    path.write_text("bootstrap.servers: broker:9092\ntopics: orders\ns3.bucket.name: backups\n")
+
+    checked = invoke("config", "check", "--config", str(path), "--json")
+
+    assert [("ok", str(path))] == [(c["level"], c["name"]) for c in checked.of("check")]
+
+
+def test_variables_are_checked_too() -> None:
+    """
+    What cron gives by variable is as much a configuration as a file.
+    """
+    checked = invoke("config", "check", "--json", KBACKUP_FLUSH_SIZE="lots", KBACKUP_TOPICZ="a")
+
+    levels = {row["name"]: row["level"] for row in checked.of("check")}
+    assert (2, "fail", "warn") == (checked.code, levels["flush.size"], levels["KBACKUP_TOPICZ"])
+
+
+def test_quiet_prints_errors_only(tmp_path: Path) -> None:
+    """
+    In cron's mail stands what is wrong, and nothing where nothing is.
+    """
+    path = tmp_path / "s3.properties"
+    path.write_text("topics=orders\nrotate.bytes=many\ntopic.dir=t\n")
+
+    checked = invoke("config", "check", "--config", str(path), "--quiet")
+
+    assert (2, "") == (checked.code, checked.stdout)
+    assert "rotate.bytes=many" in checked.stderr
+    assert "topic.dir" not in checked.stderr
+
+
+def test_a_bad_output_option_is_a_usage_error() -> None:
+    """
+    What decides how to print is judged first.
+    """
+    checked = invoke("config", "check", "--progress-seconds", "soon")
+
+    assert 2 == checked.code
+    assert "progress.seconds" in checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "expected"),
+    [
+        pytest.param([], {}, ("1000000", "default"), id="default"),
+        pytest.param(["--config", "FILE"], {}, ("10", "file FILE:8"), id="file"),
+        pytest.param(
+            ["--config", "FILE"],
+            {"KBACKUP_FLUSH_SIZE": "20"},
+            ("20", "env KBACKUP_FLUSH_SIZE"),
+            id="variable before file",
+        ),
+        pytest.param(
+            ["--config", "FILE", "--flush-size", "30"],
+            {"KBACKUP_FLUSH_SIZE": "20"},
+            ("30", "option"),
+            id="option before variable",
+        ),
+        pytest.param(["-X", "flush.size=40"], {}, ("40", "option"), id="-X"),
+    ],
+)
+def test_each_value_is_shown_with_its_origin(
+    sink: Path, words: list[str], environ: dict[str, str], expected: tuple[str, str]
+) -> None:
+    """
+    Of the four sources the one that counts is named, down to the line.
+    """
+    found = rows("--all", *(word.replace("FILE", str(sink)) for word in words), **environ)
+
+    assert tuple(text.replace("FILE", str(sink)) for text in expected) == found["flush.size"]
+
+
+def test_the_last_file_counts(sink: Path, tmp_path: Path) -> None:
+    """
+    A file of one's own goes on top of a shared one.
+    """
+    mine = tmp_path / "mine.json"
+    mine.write_text(json.dumps({"flush.size": 99}))
+
+    found = rows("--config", str(sink), "--config", str(mine))
+
+    assert ("99", f"file {mine}:1") == found["flush.size"]
+    assert ("orders", f"file {sink}:3") == found["topics"]
+
+
+def test_unset_is_null_and_default_is_shown_on_request() -> None:
+    """
+    What nobody set is null in JSON, and listed only with --all.
+    """
+    assert "s3.region" not in rows()
+    assert (None, "default") == rows("--all")["s3.region"]
+
+
+CANARIES = """\
+aws.access.key.id=AKIACANARY
+aws.secret.access.key=SECRETCANARY
+sasl.password=SASLCANARY
+kafka.sasl.oauthbearer.client.secret=OAUTHCANARY
+producer.override.sasl.jaas.config=org.x.PlainLoginModule required username="u" password="JCANARY";
+value.converter.basic.auth.user.info=u:SRCANARY
+confluent.license=LICENSECANARY
+no.such.password=UNKNOWNCANARY
+"""
+
+
+@pytest.mark.parametrize("words", [[], ["--json"], ["-vv", "--debug"]], ids=" ".join)
+@pytest.mark.parametrize("verb", ["show", "check"])
+def test_no_secret_is_shown(tmp_path: Path, words: list[str], verb: str) -> None:
+    """
+    Credentials from files and variables appear as asterisks, or not at all.
+    """
+    path = tmp_path / "s3.properties"
+    path.write_text(CANARIES)
+    all_words = ["config", verb, *words, "--config", str(path)]
+
+    shown = invoke(*all_words, KBACKUP_SASL_PASSWORD="ENVCANARY", COLUMNS="400")
+
+    assert 0 == shown.code
+    assert (verb == "show") == ("********" in shown.stdout)
+    assert "CANARY" not in shown.stdout + shown.stderr
+
+
+def test_a_wrong_value_is_an_error_of_show(sink: Path) -> None:
+    """
+    There is no effective configuration to show where a run would refuse it.
+    """
+    shown = invoke("config", "show", "--config", str(sink), "--rotate-bytes", "many")
+
+    assert 2 == shown.code
+    assert "rotate.bytes=many" in shown.stderr
