@@ -1,0 +1,176 @@
+"""Whole-record files read, and checked while they are read.
+
+What is checked, and in which order, is in ``docs/reference/record-file.md``.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kbackup.errors import CorruptObjectError
+from kbackup.formats.row_groups import BYTES
+from kbackup.records import SCHEMA
+
+FORMAT_VERSION: Final = 1
+"""Of the whole-record file; raised when a reader of today would misread what is written."""
+
+METADATA_PREFIX: Final = "kbackup."
+"""Before each of our names in the file's own metadata."""
+
+SLACK_BYTES: Final = 64 * 2**20
+"""What the lengths and levels of a row group's columns may add to its records."""
+
+READ_BYTES: Final = 8 * 2**20
+"""What a batch that is read has about at most, where a row group is larger than ours."""
+
+
+def read_records(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a whole-record file, in order.
+
+    Args:
+        file: Seekable; not closed here.
+        max_record_bytes: What the longest record may have, see `SLACK_BYTES`.
+
+    Raises:
+        CorruptObjectError: If the file is not as it was written, or of a later version.
+    """
+    with _translated():
+        parquet = pq.ParquetFile(file, page_checksum_verification=True)
+        expected = _check_footer(parquet)
+        _check_sizes(parquet.metadata, max_record_bytes)
+    records, first, last = 0, None, None
+    for batch in _batches(parquet):
+        with _translated():
+            _check_rows(batch, last)
+        first = batch["offset"][0].as_py() if first is None else first
+        last = batch["offset"][-1].as_py()
+        records += len(batch)
+        yield batch
+    found = {"records": records, "first_offset": first, "last_offset": last}
+    for name, value in expected.items():
+        if found[name] != value:
+            raise _corrupt(f"{name} should be {value} and is {found[name]}")
+
+
+def _batches(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of each row group, as many as its footer entry says."""
+    for number in range(parquet.num_row_groups):
+        with _translated():
+            group = parquet.metadata.row_group(number)
+            row_bytes = max(1, group.total_byte_size) / max(1, group.num_rows)
+            found = 0
+            batches = parquet.iter_batches(
+                batch_size=max(1, min(group.num_rows, int(READ_BYTES / row_bytes))),
+                row_groups=[number],
+                columns=SCHEMA.names,
+                use_threads=False,
+            )
+        while True:
+            with _translated():
+                batch = next(batches, None)
+            if batch is None:
+                break
+            if len(batch):
+                found += len(batch)
+                with _translated():
+                    columns = [batch[name] for name in SCHEMA.names]
+                    whole = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+                yield whole
+        if found != group.num_rows:
+            raise _corrupt(f"row group {number} should have {group.num_rows} rows and has {found}")
+
+
+def _check_footer(parquet: pq.ParquetFile) -> dict[str, int]:
+    """Check version, columns and counts; return what the rows must come to."""
+    metadata = {
+        name.decode().removeprefix(METADATA_PREFIX): text.decode()
+        for name, text in (parquet.metadata.metadata or {}).items()
+        if name.decode().startswith(METADATA_PREFIX)
+    }
+    if "format_version" not in metadata:
+        raise CorruptObjectError(
+            "not a file of whole records",
+            f"it is Parquet, but has no {METADATA_PREFIX}format_version",
+            "only files that kbackup wrote carry .record in their name",
+        )
+    version = int(metadata["format_version"])
+    if version != FORMAT_VERSION:
+        raise CorruptObjectError(
+            "a whole-record file of another version",
+            f"it has version {version}, this program reads {FORMAT_VERSION}",
+            "restore it with a newer kbackup",
+        )
+    _check_columns(parquet.schema_arrow)
+    numbers = ("records", "first_offset", "last_offset")
+    expected = {name: int(metadata[name]) for name in numbers if name in metadata}
+    expected.setdefault("records", parquet.metadata.num_rows)
+    if parquet.metadata.num_rows != expected["records"]:
+        raise _corrupt(
+            f"{METADATA_PREFIX}records is {expected['records']}, "
+            f"the footer says {parquet.metadata.num_rows}"
+        )
+    return expected
+
+
+def _check_columns(schema: pa.Schema) -> None:
+    for field in SCHEMA:
+        found = schema.get_all_field_indices(field.name)
+        if len(found) != 1:
+            count = "twice" if found else "missing"
+            raise _corrupt(f"column {field.name} is {count}")
+        if not schema.field(found[0]).equals(field):
+            raise _corrupt(f"column {field.name} should be {field}, is {schema.field(found[0])}")
+
+
+def _check_sizes(metadata: pq.FileMetaData, max_record_bytes: int) -> None:
+    """Check that no row group asks for more memory than a group of ours can."""
+    most = BYTES + max_record_bytes + SLACK_BYTES
+    for number in range(metadata.num_row_groups):
+        size = metadata.row_group(number).total_byte_size
+        if size > most:
+            raise CorruptObjectError(
+                "the whole-record file holds a record that is too large, or is altered",
+                f"row group {number} has {size} bytes, more than {most}",
+                "if records are this large, raise --max-record-bytes",
+            )
+
+
+def _check_rows(batch: pa.RecordBatch, last: int | None) -> None:
+    """Check what no checksum of a page can: types, null where null cannot be, order."""
+    for field in SCHEMA:
+        if not field.nullable and batch[field.name].null_count:
+            raise _corrupt(f"column {field.name} has no value in some row")
+    batch["headers"].flatten().validate(full=True)  # header names must be UTF-8
+    offsets = batch["offset"]
+    rises = pc.all(pc.less(offsets[:-1], offsets[1:])).as_py() is not False
+    if not rises or (last is not None and offsets[0].as_py() <= last):
+        raise _corrupt("offsets do not rise from row to row")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn what pyarrow says of bad bytes into our error; an error of the disk stays what it is."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise _corrupt(_first_line(error)) from error
+    except (pa.ArrowException, ValueError, KeyError, OverflowError, MemoryError) as error:
+        raise _corrupt(_first_line(error)) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _corrupt(why: str) -> CorruptObjectError:
+    return CorruptObjectError(
+        "the whole-record file is cut short or altered",
+        why,
+        "restore an earlier version of the object, or leave it out by behavior.on.error",
+    )
