@@ -70,6 +70,7 @@ def format_options(settings: Settings) -> FormatOptions:
         compression_level=settings.s3_compression_level,
         separator=settings.separator,
         byte_array_extension=settings.format_bytearray_extension,
+        max_record_bytes=settings.max_record_bytes,
     )
 
 

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from kbackup.local import LocalS3, start_kafka
 from kbackup.local.kafka import LocalKafka
@@ -11,6 +12,9 @@ from tests.support.cluster import TestCluster
 from tests.support.command import Kbackup
 
 _COUNT = itertools.count()
+
+settings.register_profile("kbackup", deadline=None)  # machines are shared and noisy
+settings.load_profile("kbackup")
 
 
 @pytest.fixture(scope="session")

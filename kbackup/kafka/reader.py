@@ -67,7 +67,7 @@ class Reader:
             "isolation.level": "read_committed",
             # The default of 1,000 ms makes a reader that outran its queue wait that long.
             "fetch.queue.backoff.ms": 10,
-            "fetch.wait.max.ms": 100,
+            "fetch.wait.max.ms": 10,  # a span ends at the log's end: nothing comes by waiting
             "queued.min.messages": 100_000,
             "queued.max.messages.kbytes": QUEUE_KIB,
             "fetch.message.max.bytes": 8 * 2**20,

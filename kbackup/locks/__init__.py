@@ -239,3 +239,12 @@ def _cache_folder() -> Path:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def lost_lock() -> KbackupError:
+    """Return the error of a run whose lock somebody else took over while it went on."""
+    return KbackupError(
+        "another run took the lock over",
+        "this one had not shown a sign of life for five minutes",
+        "no record is lost; look why this host stood still",
+    )

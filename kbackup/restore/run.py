@@ -12,7 +12,7 @@ from kbackup.config import Settings
 from kbackup.engine import Report
 from kbackup.errors import KafkaError, KbackupError, RefusedError
 from kbackup.kafka.cluster import Cluster
-from kbackup.locks import RunLock
+from kbackup.locks import RunLock, lost_lock
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import audit, catalog
 from kbackup.restore.job import RestoreJob
@@ -64,13 +64,19 @@ class RestoreRun:
             self._show(self._plan(cluster, store), cluster)
             return
         group = [wiring.group(settings, "restore", *map(str, settings.renames))]
-        with RunLock.for_settings(settings, store, self._layout, "restore", group, self._run):
+        lock = RunLock.for_settings(settings, store, self._layout, "restore", group, self._run)
+        with lock as held:
             plan = self._plan(cluster, store)
             self._show(plan, cluster)
             if plan.refusals:
                 return
             self._confirm(plan, agree)
-            self._write(plan, cluster, java_home)
+            try:
+                self._write(plan, cluster, java_home)
+            except KbackupError as error:
+                self._summary.fail(error)
+            if held is not None and held.is_lost:
+                self._summary.fail(lost_lock())
             runs.write_run(store, self._layout, self._summary.finish(self._stop.signal))
 
     def _plan(self, cluster: Cluster, store: Store) -> RestorePlan:

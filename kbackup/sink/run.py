@@ -1,16 +1,18 @@
 """One run of the sink: plan, lock, tasks on Spark, account for every offset, leave a record."""
 
 import functools
+import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from kbackup import engine, runs, wiring
 from kbackup.config import Settings
 from kbackup.engine import Report
 from kbackup.errors import KbackupError
 from kbackup.kafka.cluster import Cluster
-from kbackup.locks import RunLock
+from kbackup.locks import RunLock, lost_lock
 from kbackup.records import TopicPartition
 from kbackup.sink import plan as planning
 from kbackup.sink.follow import follow
@@ -21,8 +23,11 @@ from kbackup.stopping import Stop
 from kbackup.stores import Store, open_store
 from kbackup.summary import Event, Summary
 
-_EXPIRED = "expired"
-_ROUNDS = 3
+_log = logging.getLogger(__name__)
+
+_BEAT_S: Final = 60.0
+_EXPIRED: Final = "expired"
+_ROUNDS: Final = 3
 """How often retention may overtake a run before it gives up on a partition."""
 
 Tell = Callable[[Event], None]
@@ -55,16 +60,22 @@ class SinkRun:
             self._show(planning.make(settings, cluster, store), cluster)
             return
         names = list(settings.topics) or [settings.topics_regex or ""]
+        self._summary.facts["names"] = names
         lock = RunLock.for_settings(settings, store, self._layout, "sink", names, self._run)
-        with lock:
-            plan = planning.make(settings, cluster, store)
-            self._show(plan, cluster)
-            self._prepare(plan, cluster, store)
-            if settings.follow:
-                self._follow(plan, java_home)
-            else:
-                self._once(plan, cluster, store, java_home)
-            self._record(store)
+        with lock as held:
+            try:
+                plan = planning.make(settings, cluster, store)
+                self._show(plan, cluster)
+                self._prepare(plan, cluster, store)
+                if settings.follow:
+                    self._follow(plan, store, java_home)
+                else:
+                    self._once(plan, cluster, store, java_home)
+            except KbackupError as error:
+                self._summary.fail(error)
+            if held is not None and held.is_lost:
+                self._summary.fail(lost_lock())
+            runs.write_run(store, self._layout, self._finish(store))
 
     def _show(self, plan: SinkPlan, cluster: Cluster) -> None:
         settings = self._settings
@@ -156,7 +167,7 @@ class SinkRun:
                              "raise the topic's retention", topic=where.topic)
             )  # fmt: skip
 
-    def _follow(self, plan: SinkPlan, java_home: Callable[[], str | None]) -> None:
+    def _follow(self, plan: SinkPlan, store: Store, java_home: Callable[[], str | None]) -> None:
         units = [
             SinkUnit(at.where, at.seen.log, "") if (unit := at.unit()) is None else unit
             for at in plan.partitions
@@ -164,7 +175,8 @@ class SinkRun:
         ]
         starts = {at.where: at.start.offset for at in plan.partitions if at.start is not None}
         task = functools.partial(follow, self._job(plan), starts, self._settings.rotate_idle_ms)
-        self._tasks(task, units, java_home, slices_per_core=1)
+        with _Beats(lambda: runs.write_run(store, self._layout, self._finish(store))):
+            self._tasks(task, units, java_home, slices_per_core=1)
 
     def _tasks(
         self,
@@ -178,7 +190,7 @@ class SinkRun:
             task,
             units,
             wiring.engine_settings(self._settings, java_home()),
-            self._tell,
+            self._hear,
             self._stop.event,
             slices_per_core=slices_per_core,
         )
@@ -192,19 +204,67 @@ class SinkRun:
             self._merge(report)
         return overtaken
 
+    def _hear(self, event: Event) -> None:
+        """Pass an event on; a run that follows keeps its rows up with what is committed."""
+        if event["type"] == "progress" and self._settings.follow:
+            row = self._row(event["topic"], event["partition"])
+            row["committed"], row["end"] = event["committed"], max(row["end"], event["end"])
+            row["lag"] = row["end"] - row["committed"]
+        self._tell(event)
+
+    def _row(self, topic: str, partition: int) -> dict[str, Any]:
+        return next(
+            row
+            for row in self._summary.partitions
+            if (row["topic"], row["partition"]) == (topic, partition)
+        )
+
     def _merge(self, report: Report) -> None:
-        for row in self._summary.partitions:
-            if (row["topic"], row["partition"]) == (report.get("topic"), report.get("partition")):
-                _grow(row, report)
+        if "topic" in report:
+            _grow(self._row(report["topic"], report["partition"]), report)
 
-    def _record(self, store: Store) -> None:
-        runs.write_run(store, self._layout, self._finish())
+    def _finish(self, store: Store | None = None) -> Event:
+        """Return the summary; with *store*, it says when a run last was good."""
+        summary = self._summary.finish(self._stop.signal)
+        is_good = not summary["errors"] and summary["exit_code"] in (*runs.GOOD, 130, 143)
+        if self._settings.follow and is_good:
+            summary["last_success"] = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        elif summary["exit_code"] not in runs.GOOD and store is not None:
+            before = (runs.success(run) for run in runs.runs(store, self._layout, "sink"))
+            last = next((time for time in before if time is not None), None)
+            summary["last_success"] = None if last is None else f"{last:%Y-%m-%dT%H:%M:%SZ}"
+        else:
+            summary["last_success"] = self._run[:20] if is_good else None
+        return summary
 
-    def _finish(self) -> Event:
-        return self._summary.finish(self._stop.signal)
+
+class _Beats:
+    """Leaves a record of a run that does not end by itself, again and again.
+
+    Without it, ``status --max-age`` would take a sink that follows for one that has died.
+    """
+
+    def __init__(self, beat: Callable[[], None]) -> None:
+        self._beat = beat
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_BEAT_S):
+            try:
+                self._beat()
+            except KbackupError as error:
+                _log.warning("leaving a run record: %s", error)
 
 
-_CONFIG = (
+_CONFIG: Final = (
     "cleanup.policy",
     "compression.type",
     "max.message.bytes",

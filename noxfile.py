@@ -1,0 +1,82 @@
+"""What to run, and how.  ``nox -s ci`` is all of it; it uses the environment nox itself is in."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import nox
+
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["ci"]
+nox.options.error_on_external_run = False
+
+PYTHON = sys.executable
+BIN = Path(PYTHON).parent
+
+
+def tool(session: nox.Session, name: str, *arguments: str) -> None:
+    """Run a tool of this environment."""
+    session.run(str(BIN / name), *arguments, external=True)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, types and the direction of imports."""
+    tool(session, "ruff", "check", ".")
+    tool(session, "ruff", "format", "--check", ".")
+    tool(session, "mypy")
+    tool(session, "lint-imports")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation, with warnings as errors."""
+    with tempfile.TemporaryDirectory() as site:
+        tool(session, "mkdocs", "build", "--strict", "--quiet", "--site-dir", site)
+
+
+@nox.session
+def wheel(session: nox.Session) -> None:
+    """Build the wheel, install it elsewhere, and run its command outside the checkout."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        session.run(
+            PYTHON, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ".", external=True
+        )
+        (built,) = place.glob("kbackup-*.whl")
+        session.run(
+            PYTHON, "-m", "venv", "--system-site-packages", str(place / "venv"), external=True
+        )
+        python = str(place / "venv" / "bin" / "python")
+        session.run(
+            python, "-m", "pip", "install", "-q", "--no-deps", "--force-reinstall", str(built),
+            external=True,
+        )  # fmt: skip
+        site = str(Path(nox.__file__).parent.parent)  # the libraries of this environment
+        session.cd(folder)
+        for words in (["--version"], ["sink", "--help"], ["plugins"], ["config", "show", "--all"]):
+            session.run(
+                str(place / "venv" / "bin" / "kbackup"), *words,
+                env={"PYTHONPATH": site}, silent=True, external=True,
+            )  # fmt: skip
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """All tests, the ones with a real Kafka and S3 server included; arguments go to pytest."""
+    session.run(PYTHON, "-m", "pytest", *session.posargs, external=True)
+
+
+@nox.session
+def ci(session: nox.Session) -> None:
+    """Everything the gate asks for; the tests last, for their closing line is read."""
+    lint(session)
+    docs(session)
+    wheel(session)
+    tests(session)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure speed and memory; arguments go to the benchmarks."""
+    session.run(PYTHON, "-m", "benchmarks", *session.posargs, external=True)

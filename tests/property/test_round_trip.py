@@ -1,0 +1,118 @@
+"""``restore(sink(x)) == x``: the stages between Kafka and Kafka, with a store in memory."""
+
+from collections.abc import Iterator, Sequence
+from uuid import uuid4
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from record_samples import cut_up, record_batches
+
+from kbackup.formats import FormatOptions
+from kbackup.kafka import KafkaSettings
+from kbackup.naming import Layout, View
+from kbackup.records import SCHEMA, TopicPartition
+from kbackup.restore import catalog, reading
+from kbackup.rotation import Append, Cut, Rule, cut
+from kbackup.sink.files import OpenFiles
+from kbackup.sink.job import SinkJob
+from kbackup.sink.keep import keep
+from kbackup.stores import Store, StoreSettings
+from kbackup.stores.memory import MemoryStore
+from kbackup.views import ReadOptions, ViewSpec
+
+WHERE = TopicPartition("orders", 3)
+WHOLE = (ViewSpec(View.RECORD, "parquet", FormatOptions()),)
+VALUES = (
+    ViewSpec(View.KEY, "json", FormatOptions(), "bytes"),
+    ViewSpec(View.VALUE, "json", FormatOptions(), "bytes"),
+)
+
+
+def job(views: tuple[ViewSpec, ...], rule: Rule) -> SinkJob:
+    """A sink's settings; nothing in them is reached."""
+    return SinkJob(
+        "run", KafkaSettings("-"), StoreSettings("-"), Layout(), views, "default", rule, "group"
+    )
+
+
+def back_up(store: Store, batches: Sequence[pa.RecordBatch], work: SinkJob) -> None:
+    """What a sink task does between reader and commit."""
+    files = OpenFiles(work, WHERE)
+    for step in [*cut(batches, work.rule), Cut(0, "end")]:  # type: ignore[arg-type]
+        match step:
+            case Append(batch):
+                files.write(batch)
+            case Cut():
+                for closed in files.close():
+                    keep(store, closed)
+
+
+def put_back(store: Store, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """What a restore task does before the writer."""
+    found = catalog.read(store, Layout(), options.formats)
+    assert 0 == found.foreign_count
+    for files in found.sets.get(WHERE, []):
+        yield from reading.read(store, files, options)
+
+
+@settings(deadline=None)
+@given(record_batches(), st.integers(1, 9), st.lists(st.integers(0, 40), max_size=4))
+def test_whole_records_come_back_as_they_were(
+    batch: pa.RecordBatch, size: int, cuts: list[int]
+) -> None:
+    """
+    Every column of every record, nulls and empties included, whatever the file and batch sizes.
+    """
+    store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
+
+    back_up(store, cut_up(batch, cuts), job(WHOLE, Rule(records=size)))
+
+    assert batch.to_pylist() == [
+        row for part in put_back(store, ReadOptions()) for row in part.to_pylist()
+    ]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9)), max_size=20),
+       st.integers(1, 9))  # fmt: skip
+def test_keys_and_values_of_the_connectors_layout_come_back(
+    records: list[tuple[bytes, bytes]], size: int
+) -> None:
+    """
+    The compatible layout keeps keys and values, row for row, across objects.
+    """
+    rows = [
+        {"offset": at, "timestamp": 0, "timestamp_type": 1, "key": key, "value": value,
+         "headers": []}
+        for at, (key, value) in enumerate(records)
+    ]  # fmt: skip
+    batch = pa.RecordBatch.from_pylist(rows, SCHEMA)
+    store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
+    options = ReadOptions(key_converter="bytes", value_converter="bytes")
+
+    back_up(store, [batch], job(VALUES, Rule(records=size)))
+    found = [row for part in put_back(store, options) for row in part.to_pylist()]
+
+    assert records == [(row["key"], row["value"]) for row in found]
+    assert [at for at, _ in enumerate(records)] == [row["offset"] for row in found]
+
+
+@settings(deadline=None)
+@given(record_batches(), st.integers(0, 40))
+def test_a_longer_rerun_replaces_and_a_shorter_one_does_not(
+    batch: pa.RecordBatch, length: int
+) -> None:
+    """
+    What lies in the store never loses records, in whichever order two runs store a file.
+    """
+    work = job(WHOLE, Rule())
+    for first, second in ((batch.slice(0, length), batch), (batch, batch.slice(0, length))):
+        store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
+
+        back_up(store, [first], work)
+        back_up(store, [second], work)
+
+        assert batch.to_pylist() == [
+            row for part in put_back(store, ReadOptions()) for row in part.to_pylist()
+        ]
