@@ -19,9 +19,10 @@ from kbackup.naming import Layout
 from kbackup.records import TimestampType, TopicPartition
 from kbackup.restore import catalog as listing
 from kbackup.restore.catalog import Catalog, FileSet
-from kbackup.restore.reading import ReadOptions, read
+from kbackup.restore.reading import read
 from kbackup.restore.topics import not_in_backup
 from kbackup.stores import Store
+from kbackup.views import ReadOptions
 
 Record = dict[str, Any]
 

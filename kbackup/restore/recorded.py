@@ -1,5 +1,6 @@
 """What run records say was stored of each partition, and what a listing says of that."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,9 +27,11 @@ class Recorded:
     records: int
     objects: int
 
-    def among(self, sets: Iterable[FileSet]) -> list[FileSet]:
-        """Return those of *sets* that begin where the objects of this run did."""
-        return [files for files in sets if self.first <= files.start_offset <= self.last]
+    def among(self, sets: Sequence[FileSet]) -> slice:
+        """Return which of *sets*, by start offset, begin where this run's objects did."""
+        return slice(
+            bisect_left(sets, self.first, key=_start), bisect_right(sets, self.last, key=_start)
+        )
 
 
 def read(run_records: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, list[Recorded]]:
@@ -74,7 +77,7 @@ def last_offset(sets: Sequence[FileSet], entries: Sequence[Recorded]) -> int | N
         return None
     final = max(entries, key=lambda entry: entry.last)
     highest = max(files.start_offset for files in sets)
-    is_all_there = _objects(final.among(sets)) >= final.objects
+    is_all_there = _objects(sets[final.among(sets)]) >= final.objects
     return final.last if is_all_there and final.first <= highest <= final.last else None
 
 
@@ -84,10 +87,14 @@ def record_count(sets: Sequence[FileSet], entries: Sequence[Recorded]) -> int | 
     It is known where each object was stored by just one recorded run, and none is missing.
     """
     stored = sum(entry.objects for entry in entries)
-    if any(_objects(entry.among(sets)) != entry.objects for entry in entries):
+    if any(_objects(sets[entry.among(sets)]) != entry.objects for entry in entries):
         return None
     return sum(entry.records for entry in entries) if stored == _objects(sets) else None
 
 
 def _objects(sets: Iterable[FileSet]) -> int:
     return sum(len(files.files) for files in sets)
+
+
+def _start(files: FileSet) -> int:
+    return files.start_offset

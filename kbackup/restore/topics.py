@@ -10,10 +10,11 @@ from kbackup.records import TopicPartition
 from kbackup.restore import catalog as listing
 from kbackup.restore import recorded
 from kbackup.restore.catalog import BackupFile, Catalog, FileSet
-from kbackup.restore.reading import ReadOptions, facts, read
+from kbackup.restore.reading import facts, read
 from kbackup.restore.recorded import Recorded
 from kbackup.selection import select
 from kbackup.stores import Store
+from kbackup.views import ReadOptions
 
 Event = dict[str, Any]
 
@@ -31,6 +32,7 @@ def topics(
     *,
     names: Collection[str] = (),
     pattern: str | None = None,
+    partitions: Collection[int] | None = None,
     deep: bool = False,
     run_records: Iterable[Mapping[str, Any]] = (),
 ) -> Iterator[Event]:
@@ -45,6 +47,7 @@ def topics(
         options: How objects are read.
         names: Topics; all where there are none.
         pattern: A Java regular expression for topics, where there are no *names*.
+        partitions: Only these of each topic; None for all.
         deep: Learn where each partition ends from its last object.
         run_records: Summaries of runs, in any order.
 
@@ -63,6 +66,8 @@ def topics(
         if not wheres:
             raise not_in_backup(topic, found)
         for where in wheres:
+            if partitions is not None and where.partition not in partitions:
+                continue
             row = _row(where, found.sets[where], runs.get(where, []))
             if deep:
                 row |= _looked_at(store, found.sets[where], options)

@@ -17,7 +17,7 @@ from kbackup.errors import (
 )
 from kbackup.restore.kcat import render
 from kbackup.restore.peek import peek
-from kbackup.restore.reading import ReadOptions
+from kbackup.views import ReadOptions
 
 
 def look(backup: Backup, what: str, count: int = 10) -> list[dict[str, Any]]:

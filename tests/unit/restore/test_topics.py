@@ -7,9 +7,9 @@ import pytest
 from backup_samples import BYTES, JSON_GZIP, RECORD, SIBLINGS, SNAPPY, Backup
 
 from kbackup.errors import IncompleteBackupError
-from kbackup.restore.reading import ReadOptions
 from kbackup.restore.topics import topics
 from kbackup.testing import FaultyStore
+from kbackup.views import ReadOptions
 
 
 def rows(backup: Backup, **options: Any) -> list[dict[str, Any]]:
@@ -224,6 +224,17 @@ def test_a_pattern_selects_whole_names() -> None:
         backup.put(topic, 0, [0])
 
     assert ["orders-eu"] == [row["topic"] for row in rows(backup, pattern="orders-.*")]
+
+
+def test_partitions_can_be_chosen() -> None:
+    """
+    With --partitions only those rows are shown.
+    """
+    backup = Backup()
+    for partition in range(4):
+        backup.put("orders", partition, [0])
+
+    assert [0, 3] == [row["partition"] for row in rows(backup, partitions={0, 3, 9})]
 
 
 @pytest.mark.parametrize(

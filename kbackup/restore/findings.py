@@ -1,0 +1,79 @@
+"""What ``restore verify`` has found: an error, or something to know."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kbackup.errors import CorruptObjectError, IncompleteBackupError, KbackupError
+from kbackup.records import TopicPartition
+
+AGAIN: Final = "back these offsets up again while the cluster still has the records"
+
+_NAMED_AGAIN: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found.
+
+    Attributes:
+        code: ``missing_object``, ``corrupt``, ``overlap``, ``gap``, ``wrong_topic``,
+            ``count_mismatch``, or ``duplicate``.
+        where: The partition, by the object's name.
+        key: The object; None where it has no one name.
+        offsets: First and last offset it is about, inclusive; None where they are unknown.
+        text: What is wrong; None where the code says it.
+        is_error: The backup is damaged; else the operator should know of it.
+        more: Further fields of the event.
+    """
+
+    code: str
+    where: TopicPartition
+    key: str | None = None
+    offsets: tuple[int, int] | None = None
+    text: str | None = None
+    is_error: bool = True
+    more: Mapping[str, Any] | None = None
+
+    def event(self) -> dict[str, Any]:
+        """Return the finding as a line of ``--json``."""
+        return {
+            "type": "finding",
+            "level": "error" if self.is_error else "note",
+            "code": self.code,
+            "topic": self.where.topic,
+            "partition": self.where.partition,
+            "key": self.key,
+            "offsets": None if self.offsets is None else list(self.offsets),
+            "text": self.text,
+            **(self.more or {}),
+        }
+
+    def error(self) -> KbackupError:
+        """Return the error that stands for it."""
+        kind = IncompleteBackupError if self.code == "missing_object" else CorruptObjectError
+        said = None if self.offsets is None else "offsets {}-{}".format(*self.offsets)
+        why = self.text or (f"it is missing ({said})" if said else "it is missing")
+        place = {"key": self.key, "offsets": None if self.offsets is None else list(self.offsets)}
+        return kind(
+            self.key or str(self.where),
+            why,
+            AGAIN,
+            topic=self.where.topic,
+            partition=self.where.partition,
+            **{name: value for name, value in place.items() if value is not None},
+        )
+
+
+def again(findings: Iterable[Finding]) -> str | None:
+    """Return which offsets to back up again, as ``TOPIC:PARTITION:OFFSET,...``; None for none."""
+    named = {
+        (found.where, found.offsets[0]): None
+        for found in findings
+        if found.is_error and found.offsets is not None
+    }
+    if not named:
+        return None
+    shown = [f"{where.topic}:{where.partition}:{offset}" for where, offset in named]
+    rest = len(shown) - _NAMED_AGAIN
+    return ",".join(shown[:_NAMED_AGAIN]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,161 @@
+"""One partition of a backup, judged by names, run records and what was read."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kbackup.engine import Report
+from kbackup.naming import Layout, View
+from kbackup.records import Facts, Span, TopicPartition
+from kbackup.restore import judging, recorded, siblings
+from kbackup.restore.catalog import FileSet
+from kbackup.restore.findings import Finding
+from kbackup.restore.judging import Extent
+from kbackup.restore.recorded import Recorded
+from kbackup.restore.verify_task import set_id
+from kbackup.stores import Store
+from kbackup.views import ReadOptions
+
+_THREADS: Final = 16
+
+
+@dataclass(slots=True)
+class JudgedPartition:
+    """All that is known of one partition.
+
+    Attributes:
+        where: The partition.
+        sets: Its sets, by start offset.
+        entries: What runs say they stored.
+        gaps: Offsets known to have expired before they were backed up.
+        reports: What tasks say of the sets they read, by `set_id`.
+        is_deep: Whether objects were to be read.
+    """
+
+    where: TopicPartition
+    sets: Sequence[FileSet]
+    entries: Sequence[Recorded]
+    gaps: Sequence[Span]
+    reports: Mapping[str, Report]
+    is_deep: bool
+
+    def findings(
+        self, store: Store, layout: Layout, options: ReadOptions, pattern: FileSet | None
+    ) -> Iterator[Finding]:
+        """Yield what is wrong, and what is to be known.
+
+        Args:
+            store: Asked where sets end, if runs and names disagree.
+            layout: How objects are named.
+            options: Which siblings values have.
+            pattern: Any set of the topic, for the names of what is missing.
+        """
+        wanted = {View.KEY: options.wants_keys, View.HEADERS: options.wants_headers}
+        lone = list(siblings.lacking(self.sets, layout, wanted))
+        yield from lone
+        extents = [self._extent(files) for files in self.sets]
+        missed: list[Finding] = []
+        begun = [finding.offsets[0] for finding in lone if finding.offsets is not None]
+        for entry in self.entries:
+            among = extents[entry.among(self.sets)]
+            if judging.lost(entry, among):
+                among = _with_ends(store, among)
+                known = sum(entry.first <= start <= entry.last for start in begun)
+                near = next((each.files for each in among), pattern)
+                found = judging.missing(self.where, entry, among, known, layout, near)
+                said = {finding.offsets for finding in missed}
+                missed += [finding for finding in found if finding.offsets not in said]
+        yield from missed
+        for extent in extents:
+            report = self._report(extent.files)
+            if report is None:
+                yield from judging.empty(extent.files)
+            for problem in () if report is None else report["problems"]:
+                start = extent.files.start_offset
+                offsets = (start, start if extent.last is None else max(start, extent.last))
+                yield Finding(where=self.where, offsets=offsets, **problem)
+        yield from judging.order(extents, self.gaps, missed)
+
+    def failures(self) -> Iterator[Mapping[str, Any]]:
+        """Yield why sets could not be read that are not known to be damaged."""
+        for files in self.sets:
+            report = self.reports.get(set_id(files), {})
+            if "failure" in report:
+                yield report["failure"]
+
+    def row(self, findings: Sequence[Finding]) -> dict[str, Any]:
+        """Return the partition's row of the summary."""
+        reports = [report for files in self.sets if (report := self._report(files)) is not None]
+        listed = sum(len(files.files) for files in self.sets)
+        objects = sum(report["objects"] for report in reports) if self.is_deep else listed
+        unchecked = [key for report in reports for key in report["unchecked"]]
+        if self.is_deep:
+            state = _deep_state(objects, listed, len(unchecked))
+            records = sum(report["records"] for report in reports)
+        else:
+            state = self._shallow_state(listed)
+            records = recorded.record_count(self.sets, self.entries)
+        if any(finding.is_error for finding in findings):
+            state = "damaged"
+        return {
+            "topic": self.where.topic,
+            "partition": self.where.partition,
+            "objects": objects,
+            "listed": listed,
+            "records": records,
+            "bytes": sum(file.size for files in self.sets for file in files.files),
+            "bytes_read": sum(report["bytes_read"] for report in reports),
+            "not_checkable": len(unchecked),
+            "state": state,
+        }
+
+    def _report(self, files: FileSet) -> Report | None:
+        report = self.reports.get(set_id(files))
+        return None if report is None or "failure" in report else report
+
+    def _extent(self, files: FileSet) -> Extent:
+        report = self._report(files)
+        if report is None:
+            return Extent(files)
+        return Extent(files, report["last"], report["is_same"])
+
+    def _shallow_state(self, listed: int) -> str:
+        at = {
+            number
+            for entry in self.entries
+            for number in range(len(self.sets))[entry.among(self.sets)]
+        }
+        vouched = sum(len(self.sets[number].files) for number in at)
+        if vouched == listed:
+            return "all there"
+        if vouched:
+            return f"all there, {listed - vouched} objects not checkable"
+        return "not checkable"
+
+
+def _deep_state(read: int, listed: int, unchecked: int) -> str:
+    if not read:
+        return "not read"
+    if unchecked == read:
+        return "not checkable"
+    parts = ["ok"]
+    if read < listed:
+        parts.append(f"{read} of {listed} objects read")
+    if unchecked:
+        parts.append(f"{unchecked} not checkable")
+    return ", ".join(parts)
+
+
+def _with_ends(store: Store, extents: Sequence[Extent]) -> list[Extent]:
+    """Ask the store where sets end that were not read."""
+
+    def asked(extent: Extent) -> Extent:
+        if extent.last is not None or extent.files.main is None:
+            return extent
+        head = store.head(extent.files.main.key)
+        facts = None if head is None else Facts.from_metadata(head.metadata)
+        return extent if facts is None else Extent(extent.files, facts.last_offset)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(asked, extents))

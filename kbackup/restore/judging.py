@@ -1,0 +1,207 @@
+"""What is wrong with a partition's objects, going by names, run records and what was read.
+
+Pure functions.  Whether a range of offsets that is not there was ever stored cannot be told from
+the objects beside it: compaction, transactions and retention leave holes in any topic.  So it is
+an error only where a run record says that an object was there.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Final
+
+from kbackup.naming import Layout
+from kbackup.records import Span, TopicPartition
+from kbackup.restore.catalog import FileSet
+from kbackup.restore.findings import Finding
+from kbackup.restore.recorded import Recorded
+from kbackup.restore.siblings import key_of
+
+_HOLES_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A set, and where its records end.
+
+    Attributes:
+        files: The set.
+        last: Offset of its last record; None: not known.
+        is_same: What overlaps the next set is the same there; None: not known.
+    """
+
+    files: FileSet
+    last: int | None = None
+    is_same: bool | None = None
+
+
+def empty(files: FileSet) -> Iterator[Finding]:
+    """Name objects of no bytes: no format has such files."""
+    for file in files.files:
+        if file.size == 0:
+            start = files.start_offset
+            yield Finding("corrupt", files.where, file.key, (start, start), "it has 0 bytes")
+
+
+def missing(
+    where: TopicPartition,
+    entry: Recorded,
+    extents: Sequence[Extent],
+    known_missing: int,
+    layout: Layout,
+    pattern: FileSet | None,
+) -> Iterator[Finding]:
+    """Name what one run stored and is not there.
+
+    Args:
+        where: The partition.
+        entry: What the run says.
+        extents: The sets that begin where that run's did, by start offset.
+        known_missing: How many objects of these sets are missing by `siblings`.
+        layout: How objects are named.
+        pattern: A set beside which the missing ones lay; None where there is none left.
+    """
+    lacking = lost(entry, extents) - known_missing
+    if lacking <= 0:
+        return
+    holes = _holes(extents, entry.first, entry.last)
+    more = {"by": entry.run}
+    if len(holes) <= lacking and holes:
+        for first, last in holes:
+            key = None if pattern is None else _key_at(where, first, layout, pattern)
+            yield Finding("missing_object", where, key, (first, last), more=more)
+        return
+    text = f"{lacking} of the {entry.objects} objects that run {entry.run} stored are missing"
+    if holes:
+        text += f", somewhere in {_named(holes)}"
+    offsets = (holes[0][0], holes[-1][1]) if holes else (entry.first, entry.last)
+    yield Finding("missing_object", where, None, offsets, text, more=more)
+
+
+def lost(entry: Recorded, extents: Sequence[Extent]) -> int:
+    """Return how many of a run's objects are not there, going by their number and the first."""
+    there = sum(len(extent.files.files) for extent in extents)
+    has_first = any(extent.files.start_offset == entry.first for extent in extents)
+    return max(entry.objects - there, 0 if has_first else 1)
+
+
+def _key_at(where: TopicPartition, start: int, layout: Layout, pattern: FileSet) -> str | None:
+    """Return the key an object at *start* had, if it was named as *pattern* is."""
+    directory = pattern.encoded_partition
+    if pattern.where != where:
+        if directory != f"partition={pattern.where.partition}":
+            return None
+        directory = f"partition={where.partition}"
+    main = pattern.main if pattern.main is not None else pattern.files[0]
+    here = replace(pattern, where=where, start_offset=start, encoded_partition=directory)
+    return key_of(here, layout, main.view, main.extension)
+
+
+def _holes(
+    extents: Sequence[Extent], first: int | None = None, last: int | None = None
+) -> list[tuple[int, int]]:
+    """Return the ranges, inclusive, that no set covers; unknown ends reach to the next set."""
+    found = []
+    at = first
+    for extent, behind in zip_longest(extents, extents[1:]):
+        start = extent.files.start_offset
+        if at is not None and start > at:
+            found.append((at, start - 1))
+        end = extent.last
+        if end is None:
+            end = last if behind is None else behind.files.start_offset - 1
+        if end is not None:
+            at = end + 1 if at is None else max(at, end + 1)
+    if at is not None and last is not None and at <= last:
+        found.append((at, last))
+    return found
+
+
+def order(
+    extents: Sequence[Extent], gaps: Iterable[Span], missed: Iterable[Finding]
+) -> Iterator[Finding]:
+    """Note what is not there and was never said to be, and judge what is there twice.
+
+    Args:
+        extents: All sets of one partition, by start offset.
+        gaps: Offsets that are known to have expired before they were backed up.
+        missed: What `missing` has found.
+    """
+    if not extents:
+        return
+    where = extents[0].files.where
+    explained = []
+    for gap in gaps:
+        text = (
+            f"offsets {gap.start_offset} to {gap.end_offset - 1} had expired in the cluster "
+            "before they were backed up"
+        )
+        explained.append((gap.start_offset, gap.end_offset - 1))
+        yield Finding("gap", where, None, explained[-1], text, is_error=False)
+    explained += [finding.offsets for finding in missed if finding.offsets is not None]
+    begin = extents[0].files.start_offset
+    if begin > 0 and not _is_explained((0, begin - 1), explained):
+        text = f"first offset {begin}"
+        yield Finding("gap", where, None, (0, begin - 1), text, is_error=False)
+    holes = [hole for hole in _holes(extents) if not _is_explained(hole, explained)]
+    if holes:
+        text = f"{_count(holes)} {_named(holes)}"
+        offsets = (holes[0][0], holes[-1][1])
+        yield Finding("gap", where, None, offsets, text, is_error=False)
+    yield from _overlaps(extents)
+
+
+def _is_explained(hole: tuple[int, int], explained: Iterable[tuple[int, int]]) -> bool:
+    return any(first <= hole[0] and hole[1] <= last for first, last in explained)
+
+
+def _count(holes: Sequence[tuple[int, int]]) -> str:
+    return "a hole at" if len(holes) == 1 else f"{len(holes)} holes at"
+
+
+def _named(holes: Sequence[tuple[int, int]]) -> str:
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in holes]
+    rest = len(shown) - _HOLES_NAMED
+    return ", ".join(shown[:_HOLES_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _overlaps(extents: Sequence[Extent]) -> Iterator[Finding]:
+    """Judge sets of one directory that hold the same offsets.
+
+    Retries leave such objects.  Whole records are restored once, so it matters only whether they
+    are the same; the connectors' rows do not say their offsets, and would be restored twice.
+    """
+    before: dict[tuple[str, bool], Extent] = {}
+    for extent in extents:
+        files = extent.files
+        earlier = before.get((files.encoded_partition, files.is_whole))
+        before[files.encoded_partition, files.is_whole] = extent
+        if earlier is None or earlier.last is None or earlier.last < files.start_offset:
+            continue
+        ends = [end for end in (earlier.last, extent.last) if end is not None]
+        offsets = (files.start_offset, min(ends))
+        key, other = files.files[0].key, earlier.files.files[0].key
+        if files.is_whole and earlier.is_same:
+            text = f"{other} holds the same records; each is restored once"
+            yield Finding("overlap", files.where, key, offsets, text, is_error=False)
+        elif files.is_whole and earlier.is_same is False:
+            text = f"{other} holds other records at the same offsets"
+            yield Finding("overlap", files.where, key, offsets, text)
+        elif not files.is_whole:
+            text = f"{other} reaches into it: these records would be restored twice"
+            yield Finding("overlap", files.where, key, offsets, text)
+    yield from _beside_whole(extents)
+
+
+def _beside_whole(extents: Sequence[Extent]) -> Iterator[Finding]:
+    whole = [extent.files.start_offset for extent in extents if extent.files.is_whole]
+    if not whole:
+        return
+    values = [
+        extent.files for extent in extents
+        if not extent.files.is_whole and whole[0] <= extent.files.start_offset <= whole[-1]
+    ]  # fmt: skip
+    if values:
+        text = f"{len(values)} value objects lie beside whole records, which are used"
+        where = values[0].where
+        yield Finding("overlap", where, None, text=text, is_error=False)

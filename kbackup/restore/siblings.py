@@ -1,0 +1,87 @@
+"""Objects of the connectors' layout that lack their companions: values, keys, headers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from kbackup.naming import Layout, ObjectKey, View
+from kbackup.restore.catalog import BackupFile, FileSet
+from kbackup.restore.findings import Finding
+
+_VIEWS: Final = ((View.KEY, "keys"), (View.HEADERS, "headers"))
+
+
+def lacking(
+    sets: Sequence[FileSet], layout: Layout, wanted: Mapping[View, bool]
+) -> Iterator[Finding]:
+    """Name value objects whose sibling is missing, and siblings without their value object.
+
+    Args:
+        sets: Of one partition, by start offset.
+        layout: How objects are named.
+        wanted: Which siblings the configuration promises.  A sibling is promised too where sets
+            before and behind have theirs.
+    """
+    values = [files for files in sets if not files.is_whole]
+    complete = [files for files in values if files.main is not None]
+    for view, name in _VIEWS:
+        having = [at for at, files in enumerate(complete) if _sibling(files, view) is not None]
+        without = [at for at, files in enumerate(complete) if _sibling(files, view) is None]
+        if not (having or wanted[view]):
+            continue
+        extension = _sibling(complete[having[0]], view) if having else None
+        for at in without:
+            if wanted[view] or having[0] < at < having[-1]:
+                yield _without_sibling(complete[at], layout, view, name, extension)
+        quiet = sum(not (wanted[view] or having[0] < at < having[-1]) for at in without)
+        if quiet:
+            text = f"{quiet} value objects have no {name} object"
+            yield Finding("missing_object", values[0].where, text=text, is_error=False)
+    for files in values:
+        if files.main is None:
+            yield from _without_value(files, values, layout)
+
+
+def _sibling(files: FileSet, view: View) -> BackupFile | None:
+    return files.keys if view is View.KEY else files.headers
+
+
+def _without_sibling(
+    files: FileSet, layout: Layout, view: View, name: str, pattern: BackupFile | None
+) -> Finding:
+    assert files.main is not None  # noqa: S101  (callers chose such sets)
+    text = f"the {name} object of {files.main.key} is missing"
+    key = files.main.key if pattern is None else key_of(files, layout, view, pattern.extension)
+    offsets = (files.start_offset, files.start_offset)
+    return Finding("missing_object", files.where, key, offsets, text)
+
+
+def _without_value(files: FileSet, values: Sequence[FileSet], layout: Layout) -> Iterator[Finding]:
+    """Judge siblings without their value: keys of tombstones, a run cut off, or a loss."""
+    beside = [each for each in values if each.encoded_partition == files.encoded_partition]
+    patterns = [each.main for each in beside if each.main is not None]
+    if not patterns:
+        return  # a directory of keys alone is where a connector puts tombstones
+    found = files.files[0].key
+    if files.start_offset > max(each.start_offset for each in beside if each.main is not None):
+        text = "its value object is not there: a run was interrupted, the next one completes it"
+        yield Finding("missing_object", files.where, found, text=text, is_error=False)
+        return
+    key = key_of(files, layout, View.VALUE, patterns[0].extension)
+    offsets = (files.start_offset, files.start_offset)
+    text = f"{found} is there, its value object is missing"
+    yield Finding("missing_object", files.where, key, offsets, text)
+
+
+def key_of(files: FileSet, layout: Layout, view: View, extension: str) -> str:
+    """Return the key of an object of *files*' place."""
+    where = files.where
+    return layout.key(
+        ObjectKey(
+            where.topic,
+            where.partition,
+            files.start_offset,
+            files.encoded_partition,
+            extension,
+            view,
+        )
+    )

@@ -1,0 +1,195 @@
+"""``restore verify``: is it all there, readable and unbroken.
+
+Names and run records say what is missing; with ``--deep`` tasks read the objects, and what they
+report is judged together with the names.
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from kbackup import engine
+from kbackup.channel import Event as Told
+from kbackup.engine import EngineSettings, Report
+from kbackup.locks import STALE_S, Holder
+from kbackup.naming import Layout
+from kbackup.records import Span, TopicPartition
+from kbackup.restore import catalog as listing
+from kbackup.restore import recorded
+from kbackup.restore.catalog import FileSet
+from kbackup.restore.findings import AGAIN, Finding, again
+from kbackup.restore.judged import JudgedPartition
+from kbackup.restore.share import EVERYTHING, Share
+from kbackup.restore.topics import not_in_backup
+from kbackup.restore.verify_task import VerifyJob, VerifyUnit, set_id, verify_task
+from kbackup.selection import select
+from kbackup.stores import Store
+from kbackup.summary import Event, Summary
+from kbackup.views import ReadOptions
+
+Read = Callable[[Sequence[VerifyUnit]], Iterable[Report]]
+"""Reads units and reports on each: `verify_task` by way of Spark, or here."""
+
+_ERRORS_KEPT: Final = 100
+"""Errors the summary names; all are told as findings."""
+
+
+_DUPLICATES_NAMED: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What was written down beside the objects.
+
+    Attributes:
+        runs: Summaries of runs, in any order.
+        gaps: Offsets known to have expired before they were backed up, by partition.
+        locks: Holders of lock objects.
+    """
+
+    runs: Iterable[Mapping[str, Any]] = ()
+    gaps: Mapping[TopicPartition, Sequence[Span]] = field(default_factory=dict)
+    locks: Iterable[Holder] = ()
+
+
+def verify(
+    store: Store,
+    layout: Layout,
+    options: ReadOptions,
+    summary: Summary,
+    *,
+    now: datetime,
+    names: Collection[str] = (),
+    pattern: str | None = None,
+    partitions: Collection[int] | None = None,
+    notes: Notes = Notes(),
+    read: Read | None = None,
+    share: Share = EVERYTHING,
+) -> Iterator[Event]:
+    """Verify a backup.
+
+    Args:
+        store: Where it lies.
+        layout: How objects are named.
+        options: How objects are read, and which siblings values have.
+        summary: Takes errors (exit code 7), foreign objects (3) and a row for each partition.
+        now: For the age of locks; aware.
+        names: Topics; all where there are none.
+        pattern: A Java regular expression for topics, where there are no *names*.
+        partitions: Only these of each topic; None for all.
+        notes: What was written down beside the objects.
+        read: Reads objects whole; None goes by names and run records alone.
+        share: Which objects are read.
+
+    Yields:
+        ``warning``, ``finding`` and ``partition`` events.
+
+    Raises:
+        IncompleteBackupError: If a topic of *names* is neither there nor in a run record.
+        StoreError: If the listing cannot be had whole.
+    """
+    found = listing.read(store, layout, options.formats, topics=names)
+    for key, why in found.foreign:
+        yield summary.warn("foreign_object", why, key=key)
+    summary.skip("foreign_objects", found.foreign_count)
+    entries = recorded.read(notes.runs)
+    known = {*found.topics(), *(where.topic for where in entries)}
+    chosen = select(known, names, pattern)
+    for topic in chosen:
+        if topic not in known:
+            raise not_in_backup(topic, found)
+    wheres = sorted(
+        where
+        for where in {*found.sets, *entries}
+        if where.topic in chosen and (partitions is None or where.partition in partitions)
+    )
+    units = list(_units(found.sets, wheres, share)) if read is not None else []
+    reports = {report["id"]: report for report in read(units)} if read and units else {}
+    patterns = {where.topic: sets[0] for where, sets in found.sets.items()}
+    told: list[Finding] = []
+    for where in wheres:
+        part = JudgedPartition(
+            where, found.sets.get(where, []), entries.get(where, []), notes.gaps.get(where, ()),
+            reports, is_deep=read is not None,
+        )  # fmt: skip
+        findings = list(part.findings(store, layout, options, patterns.get(where.topic)))
+        told += findings
+        for finding in findings:
+            yield finding.event()
+        for failure in part.failures():
+            summary.fail(failure)
+        row = part.row(findings)
+        summary.partitions.append(row)
+        yield {"type": "partition", **row}
+    for finding in _duplicates(found.sets, reports):
+        yield finding.event()
+    _fail(summary, [finding for finding in told if finding.is_error])
+    yield from _stale(summary, notes.locks, now)
+    offsets = again(told)
+    if offsets is not None:
+        yield summary.warn("repair", f"{AGAIN}: {offsets}")
+
+
+def on_spark(
+    job: VerifyJob,
+    settings: EngineSettings,
+    hear: Callable[[Told], None],
+    stop: threading.Event,
+) -> Read:
+    """Return how tasks on Spark read; nothing is started before there is something to read."""
+    task = functools.partial(verify_task, job)
+    return lambda units: engine.run(task, units, settings, hear, stop)
+
+
+def _units(
+    sets: Mapping[TopicPartition, Sequence[FileSet]],
+    wheres: Iterable[TopicPartition],
+    share: Share,
+) -> Iterator[VerifyUnit]:
+    """Return what to read, the largest first, each with the next set of its directory."""
+    units = []
+    for where in wheres:
+        behind: dict[tuple[str, bool], FileSet] = {}
+        for files in reversed(sets.get(where, ())):
+            place = files.encoded_partition, files.is_whole
+            if share.takes(set_id(files)):
+                units.append(VerifyUnit(files, behind.get(place)))
+            behind[place] = files
+    yield from sorted(units, key=lambda unit: unit.size, reverse=True)
+
+
+def _duplicates(
+    sets: Mapping[TopicPartition, Sequence[FileSet]], reports: Mapping[str, Report]
+) -> Iterator[Finding]:
+    """Note objects with the same bytes: a copy in the wrong place may look like a good object."""
+    seen: dict[str, str] = {}
+    left = _DUPLICATES_NAMED
+    for where in sorted(sets):
+        for files in sets[where]:
+            sha256 = reports.get(set_id(files), {}).get("sha256")
+            if sha256 is None or files.main is None:
+                continue
+            other = seen.setdefault(sha256, files.main.key)
+            if other != files.main.key and left:
+                text = f"the same bytes as {other}"
+                yield Finding("duplicate", where, files.main.key, text=text, is_error=False)
+                left -= 1
+
+
+def _fail(summary: Summary, errors: Sequence[Finding]) -> None:
+    for finding in errors[:_ERRORS_KEPT]:
+        summary.fail(finding.error())
+    unnamed = len(errors) - _ERRORS_KEPT
+    if unnamed > 0:
+        summary.warn("more_errors", f"{unnamed} more errors are told as findings only")
+
+
+def _stale(summary: Summary, locks: Iterable[Holder], now: datetime) -> Iterator[Event]:
+    for holder in locks:
+        age = (now - holder.modified).total_seconds()
+        if age > STALE_S:
+            text = f"a lock of {holder} is stale: no heartbeat for {age:.0f} s"
+            yield summary.warn("stale_lock", text)

@@ -1,0 +1,242 @@
+"""One task of ``restore verify --deep``: read file sets whole, and say what is wrong with each."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO, Final, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.channel import Line
+from kbackup.engine import Report
+from kbackup.errors import (
+    BadRecordError,
+    ConfigurationError,
+    CorruptObjectError,
+    IncompleteBackupError,
+    KbackupError,
+    ObjectNotFoundError,
+)
+from kbackup.formats.separated import GZIP_EXTENSION
+from kbackup.records import SCHEMA, Facts, TopicPartition
+from kbackup.restore import origin
+from kbackup.restore.catalog import BackupFile, FileSet
+from kbackup.restore.reading import read
+from kbackup.stores import ObjectHead, Store, StoreSettings, open_store
+from kbackup.views import ReadOptions
+
+_SELF_CHECKING: Final = frozenset({"parquet"})
+"""Formats that show damage by checksums of their own; so does gzip around any format."""
+
+_BAD: Final = (CorruptObjectError, IncompleteBackupError, BadRecordError)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyJob:
+    """One run's settings for its tasks; plain data.
+
+    Attributes:
+        store: Where the backup lies.
+        reading: How objects are read.
+    """
+
+    store: StoreSettings
+    reading: ReadOptions
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyUnit:
+    """One file set to read; plain data.
+
+    Attributes:
+        files: The set.
+        following: The next set in its directory, None for the last.
+    """
+
+    files: FileSet
+    following: FileSet | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of its objects."""
+        return sum(file.size for file in self.files.files)
+
+
+def verify_task(job: VerifyJob, units: Sequence[VerifyUnit], line: Line) -> Iterator[Report]:
+    """Read *units* one after the other and report on each; what is bad is no exception.
+
+    Memory: one object and a batch of it; where whole records overlap, the overlap, twice.
+    """
+    store = open_store(job.store)
+    for unit in units:
+        try:
+            yield _Check(store, unit, job.reading).run()
+        except KbackupError as error:
+            yield {"id": set_id(unit.files), "failure": error.to_dict()}
+        if line.is_stopped():
+            return
+
+
+def set_id(files: FileSet) -> str:
+    """Return the key that stands for a set."""
+    return files.files[0].key
+
+
+@dataclass(slots=True)
+class _Check:
+    """The check of one set, and the report that grows on it."""
+
+    store: Store
+    unit: VerifyUnit
+    reading: ReadOptions
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    first: int | None = None
+    last: int | None = None
+    records: int = 0
+
+    def run(self) -> Report:
+        files = self.unit.files
+        heads = {file.key: self.store.head(file.key) for file in files.files}
+        watched = _Watched(self.store, files)
+        self._read(watched)
+        head = None if files.main is None else heads[files.main.key]
+        known = None if head is None else Facts.from_metadata(head.metadata)
+        if not self.problems:
+            self._check_extent(known)
+        for key, source in watched.origins.items():
+            if source != files.where:
+                text = f"it was written as partition {source.partition} of {source.topic}"
+                self._problem("wrong_topic", key, text)
+        end = self._end(known)
+        bad = {problem["key"] for problem in self.problems}
+        return {
+            "id": set_id(files),
+            "objects": len(files.files),
+            "bytes_read": watched.bytes,
+            "records": self.records,
+            "first": self.first,
+            "last": end,
+            "is_exact": files.is_whole or known is not None,
+            "unchecked": [
+                file.key for file in files.files
+                if file.key not in bad and not _is_checkable(file, heads[file.key])
+            ],
+            "sha256": None if head is None else head.metadata.get("sha256"),
+            "problems": self.problems,
+            "is_same": self._is_same(end),
+        }  # fmt: skip
+
+    def _read(self, watched: "_Watched") -> None:
+        """Read all rows; a sibling that is missing is not this task's to report."""
+        files = self.unit.files
+        options = replace(self.reading, wants_keys=False, wants_headers=False)
+        try:
+            if files.main is None:
+                for file in files.files:
+                    watched.open(file.key).close()
+                return
+            for batch in read(cast(Store, watched), files, options):  # it only opens
+                if self.first is None:
+                    self.first = batch["offset"][0].as_py()
+                self.last = batch["offset"][-1].as_py()
+                self.records += len(batch)
+        except ObjectNotFoundError:
+            self._problem("missing_object", watched.at, "it has gone since it was listed")
+        except _BAD as error:
+            key = error.place.get("key") or watched.at
+            self._problem("corrupt", key, error.why or error.what)
+        except ConfigurationError as error:
+            if not files.is_whole:
+                raise
+            self._problem("corrupt", watched.at, f"its name is wrong: {error}")
+
+    def _check_extent(self, known: Facts | None) -> None:
+        """Compare what was read with the name, and with what was stored beside the object."""
+        files = self.unit.files
+        if files.main is None:
+            return
+        key = files.main.key
+        first = self.first if files.is_whole or known is None else known.first_offset
+        if first is None:
+            self._problem("corrupt", key, "it holds no records")
+        elif first != files.start_offset:
+            text = f"its first record has offset {first}, its name says {files.start_offset}"
+            self._problem("corrupt", key, text)
+        if known is None:
+            return
+        if self.records != known.records:
+            text = f"it holds {self.records} records, stored were {known.records}"
+            self._problem("count_mismatch", key, text)
+        elif files.is_whole and self.last != known.last_offset:
+            text = f"its last record has offset {self.last}, stored was {known.last_offset}"
+            self._problem("count_mismatch", key, text)
+
+    def _problem(self, code: str, key: str, text: str) -> None:
+        self.problems.append({"code": code, "key": key, "text": text})
+
+    def _end(self, known: Facts | None) -> int | None:
+        """Return the last offset: as read, or as stored beside rows that do not say theirs."""
+        if known is not None and (self.problems or not self.unit.files.is_whole):
+            return known.last_offset
+        return None if self.problems else self.last
+
+    def _is_same(self, end: int | None) -> bool | None:
+        """Whether what overlaps the following set is the same there; None without overlap."""
+        files, following = self.unit.files, self.unit.following
+        if end is None or following is None or end < following.start_offset:
+            return None
+        if not files.is_whole or self.problems:
+            return None
+        try:
+            mine = _overlap(read(self.store, files, self.reading), following.start_offset, end)
+            other = _overlap(read(self.store, following, self.reading), 0, end)
+        except (*_BAD, ObjectNotFoundError):
+            return None  # the other set's own check names it
+        return bool(_common(mine, other).equals(_common(other, mine)))
+
+
+def _overlap(batches: Iterator[pa.RecordBatch], first: int, last: int) -> pa.Table:
+    kept = []
+    for batch in batches:
+        offset = batch["offset"]
+        inside = pc.and_(pc.greater_equal(offset, first), pc.less_equal(offset, last))
+        kept.append(batch.filter(inside))
+    return pa.Table.from_batches(kept, SCHEMA)
+
+
+def _common(table: pa.Table, other: pa.Table) -> pa.Table:
+    """Return the rows whose offsets are in *other* too: compaction may have come in between."""
+    return table.filter(pc.is_in(table["offset"], value_set=other["offset"].combine_chunks()))
+
+
+def _is_checkable(file: BackupFile, head: ObjectHead | None) -> bool:
+    """Whether a flipped bit in the object would be noticed."""
+    if head is not None and "sha256" in head.metadata:
+        return True
+    return file.format in _SELF_CHECKING or file.extension.endswith(GZIP_EXTENSION)
+
+
+class _Watched:
+    """What reading sees of a store, remembering what was opened.
+
+    Attributes:
+        at: The key opened last.
+        bytes: Sizes of what was opened, together.
+        origins: What partition a file says it was written for, by key.
+    """
+
+    def __init__(self, store: Store, files: FileSet) -> None:
+        self._store = store
+        self._files = {file.key: file for file in files.files}
+        self.at = files.files[0].key
+        self.bytes = 0
+        self.origins: dict[str, TopicPartition] = {}
+
+    def open(self, key: str) -> BinaryIO:
+        self.at = key
+        body = self._store.open(key)
+        self.bytes += self._files[key].size
+        found = origin.read(self._files[key].format, body)
+        if found is not None:
+            self.origins[key] = found
+        return body
