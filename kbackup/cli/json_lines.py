@@ -33,8 +33,15 @@ def json_line(event: Mapping[str, Any]) -> str:
 class JsonLines:
     """Prints each event as it comes, and the summary last."""
 
-    def __init__(self, stdout: Stream, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        stdout: Stream,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        has_summary: bool = True,
+    ) -> None:
         self._stdout = stdout
+        self._has_summary = has_summary
         self._clock = clock
         self._began = clock()
 
@@ -48,6 +55,8 @@ class JsonLines:
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Print the summary; what an error does not know is null."""
+        if not self._has_summary:
+            return
         errors = [
             {name: None if value == "" else value for name, value in error.items()}
             for error in summary.get("errors") or ()

@@ -166,7 +166,7 @@ def choose(
     parts: list[Part] = [] if summary_file is None else [SummaryFile(summary_file)]
     parts.append(Lines(command, progress_seconds))
     if json:
-        parts.append(JsonLines(out))
+        parts.append(JsonLines(out, has_summary=command != "restore peek"))  # records alone
     if json or quiet:
         parts.append(Failures(err, has_reason=not json))
     else:

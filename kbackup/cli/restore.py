@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from kbackup.cli import Family
+from kbackup.cli.look import peek_command, topics_command, verify_command
 from kbackup.cli.options import GroupedCommand, config_options
 from kbackup.cli.running import Session, java_home, run
 from kbackup.summary import Event
@@ -37,7 +38,8 @@ def run_command(**parameters: Any) -> None:
     Plans first, and refuses before the first record what could lose or spoil data.  A restore
     that was stopped, or killed, goes on when the same command is run again.
     """
-    run("restore", "restore run", parameters, _restore)
+    words = "restore plan" if parameters.get("dry_run") else "restore run"
+    run("restore", words, parameters, _restore)
 
 
 @command.command("plan", cls=_Plan)
@@ -58,3 +60,8 @@ def _agree() -> Callable[[str], bool] | None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     return lambda question: click.confirm(question, err=True)
+
+
+command.add_command(topics_command)
+command.add_command(verify_command)
+command.add_command(peek_command)

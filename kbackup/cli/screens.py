@@ -23,6 +23,10 @@ Event = Mapping[str, Any]
 _CHECK_STYLES: Final = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
+_RECORDS: Final = "restore peek"
+"""The command whose output is records and nothing else."""
+
+
 class Screens:
     """Collects what is to be in a table, and prints it when it is complete."""
 
@@ -54,6 +58,8 @@ class Screens:
         errors = unchecked(errors, self._of("check"))
         if errors and not self._has_result(summary):
             pass  # the errors say it all
+        elif self._command == _RECORDS:
+            pass  # the records are the result
         elif self._is_run:
             self._finish_run(summary)
         else:

@@ -1,12 +1,15 @@
 """``kbackup sink``: run, plan, status."""
 
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
 
 from kbackup.cli import Family
-from kbackup.cli.options import GroupedCommand, config_options
+from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, java_home, run
+from kbackup.errors import ConfigurationError
 from kbackup.summary import Event
 
 
@@ -42,7 +45,8 @@ def run_command(**parameters: Any) -> None:
 
     Starts where the last run stopped and ends at the offsets it sees at the start.
     """
-    run("sink", "sink run", parameters, _sink)
+    words = "sink plan" if parameters.get("dry_run") else "sink run"
+    run("sink", words, parameters, _sink)
 
 
 @command.command("plan", cls=_Plan)
@@ -50,6 +54,51 @@ def run_command(**parameters: Any) -> None:
 def plan_command(**parameters: Any) -> None:
     """Say what a run would read and write; nothing is written, and no JVM is started."""
     run("sink", "sink plan", parameters | {"dry_run": True}, _sink)
+
+
+@command.command("status", cls=_Status)
+@click.option(
+    "--max-age", cls=GroupedOption, group="Safety", metavar="TIME",
+    help="Exit 7 when the newest good run is older, such as 1h.",
+)  # fmt: skip
+@click.option(
+    "--prometheus", cls=GroupedOption, group="Output", metavar="FILE",
+    help="Write the figures for node-exporter's textfile collector.",
+)  # fmt: skip
+@config_options("topics")
+def status_command(max_age: str | None, prometheus: str | None, **parameters: Any) -> None:
+    """Say how past runs ended and whether one is running; no JVM is started."""
+
+    def work(session: Session) -> Event:
+        from kbackup import wiring  # noqa: PLC0415  (imports an S3 client)
+        from kbackup.cli.summary_file import replace_file  # noqa: PLC0415
+        from kbackup.config.parsing import duration  # noqa: PLC0415
+        from kbackup.sink import status  # noqa: PLC0415
+        from kbackup.stores import open_store  # noqa: PLC0415
+
+        try:
+            oldest = 0.0 if max_age is None else duration(max_age)
+        except ValueError as error:
+            raise ConfigurationError(f"--max-age {max_age} is no duration", str(error)) from error
+        settings = session.settings
+        names = list(settings.topics) or [settings.topics_regex or ""]
+        found = status.status(
+            open_store(wiring.store_settings(settings)),
+            wiring.layout(settings),
+            max_age_s=None if max_age is None else oldest,
+            now=datetime.now(UTC),
+            names=names if names != [""] else None,
+        )
+        if prometheus is not None:
+            try:
+                replace_file(Path(prometheus), status.prometheus(found))
+            except OSError as error:
+                raise ConfigurationError(
+                    f"--prometheus {prometheus} cannot be written", str(error)
+                ) from error
+        return found
+
+    run("topics", "sink status", parameters, work)
 
 
 def _sink(session: Session) -> Event:

@@ -58,7 +58,7 @@ class SummaryFile:
             return
         last_success = self._last_success(summary)
         try:
-            self._replace(json_line({**summary, "last_success": last_success}) + "\n")
+            replace_file(self._path, json_line({**summary, "last_success": last_success}) + "\n")
         except OSError as error:
             raise KbackupError(
                 f"summary file {self._path} was not written",
@@ -78,26 +78,32 @@ class SummaryFile:
         success = runs.success({**summary, "last_success": carried})
         return None if success is None else f"{success:%Y-%m-%dT%H:%M:%SZ}"
 
-    def _replace(self, text: str) -> None:
-        new = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
-        try:
-            with new.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self._path)
-        except BaseException:
-            new.unlink(missing_ok=True)
-            raise
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
     def _error(self, why: str) -> ConfigurationError:
         return ConfigurationError(
             f"summary file {self._path} cannot be written",
             why,
             "give --summary-file a path in a folder that exists and can be written",
         )
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Put *text* in place of the old file, whole or not at all.
+
+    Raises:
+        OSError: If it cannot be written; the old file is then whole.
+    """
+    new = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with new.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -74,13 +74,20 @@ def _optional_integer(value: object) -> object:
     return None if _optional(value) is None else _integer(value)
 
 
-def _seconds(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    match = _DURATION.fullmatch(value.strip())
+def duration(text: str) -> float:
+    """Return the seconds of ``500ms``, ``10s``, ``5m``, ``2h``, ``1d``; of a number, itself.
+
+    Raises:
+        ValueError: If it is none of these.
+    """
+    match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError("expected a duration such as 10s, 500ms or 2h")
     return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def _seconds(value: object) -> object:
+    return duration(value) if isinstance(value, str) else value
 
 
 def _names(value: object) -> object:

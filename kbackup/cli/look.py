@@ -1,0 +1,215 @@
+"""``kbackup restore topics``, ``verify`` and ``peek``: the commands that look at a backup."""
+
+import itertools
+import json
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
+from kbackup.cli.running import Session, java_home, run
+from kbackup.summary import Event, Summary
+
+_TEMPLATE = "%t[%p]@%o %T %k %h %s\\n"
+"""How records are printed where nothing else is asked for."""
+
+_RUN_RECORDS = 1000
+"""Run records looked through; older ones are as good as names alone."""
+
+
+class _Topics(GroupedCommand):
+    examples = (
+        "kbackup restore topics -b my-bucket",
+        "kbackup restore topics orders -b my-bucket --deep",
+    )
+
+
+class _Verify(GroupedCommand):
+    examples = (
+        "kbackup restore verify -b my-bucket",
+        "kbackup restore verify --config s3.properties --deep --part $(date +%u)/7 --quiet",
+    )
+
+
+class _Peek(GroupedCommand):
+    examples = (
+        "kbackup restore peek orders:0@4200 -b my-bucket",
+        "kbackup restore peek orders -b my-bucket -c 3 --template '%t[%p]@%o %k %s\\n'",
+    )
+
+
+@click.command("topics", cls=_Topics)
+@click.argument("topic", required=False)
+@click.option(
+    "--deep", is_flag=True, cls=GroupedOption, group="Safety",
+    help="Open the last object of each partition to learn where it ends.",
+)  # fmt: skip
+@config_options("topics")
+def topics_command(topic: str | None, deep: bool, **parameters: Any) -> None:
+    """Say what is in the bucket: partitions, offsets, sizes; no JVM is started."""
+    if topic is not None:
+        parameters["topics"] = topic
+
+    def work(session: Session) -> Event:
+        from kbackup import runs, wiring  # noqa: PLC0415  (imports an S3 client)
+        from kbackup.restore.topics import topics  # noqa: PLC0415
+        from kbackup.stores import open_store  # noqa: PLC0415
+
+        settings = session.settings
+        store = open_store(wiring.store_settings(settings))
+        layout = wiring.layout(settings)
+        summary = _summary("restore topics")
+        records = itertools.islice(runs.runs(store, layout, "sink"), _RUN_RECORDS)
+        events = topics(
+            store,
+            layout,
+            wiring.reading(settings),
+            names=settings.topics,
+            pattern=settings.topics_regex,
+            partitions=settings.partitions,
+            deep=deep,
+            run_records=records,
+        )
+        _tell(session, summary, events)
+        return summary.finish()
+
+    run("topics", "restore topics", parameters, work)
+
+
+@click.command("verify", cls=_Verify)
+@click.option(
+    "--deep", is_flag=True, cls=GroupedOption, group="Safety",
+    help="Read every object: checksums, counts, offsets; on Spark.",
+)  # fmt: skip
+@click.option(
+    "--part", cls=GroupedOption, group="Safety", metavar="I/N",
+    help="With --deep: read one part of N; all parts together read every object once.",
+)  # fmt: skip
+@click.option(
+    "--sample", cls=GroupedOption, group="Safety", metavar="P%",
+    help="With --deep: read so many objects of a hundred, others each time.",
+)  # fmt: skip
+@config_options("verify")
+def verify_command(deep: bool, part: str | None, sample: str | None, **parameters: Any) -> None:
+    """Check that a backup is all there, readable and unbroken.
+
+    By names and run records; with --deep by reading the objects.  What cannot be checked is
+    called so, never "ok".
+    """
+
+    def work(session: Session) -> Event:
+        from kbackup.restore.share import Share  # noqa: PLC0415  (imports pyarrow)
+
+        summary = _summary("restore verify")
+        share = Share.parse(part, sample, summary.run)
+        _verify(session, summary, share, deep=deep or part is not None or sample is not None)
+        return summary.finish(session.stop.signal)
+
+    run("verify", "restore verify", parameters, work)
+
+
+def _verify(session: Session, summary: Summary, share: Any, *, deep: bool) -> None:
+    from kbackup import locks, runs, wiring  # noqa: PLC0415  (imports an S3 client)
+    from kbackup.restore.verify import Notes, on_spark, verify  # noqa: PLC0415
+    from kbackup.restore.verify_task import VerifyJob  # noqa: PLC0415
+    from kbackup.stores import open_store  # noqa: PLC0415
+
+    settings = session.settings
+    store = open_store(wiring.store_settings(settings))
+    layout = wiring.layout(settings)
+    records = list(itertools.islice(runs.runs(store, layout, "sink"), _RUN_RECORDS))
+    known = {row["topic"] for record in records for row in record.get("partitions", ())}
+    gaps = {
+        where: spans
+        for topic in sorted(known)
+        for where, spans in runs.known_gaps(store, layout, topic).items()
+    }
+    notes = Notes(records, gaps, locks.holders(store, layout, "sink"))
+    read = None
+    if deep:
+        job = VerifyJob(wiring.store_settings(settings), wiring.reading(settings))
+        engine = wiring.engine_settings(settings, java_home())
+        read = on_spark(job, engine, session.tell, session.stop.event)
+    events = verify(
+        store,
+        layout,
+        wiring.reading(settings),
+        summary,
+        now=datetime.now(UTC),
+        names=settings.topics,
+        pattern=settings.topics_regex,
+        partitions=settings.partitions,
+        notes=notes,
+        read=read,
+        share=share,
+    )
+    for event in events:
+        session.tell(event)
+
+
+@click.command("peek", cls=_Peek)
+@click.argument("what", metavar="KEY|TOPIC[:PARTITION[@OFFSET]]")
+@click.option(
+    "-c", "--count", type=click.IntRange(min=1), default=10, show_default=True,
+    cls=GroupedOption, group="Output", metavar="N", help="Print so many records.",
+)  # fmt: skip
+@click.option(
+    "--template", cls=GroupedOption, group="Output", metavar="TEXT",
+    help="How to print a record, in kcat's words: %t %p %o %k %s %K %S %h %T \\n.",
+)  # fmt: skip
+@config_options("peek")
+def peek_command(what: str, count: int, template: str | None, **parameters: Any) -> None:
+    """Print records of an object, a partition or an offset; no JVM is started."""
+
+    def work(session: Session) -> Event:
+        from kbackup import wiring  # noqa: PLC0415  (imports an S3 client)
+        from kbackup.restore.peek import peek  # noqa: PLC0415
+        from kbackup.stores import open_store  # noqa: PLC0415
+
+        settings = session.settings
+        store = open_store(wiring.store_settings(settings))
+        records = peek(store, wiring.layout(settings), wiring.reading(settings), what, count=count)
+        _print(records, None if settings.json_ else template or _TEMPLATE)
+        return _summary("restore peek").finish()
+
+    run("peek", "restore peek", parameters, work)
+
+
+def _print(records: Iterable[Event], template: str | None) -> None:
+    """Write records to stdout; a reader that has seen enough ends it quietly."""
+    from kbackup.cli.escape import escape  # noqa: PLC0415  (imports rich)
+    from kbackup.cli.streams import Stream  # noqa: PLC0415
+    from kbackup.restore.kcat import render  # noqa: PLC0415
+
+    out = Stream(sys.stdout)
+    for record in records:
+        if template is None:
+            out.write(json.dumps(record, ensure_ascii=False) + "\n")
+        elif out.is_terminal:
+            text = render(record, template).decode(errors="replace")
+            out.write("".join(escape(line) + "\n" for line in text.splitlines()))
+        else:
+            out.write(render(record, template).decode(errors="surrogateescape"))
+        if not out.is_open:
+            return
+
+
+def _tell(session: Session, summary: Summary, events: Iterable[Event]) -> None:
+    """Tell events; the summary keeps their rows and warnings."""
+    for event in events:
+        if event["type"] == "partition":
+            row = {name: value for name, value in event.items() if name != "type"}
+            summary.partitions.append(row)
+            session.tell(event)
+        else:
+            facts = {name: value for name, value in event.items() if name not in ("type", "run")}
+            session.tell(summary.warn(**facts))
+
+
+def _summary(command: str) -> Summary:
+    from kbackup.runs import new_run_id  # noqa: PLC0415  (imports the stores)
+
+    return Summary(new_run_id(datetime.now(UTC)), command)
