@@ -113,6 +113,7 @@ def test_offsets_are_compared_as_numbers() -> None:
     backup.put("orders", 0, [9_999_999_999], [10_000_000_000])
 
     assert [(0, 10_000_000_000)] == offsets(backup, "orders:0@10000000000")
+    assert [(0, 9_999_999_999), (0, 10_000_000_000)] == offsets(backup, "orders")
 
 
 def test_an_object_is_shown_by_its_key() -> None:

@@ -276,6 +276,7 @@ def test_an_object_that_a_run_stored_is_missed(
     assert (7, [("missing_object", keys[at])]) == (verified.exit_code, verified.errors)
     assert [expected] == offsets(verified)
     assert ["damaged"] == verified.states
+    assert [] == verified.notes
 
 
 def test_a_partition_without_any_object_is_missed() -> None:
@@ -319,6 +320,18 @@ def test_what_an_earlier_and_a_later_run_miss_is_told_once() -> None:
     assert [("missing_object", keys[0])] == Verified(backup).errors
 
 
+def test_others_objects_do_not_stand_in_for_a_lost_one() -> None:
+    """
+    A run's first object is missed even where as many objects as it stored are there.
+    """
+    backup = Backup()
+    keys = backup.run("orders", 0, range(4), range(4, 7))
+    backup.store.delete(keys[0])
+    backup.put("orders", 0, [6])
+
+    assert [("missing_object", keys[0])] == Verified(backup).errors
+
+
 def test_a_loss_among_holes_is_told_with_all_of_them() -> None:
     """
     Where holes outnumber the missing objects nobody can say which it is, so none is accused.
@@ -341,6 +354,7 @@ def test_missing_offsets_are_named_for_another_backup() -> None:
     """
     backup = Backup()
     keys = backup.run("orders", 1, range(4), range(4, 7)) + backup.run("paid", 0, range(3))
+    backup.run("late", 0, range(1000, 1002))
     backup.store.delete(keys[1])
     backup.store.delete(keys[2])
 
@@ -417,6 +431,23 @@ def test_siblings_without_their_value_are_told(cut: int, expected: int) -> None:
     assert expected == verified.exit_code
     assert ([("missing_object", keys[3 * cut + 2])] if expected else []) == verified.errors
     assert 1 == len(verified.findings)
+
+
+def test_a_directory_of_keys_alone_is_no_loss() -> None:
+    """
+    Tombstones have no value, so a connector keeps their keys in a directory of their own.
+    """
+    backup = Backup()
+    keys = backup.put("orders", 0, range(2), range(2, 4), views=SIBLINGS)
+    moved = keys[0].replace("partition=0", "tombstone")
+    backup.replace(keys[0], backup.body(keys[0]), to=moved)
+    for key in keys[:3]:
+        backup.store.delete(key)
+
+    verified = Verified(backup, deep=True)
+
+    assert (0, []) == (verified.exit_code, verified.errors)
+    assert 4 == verified.summary["objects"]
 
 
 @pytest.mark.parametrize(
@@ -719,6 +750,22 @@ def test_a_copy_is_noted() -> None:
     assert 0 == verified.exit_code
 
 
+def test_a_file_with_another_end_is_found() -> None:
+    """
+    As many records as were stored, but not the same ones, are not what was stored.
+    """
+    backup = Backup()
+    [key] = backup.put("orders", 0, [0, 1, 2])
+    another = Backup()
+    another.put("orders", 0, [0, 1, 3])
+    backup.replace(key, another.body(key))
+
+    verified = Verified(backup, deep=True)
+
+    assert [("count_mismatch", key)] == verified.errors
+    assert "its last record has offset 3, stored was 2" == verified.texts
+
+
 # Overlaps
 
 
@@ -736,6 +783,16 @@ def test_the_same_records_twice_are_noted() -> None:
     assert (0, "note", "overlap", key, [3, 5]) == (
         verified.exit_code, event["level"], event["code"], event["key"], event["offsets"],
     )  # fmt: skip
+
+
+def test_no_hole_is_seen_behind_a_doubled_object() -> None:
+    """
+    An object within another leaves no hole behind its own end.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(10), range(3, 6), range(10, 12))
+
+    assert ["overlap"] == [each["code"] for each in Verified(backup, deep=True).findings]
 
 
 def test_what_compaction_took_in_between_makes_no_difference() -> None:
@@ -772,7 +829,7 @@ def test_values_that_reach_into_the_next_object_are_an_error(views: Any) -> None
     """
     backup = Backup()
     backup.put("orders", 0, range(6), views=views)
-    [key] = backup.put("orders", 0, range(3, 6), views=views)
+    [key] = backup.put("orders", 0, range(5, 9), views=views)
 
     verified = Verified(backup, deep=True)
 
@@ -793,6 +850,17 @@ def test_values_beside_whole_records_are_noted() -> None:
     assert [("overlap", "2 value objects lie beside whole records, which are used")] == (
         verified.notes
     )
+
+
+def test_values_before_whole_records_are_no_overlap() -> None:
+    """
+    A backup that changed to whole records at some offset holds each record once.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(3), views=JSON)
+    backup.put("orders", 0, range(3, 6))
+
+    assert [] == Verified(backup, deep=True).findings
 
 
 # Whole-record files of another make: F14
