@@ -10,8 +10,9 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from typing import Any, Final, TypeVar
 
@@ -69,6 +70,23 @@ class EngineSettings:
             )
 
 
+@dataclass(slots=True)
+class Timings:
+    """Where the time of a run with Spark went, summed over its jobs.
+
+    Attributes:
+        spark_start_s: Seconds until Spark took work.
+        work_s: Seconds from then to the last report, its Python workers' start included.
+    """
+
+    spark_start_s: float = 0.0
+    work_s: float = 0.0
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the seconds by name, rounded to what a clock beside them would show."""
+        return {name: round(seconds, 2) for name, seconds in asdict(self).items()}
+
+
 def run(
     task: Task,
     units: Sequence[Unit],
@@ -77,6 +95,7 @@ def run(
     stop: threading.Event,
     *,
     slices_per_core: int | None = None,
+    timings: Timings | None = None,
 ) -> list[Report]:
     """Run *task* over *units* and return all reports.
 
@@ -87,11 +106,14 @@ def run(
         hear: Called with what tasks tell while they run, from another thread.
         stop: When set, tasks are asked to end at their next safe point.
         slices_per_core: Spark tasks a core; None for several, which evens out their sizes.
+        timings: Grows by what this took.
 
     Raises:
         SparkError: If Spark does not start, or a task failed beyond its retries.
     """
+    began = time.monotonic()
     context, log = _start(settings)
+    ready = time.monotonic()
     try:
         host = context.getConf().get("spark.driver.host")
         hub = Hub(host, hear)
@@ -108,6 +130,9 @@ def run(
         finally:
             finished.set()
             hub.close()
+            if timings is not None:
+                timings.spark_start_s += ready - began
+                timings.work_s += time.monotonic() - ready
     finally:
         context.stop()
         _gateway_down()
@@ -183,8 +208,9 @@ def _java_options(settings: EngineSettings) -> str:
 def _not_started(why: str, log: Any) -> SparkError:
     log.seek(0)
     text = log.read().decode(errors="replace").strip().splitlines()
+    causes = [line for line in text if "xception: " in line and not line.lstrip().startswith("at ")]
     telling = [line for line in text if "rror" in line or "xception" in line or "nable" in line]
-    reason = next(iter(telling), next(iter(text[-1:]), why))
+    reason = next(iter([*causes, *telling, *text[-1:]]), why)
     return SparkError(
         "Spark did not start", reason.strip()[:500], "run kbackup doctor; --debug shows all of it"
     )

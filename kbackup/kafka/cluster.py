@@ -1,7 +1,7 @@
 """What the driver asks of a cluster: topics, offsets, groups, settings; and topic creation."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
 
 from kbackup.errors import KafkaError
 from kbackup.kafka import Complaints, KafkaSettings, Position, calls, kafka_error
+from kbackup.kafka.coordinator import patiently
 from kbackup.records import Span
 from kbackup.records import TopicPartition as Where
 
@@ -125,10 +126,12 @@ class Cluster:
         if not asked:
             return {}
         request = ConsumerGroupTopicPartitions(group, asked)
-        future = self._admin.list_consumer_group_offsets(
-            [request], require_stable=True, request_timeout=self._settings.timeout_s
-        )[group]
-        found = self._result(f"offsets of group {group}", future)
+        found = self._of_group(
+            f"offsets of group {group}",
+            lambda: self._admin.list_consumer_group_offsets(
+                [request], require_stable=True, request_timeout=self._settings.timeout_s
+            )[group],
+        )
         return {
             Where(at.topic, at.partition): Position(at.offset, at.metadata or "")
             for at in found.topic_partitions
@@ -142,23 +145,28 @@ class Cluster:
         offsets = [
             TopicPartition(w.topic, w.partition, p.offset, p.metadata) for w, p in positions.items()
         ]
-        future = self._admin.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, offsets)],
-            request_timeout=self._settings.timeout_s,
-        )[group]
-        self._result(f"committing offsets of group {group}", future)
+        self._of_group(
+            f"committing offsets of group {group}",
+            lambda: self._admin.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, offsets)],
+                request_timeout=self._settings.timeout_s,
+            )[group],
+        )
 
     def members(self, group: str) -> list[str]:
         """Return the client ids and hosts of the group's live members."""
-        future = self._admin.describe_consumer_groups(
-            [group], request_timeout=self._settings.timeout_s
-        )[group]
+
+        def ask() -> Any:
+            return self._admin.describe_consumer_groups(
+                [group], request_timeout=self._settings.timeout_s
+            )[group]
+
         try:
-            described = future.result()
-        except KafkaException as error:
-            if error.args[0].code() == Code.GROUP_ID_NOT_FOUND:
-                return []
-            raise kafka_error(f"describing group {group}", error, self._complaints) from error
+            described = self._of_group(f"describing group {group}", ask)
+        except KafkaError as error:
+            if _code(error) != Code.GROUP_ID_NOT_FOUND:
+                raise
+            return []
         return [f"{member.client_id} at {member.host}" for member in described.members]
 
     def topic_config(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -196,12 +204,27 @@ class Cluster:
         ]
         self._result(f"creating topic {name} with {partitions} partitions", future)
 
+    def _of_group(self, what: str, ask: Callable[[], Any]) -> Any:
+        """Return the result of the future that *ask* makes, once the group has a coordinator."""
+        timeout_s = self._settings.timeout_s
+        return self._answer(
+            what, lambda: patiently(lambda: ask().result(timeout=timeout_s + 5), timeout_s)
+        )
+
     def _result(self, what: str, future: Any) -> Any:
+        return self._answer(what, lambda: future.result(timeout=self._settings.timeout_s + 5))
+
+    def _answer(self, what: str, function: Callable[[], Any]) -> Any:
         try:
-            return future.result(timeout=self._settings.timeout_s + 5)
+            return function()
         except KafkaException as error:
             raise kafka_error(what, error, self._complaints) from error
         except TimeoutError as error:
             raise KafkaError(
                 what, self._complaints.last or "no answer", "check the brokers"
             ) from error
+
+
+def _code(error: KafkaError) -> Any:
+    cause = error.__cause__
+    return cause.args[0].code() if isinstance(cause, KafkaException) else None

@@ -1,0 +1,40 @@
+"""Waiting for the broker that keeps a group's offsets.
+
+The first group of a new cluster makes Kafka create the topic that offsets are kept in, and a
+coordinator that moves is loading for a while.  Until then every question about a group is
+answered with an error that is none.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from confluent_kafka import KafkaError as Code
+from confluent_kafka import KafkaException
+
+_T = TypeVar("_T")
+
+_PASSING: Final = frozenset(
+    {
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Code.NOT_COORDINATOR,
+    }
+)
+_PAUSE_S: Final = 0.1
+
+
+def patiently(ask: Callable[[], _T], timeout_s: float) -> _T:
+    """Return what *ask* returns, asking again for *timeout_s* while there is no coordinator.
+
+    Raises:
+        KafkaException: Any other error at once, and this one when the time is over.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
