@@ -10,8 +10,8 @@ from kbackup import config
 from kbackup.cli import Family
 from kbackup.cli.options import GroupedCommand, all_options, output_options
 from kbackup.cli.running import Session, load_output, paths, perform, run
-from kbackup.config import Doubt
-from kbackup.errors import ConfigurationError
+from kbackup.doctor import Check
+from kbackup.doctor.configuration import doubt
 from kbackup.runs import new_run_id
 from kbackup.summary import Event, Summary
 
@@ -45,60 +45,20 @@ def check_command(**parameters: Any) -> None:
     """
 
     def work(session: Session) -> Event:
-        doubts = config.check(paths(parameters), os.environ)
         summary = Summary(new_run_id(datetime.now(UTC)), "config check")
-        for doubt in doubts:
-            session.tell(told(doubt))
-            if doubt.level == "error":
-                summary.fail(failure(doubt))
-        if not doubts:
-            session.tell(_no_doubt(parameters))
+        checks = [doubt(found) for found in config.check(paths(parameters), os.environ)]
+        for check in checks or [_no_doubt(parameters)]:
+            session.tell(check.event())
+            if check.level == "fail":
+                summary.fail(check.failure())
         return summary.finish()
 
     perform("config check", load_output("config check", parameters), work)
 
 
-def told(doubt: Doubt) -> Event:
-    """Return a doubt as the event of a check."""
-    return {
-        "type": "check",
-        "area": "configuration",
-        "name": doubt.name or doubt.code,
-        "level": "fail" if doubt.level == "error" else "warn",
-        "text": _text(doubt),
-        "do": doubt.do or None,
-        "code": doubt.code,
-        "origin": doubt.origin or None,
-    }
-
-
-def _text(doubt: Doubt) -> str:
-    """Return value, reason and origin; the name stands in front of it already."""
-    origin = f"({doubt.origin})"
-    subject = doubt.what.removeprefix(doubt.name).removesuffix(origin).strip().removeprefix("=")
-    parts = ": ".join(filter(None, (subject, doubt.why)))
-    place = doubt.origin.partition(" ")[2]
-    is_said = not doubt.origin or (place != "" and place in parts)
-    return parts if is_said else f"{parts} {origin}"
-
-
-def failure(doubt: Doubt) -> Event:
-    """Return a doubt that is an error as an entry of the summary's errors."""
-    error = ConfigurationError(doubt.what, doubt.why, doubt.do).to_dict()
-    place = {"area": "configuration", "name": doubt.name or doubt.code, "origin": doubt.origin}
-    return error | place
-
-
-def _no_doubt(parameters: dict[str, Any]) -> Event:
+def _no_doubt(parameters: dict[str, Any]) -> Check:
     names = ", ".join(map(str, paths(parameters))) or "the variables alone"
-    return {
-        "type": "check",
-        "area": "configuration",
-        "name": names,
-        "level": "ok",
-        "text": "nothing to say against it",
-        "do": None,
-    }
+    return Check("configuration", names, "ok", "nothing to say against it")
 
 
 @command.command("show", cls=_Show)

@@ -11,7 +11,8 @@ from typing import Any, BinaryIO, Final
 
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.stores import ObjectHead, StoredObject, StoreSettings
-from kbackup.stores.s3 import errors
+from kbackup.stores.bucket_facts import BucketFacts
+from kbackup.stores.s3 import bucket, errors
 from kbackup.stores.s3.download import fetch
 from kbackup.stores.s3.requests import Requests
 from kbackup.stores.s3.upload import Features, Upload
@@ -120,6 +121,14 @@ class S3Store:
     def delete(self, key: str) -> None:
         """Delete; S3 does not say whether it was there: `Store.delete`."""
         self._requests.send("delete_object", key, Key=key)
+
+    def bucket_facts(self) -> BucketFacts:
+        """Ask for clock, versioning, locks and lifecycle rules: `Bucket.bucket_facts`."""
+        return bucket.facts(self._requests)
+
+    def probe_upload(self, key: str) -> None:
+        """Upload a few bytes in parts, and abort another upload: `Bucket.probe_upload`."""
+        bucket.probe_upload(self._requests, key)
 
     def _put(self, upload: Upload, features: Features) -> bool:
         is_large = upload.size > self._part_bytes  # worth a look before it is sent in vain

@@ -1,0 +1,29 @@
+"""Room for what is on its way."""
+
+import os
+import shutil
+
+from kbackup import spool
+from kbackup.config import Settings
+from kbackup.doctor import Check, failed
+from kbackup.errors import KbackupError
+
+_MIB = 1 << 20
+
+
+def space(settings: Settings) -> Check:
+    """Return whether objects in the making find a place under ``TMPDIR``, and room.
+
+    Each core fills one file at a time.
+    """
+    try:
+        folder = spool.folder()
+    except KbackupError as error:
+        return failed("disk", "TMPDIR", error)
+    wanted = (os.cpu_count() or 1) * max(settings.rotate_bytes, settings.s3_part_size)
+    free = shutil.disk_usage(folder).free
+    text = f"{folder} has {free // _MIB} MiB free"
+    if free < wanted:
+        text += f", and open files may take {wanted // _MIB} MiB"
+        return Check("disk", "TMPDIR", "warn", text, "free some, or set TMPDIR to a larger disk")
+    return Check("disk", "TMPDIR", "ok", text)

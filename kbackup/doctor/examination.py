@@ -1,0 +1,89 @@
+"""All checks in their order: what costs least comes first, Spark's start last."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Final
+
+from kbackup import runs, wiring
+from kbackup.config import Doubt, Settings
+from kbackup.doctor import Check, configuration, disk, kafka, spark, store
+from kbackup.errors import KbackupError
+from kbackup.stores import Store
+
+_PAST: Final = 100
+"""Run records that are looked at for a topic's newest good run."""
+
+_CLOCKS: Final = timedelta(minutes=5)
+"""A run that started later than this from now had a wrong clock."""
+
+
+def examine(
+    settings: Settings,
+    doubts: Sequence[Doubt],
+    find_java: Callable[[], spark.Java],
+    *,
+    writes: bool = False,
+    starts: bool = True,
+    stop: threading.Event | None = None,
+) -> Iterator[Check]:
+    """Yield one check after the other.
+
+    Args:
+        settings: Of the run to come; where *doubts* hold an error they are not relied on, and
+            neither cluster nor store are asked.
+        doubts: What `kbackup.config` has to say.
+        find_java: Finds a Java, or raises `JavaNotFoundError`.
+        writes: Put probe objects into the store, and delete them.
+        starts: Start Spark for a trial.
+        stop: Ends the examination after the check at hand.
+    """
+    stop = stop or threading.Event()
+    parts: list[Iterator[Check]] = [_configuration(settings, doubts), iter([disk.space(settings)])]
+    if not any(doubt.level == "error" for doubt in doubts):
+        parts.append(_services(settings, writes=writes))
+    engine = wiring.engine_settings(settings, None)
+    parts.append(spark.checks(find_java, engine, starts=starts, stop=stop))
+    for part in parts:
+        for check in part:
+            if stop.is_set():
+                return
+            yield check
+
+
+def _configuration(settings: Settings, doubts: Sequence[Doubt]) -> Iterator[Check]:
+    yield from map(configuration.doubt, doubts)
+    yield from configuration.losses(settings)
+    if not doubts:
+        yield Check("configuration", "names and values", "ok", "nothing to say against them")
+
+
+def _services(settings: Settings, *, writes: bool) -> Iterator[Check]:
+    opened = store.open_for(settings)
+    backups = None
+    if isinstance(opened, Check):
+        yield opened
+    else:
+        readable = True
+        for check in store.checks(opened, settings, writes=writes):
+            readable &= check.level != "fail" or check.name != "readable"
+            yield check
+        if readable:
+            backups = last_backups(opened, settings, datetime.now(UTC))
+    yield from kafka.checks(settings, backups, datetime.now(UTC))
+
+
+def last_backups(opened: Store, settings: Settings, now: datetime) -> dict[str, datetime] | None:
+    """Return the start of each topic's newest good run, None if the records cannot be had."""
+    found: dict[str, datetime] = {}
+    try:
+        records = runs.runs(opened, wiring.layout(settings), "sink")
+        for record in islice(records, _PAST):
+            success = runs.success(record)
+            if success is not None and success <= now + _CLOCKS:
+                for row in record.get("partitions") or ():
+                    found.setdefault(row["topic"], success)
+    except KbackupError:
+        return None
+    return found

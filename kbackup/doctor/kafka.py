@@ -1,0 +1,149 @@
+"""The cluster: reachable, allowed to be read, and keeping records until they are backed up."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from kbackup import wiring
+from kbackup.config import Settings
+from kbackup.doctor import Check, failed, retention
+from kbackup.doctor.configuration import is_sink
+from kbackup.doctor.retention import LogState
+from kbackup.errors import GroupActiveError, KafkaError, KbackupError
+from kbackup.kafka.cluster import Cluster, Topic
+from kbackup.kafka.permissions import Permissions
+from kbackup.records import Span, TopicPartition
+from kbackup.selection import select
+
+_NAMED: Final = 5
+"""Topics that a line names before it only counts."""
+
+
+def checks(
+    settings: Settings, backups: Mapping[str, datetime] | None, now: datetime
+) -> Iterator[Check]:
+    """Yield what is known of the cluster.
+
+    Args:
+        settings: As for a run.
+        backups: For each topic the start of its newest good run; None where run records could
+            not be read.
+        now: Aware.
+    """
+    if settings.bootstrap_servers is None:
+        do = "name the brokers: -k HOST:PORT"
+        yield Check("kafka", "cluster", "warn", "not checked: no bootstrap.servers", do)
+        return
+    name = "cluster"
+    try:
+        cluster = Cluster(wiring.kafka_settings(settings))
+        yield _cluster(cluster, settings)
+        name = "topics"
+        names = select(cluster.topic_names(), settings.topics, settings.topics_regex)
+        topics = cluster.topics(names)
+        yield _topics(settings, names, topics)
+        if is_sink(settings) and topics and _is_chosen(settings):
+            name = "permissions"
+            yield _permissions(settings, list(topics))
+            name = "group"
+            yield _group(settings, cluster)
+            name = "retention"
+            yield from retention.lines(_logs(settings, cluster, topics), backups, now)
+    except KbackupError as error:
+        yield failed("kafka", name, error)
+        return
+    why = "Kafka does not tell its time"
+    yield Check(
+        "kafka", "clock", "warn", f"not checkable: {why}", "compare: date -u, on both hosts"
+    )
+
+
+def _cluster(cluster: Cluster, settings: Settings) -> Check:
+    text = f"{settings.bootstrap_servers} answers, cluster {cluster.cluster_id}"
+    return Check("kafka", "cluster", "ok", text)
+
+
+def _topics(settings: Settings, names: Sequence[str], topics: Collection[str]) -> Check:
+    missing = [name for name in names if name not in topics]
+    if missing and is_sink(settings):
+        text = f"{_named(missing)} not there, or not to be seen by this principal"
+        do = "correct topics, create them, or allow DESCRIBE"
+        return Check("kafka", "topics", "fail", text, do, KafkaError.code)
+    if missing:
+        return Check("kafka", "topics", "ok", f"{_named(missing)} not there; a restore creates it")
+    if settings.topics_regex is not None and not names:
+        text = f"no topic matches {settings.topics_regex}"
+        return Check("kafka", "topics", "warn", text, "correct topics.regex")
+    text = (
+        f"{_named(names)} there" if _is_chosen(settings) else f"{len(names)} there; none was named"
+    )
+    return Check("kafka", "topics", "ok", text)
+
+
+def _is_chosen(settings: Settings) -> bool:
+    return bool(settings.topics) or settings.topics_regex is not None
+
+
+def _permissions(settings: Settings, names: Sequence[str]) -> Check:
+    permissions = Permissions(wiring.kafka_settings(settings))
+    allowed = permissions.of_topics(names)
+    unread = [name for name in names if not {"READ", "DESCRIBE"} <= allowed[name]]
+    unset = [name for name in names if "DESCRIBE_CONFIGS" not in allowed[name]]
+    group = wiring.group(settings, "sink")
+    denied = [f"topic {name}" for name in unread]
+    if "READ" not in permissions.of_group(group):
+        denied.append(f"group {group}")
+    if denied:
+        do = "allow this principal READ and DESCRIBE there"
+        text = f"READ is denied on {_named(denied)}"
+        return Check("kafka", "permissions", "fail", text, do, KafkaError.code)
+    if unset:
+        text = f"DESCRIBE_CONFIGS is denied on {_named(unset)}: retention cannot be watched"
+        return Check("kafka", "permissions", "warn", text, "allow DESCRIBE_CONFIGS on topics")
+    return Check("kafka", "permissions", "ok", f"may read {_named(names)} and use group {group}")
+
+
+def _group(settings: Settings, cluster: Cluster) -> Check:
+    group = wiring.group(settings, "sink")
+    members = cluster.members(group)
+    if members:
+        text = f"{group} has live members, so a run would refuse it: {_named(members)}"
+        do = "stop the connector that uses it, or choose another --group"
+        return Check("kafka", "group", "fail", text, do, GroupActiveError.code)
+    return Check("kafka", "group", "ok", f"{group} has no live members")
+
+
+def _logs(settings: Settings, cluster: Cluster, topics: Mapping[str, Topic]) -> list[LogState]:
+    wanted = settings.partitions
+    wheres = [
+        TopicPartition(topic.name, partition)
+        for topic in topics.values()
+        for partition in range(topic.partitions)
+        if wanted is None or partition in wanted
+    ]
+    spans = cluster.spans(wheres)
+    committed = cluster.committed(wiring.group(settings, "sink"), wheres)
+    configs = cluster.topic_config(topics)
+    found = []
+    for name in topics:
+        expired, is_pending = {}, False
+        for where in (where for where in wheres if where.topic == name):
+            span, position = spans[where], committed.get(where)
+            start = span.start_offset if position is None else position.offset
+            is_pending |= start < span.end_offset
+            if start < span.start_offset:
+                expired[where.partition] = Span(start, span.start_offset)
+        found.append(LogState(name, _retention_ms(configs.get(name, {})), expired, is_pending))
+    return found
+
+
+def _retention_ms(config: Mapping[str, str]) -> int | None:
+    if "delete" not in config.get("cleanup.policy", "delete"):
+        return None
+    retention = int(config.get("retention.ms", -1))
+    return retention if retention >= 0 else None
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMED])
+    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown

@@ -1,0 +1,115 @@
+"""Java and Spark: found, and started for a trial."""
+
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Protocol
+
+from kbackup import engine
+from kbackup.channel import Line
+from kbackup.doctor import Check, failed
+from kbackup.engine import EngineSettings
+from kbackup.errors import KbackupError, SparkError
+
+
+class Java(Protocol):
+    """A Java that was found, as `kbackup.local.java` describes it."""
+
+    @property
+    def home(self) -> Path:
+        """Its ``JAVA_HOME``."""
+
+    @property
+    def version(self) -> str:
+        """As it says itself."""
+
+    @property
+    def origin(self) -> str:
+        """Where it was found."""
+
+    @property
+    def passed_over(self) -> tuple[str, ...]:
+        """What was looked at before it and is no use."""
+
+
+def checks(
+    find_java: Callable[[], Java],
+    settings: EngineSettings,
+    *,
+    starts: bool,
+    stop: threading.Event,
+) -> Iterator[Check]:
+    """Yield what is known of Java and Spark.
+
+    Args:
+        find_java: Raises `JavaNotFoundError` where there is none.
+        settings: As for a run; the Java is filled in.
+        starts: Start Spark and run a job of one task, which costs some seconds.
+        stop: Ends the job.
+    """
+    java: Java | None = None
+    try:
+        java = find_java()
+    except KbackupError as error:
+        yield failed("spark", "java", error)
+    else:
+        yield _java(java)
+    package = _package()
+    yield package
+    if not starts:
+        return
+    if java is None or package.level == "fail":
+        yield Check("spark", "start", "warn", "not checked: something it needs is missing")
+    else:
+        yield _start(replace(settings, java_home=str(java.home)), stop)
+
+
+def _java(java: Java) -> Check:
+    text = f"{java.version}, from {java.origin}"
+    if not any(name.startswith("JAVA_HOME") for name in java.passed_over):
+        return Check("spark", "java", "ok", text)
+    text += f"; passed over: {'; '.join(java.passed_over)}"
+    return Check("spark", "java", "warn", text, "correct JAVA_HOME, or unset it")
+
+
+def _package() -> Check:
+    try:
+        found = version("pyspark")
+    except PackageNotFoundError:
+        do = "reinstall kbackup: pip install --force-reinstall kbackup"
+        return Check("spark", "pyspark", "fail", "not installed", do, SparkError.code)
+    text = f"{found}, with Python {platform.python_version()}"
+    if home := os.environ.get("SPARK_HOME"):
+        text += f"; SPARK_HOME={home} is used in its place"
+    return Check("spark", "pyspark", "ok", text)
+
+
+def _start(settings: EngineSettings, stop: threading.Event) -> Check:
+    began = time.monotonic()
+    try:
+        reports = engine.run(answer, [0], settings, _ignore, stop, slices_per_core=1)
+    except KbackupError as error:
+        do = error.do.removeprefix("run kbackup doctor; ")
+        return Check("spark", "start", "fail", str(error), do, error.code)
+    seconds = time.monotonic() - began
+    failures = [report["failure"] for report in reports if "failure" in report]
+    if failures:
+        return failed("spark", "start", KbackupError.from_dict(failures[0]))
+    workers = ", ".join(sorted({report["python"] for report in reports}))
+    text = f"{settings.master} started in {seconds:.1f} s and ran a task, with Python {workers}"
+    return Check("spark", "start", "ok", text)
+
+
+def answer(units: Sequence[Any], line: Line) -> Iterator[dict[str, Any]]:  # noqa: ARG001
+    """Run on a worker, in place of a task: say which Python this is."""
+    for _ in units:
+        yield {"python": platform.python_version()}
+
+
+def _ignore(_event: dict[str, Any]) -> None:
+    """The trial has no news."""

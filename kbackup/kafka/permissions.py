@@ -1,0 +1,85 @@
+"""What this principal may do with topics and with a group, in the broker's own words."""
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import KafkaError as Code
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient
+
+from kbackup.errors import KafkaError
+from kbackup.kafka import Complaints, KafkaSettings, calls, kafka_error
+from kbackup.kafka.coordinator import patiently
+
+_log = logging.getLogger(__name__)
+
+_SPARE_S: Final = 5.0
+_DENIED: Final = frozenset(
+    {
+        Code.TOPIC_AUTHORIZATION_FAILED,
+        Code.GROUP_AUTHORIZATION_FAILED,
+        Code.UNKNOWN_TOPIC_OR_PART,
+    }
+)
+
+
+class Permissions:
+    """Asks a cluster for the operations it would authorise.
+
+    An operation is named as ``kafka-acls`` names it: ``READ``, ``DESCRIBE``.  A cluster without
+    an authoriser allows all of them.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._timeout_s = settings.timeout_s
+        self._complaints = Complaints()
+        properties = settings.properties({"error_cb": self._complaints}, settings.admin)
+        self._admin = calls(
+            "connecting to Kafka", self._complaints, lambda: AdminClient(properties)
+        )
+
+    def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
+        """Return what is allowed with each topic; of one that is denied, or not there, nothing.
+
+        Raises:
+            KafkaError: If the cluster does not answer; likewise `of_group`.
+        """
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        futures = self._admin.describe_topics(
+            TopicCollection(wanted),
+            include_authorized_operations=True,
+            request_timeout=self._timeout_s,
+        )
+        return {
+            name: self._allowed(partial(future.result, self._timeout_s + _SPARE_S))
+            for name, future in futures.items()
+        }
+
+    def of_group(self, group: str) -> frozenset[str]:
+        """Return what is allowed with a consumer group, which need not exist yet."""
+
+        def ask() -> Any:
+            return self._admin.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=self._timeout_s
+            )[group].result(timeout=self._timeout_s + _SPARE_S)
+
+        return self._allowed(lambda: patiently(ask, self._timeout_s))
+
+    def _allowed(self, ask: Callable[[], Any]) -> frozenset[str]:
+        try:
+            found = ask().authorized_operations
+        except KafkaException as error:
+            if error.args[0].code() in _DENIED:
+                return frozenset()
+            if error.args[0].code() != Code.GROUP_ID_NOT_FOUND:
+                raise kafka_error("asking for permissions", error, self._complaints) from error
+            found = None
+        except TimeoutError as error:
+            raise KafkaError("asking for permissions", "no answer", "check the brokers") from error
+        if found is None:  # a broker too old to say, or a group that nobody has used yet
+            return frozenset(operation.name for operation in AclOperation)
+        return frozenset(operation.name for operation in found)
