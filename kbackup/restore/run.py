@@ -40,6 +40,7 @@ class RestoreRun:
         self._run = runs.new_run_id(datetime.now(UTC))
         self._summary = Summary(self._run, "restore")
         self._layout = wiring.layout(settings)
+        self._timings = engine.Timings()
 
     def __call__(self, java_home: JavaHome, agree: Callable[[str], bool] | None = None) -> Event:
         """Run to the end; what fails is in the summary.
@@ -63,7 +64,7 @@ class RestoreRun:
         if settings.dry_run:
             self._show(self._plan(cluster, store), cluster)
             return
-        group = [wiring.group(settings, "restore", *map(str, settings.renames))]
+        group = [wiring.restore_group(settings)]
         lock = RunLock.for_settings(settings, store, self._layout, "restore", group, self._run)
         with lock as held:
             plan = self._plan(cluster, store)
@@ -192,7 +193,11 @@ class RestoreRun:
 
     def _spark(self, task: engine.Task, units: list[Any], java_home: JavaHome) -> list[Report]:
         settings = wiring.engine_settings(self._settings, java_home())
-        return engine.run(task, units, settings, self._tell, self._stop.event)
+        reports = engine.run(
+            task, units, settings, self._tell, self._stop.event, timings=self._timings
+        )
+        self._summary.facts["timings"] = self._timings.to_dict()
+        return reports
 
     def _merge(self, report: Report) -> None:
         for row in self._summary.partitions:

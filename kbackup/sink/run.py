@@ -13,7 +13,7 @@ from kbackup.engine import Report
 from kbackup.errors import KbackupError
 from kbackup.kafka.cluster import Cluster
 from kbackup.locks import RunLock, lost_lock
-from kbackup.records import TopicPartition
+from kbackup.records import Span, TopicPartition
 from kbackup.sink import plan as planning
 from kbackup.sink.follow import follow
 from kbackup.sink.job import SinkJob, SinkUnit
@@ -41,6 +41,8 @@ class SinkRun:
         self._run = runs.new_run_id(datetime.now(UTC))
         self._summary = Summary(self._run, "sink")
         self._layout = wiring.layout(settings)
+        self._met_gaps: list[tuple[TopicPartition, Span]] = []
+        self._timings = engine.Timings()
 
     def __call__(self, java_home: Callable[[], str | None]) -> Event:
         """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
@@ -94,6 +96,9 @@ class SinkRun:
             }
         )  # fmt: skip
         self._tell({"type": "plan", "partitions": [_planned(at) for at in plan.partitions]})
+        if not plan.partitions:
+            text = f"no topic matches {settings.topics_regex!r}, and none has such partitions"
+            self._tell(self._summary.warn("no_topic", text))
         for at in plan.partitions:
             self._summary.partitions.append(_row(at))
             if at.refusal is not None:
@@ -110,12 +115,13 @@ class SinkRun:
         """Put the group right where it stands too far ahead, and write down what has expired."""
         cluster.set_positions(plan.group, plan.moved())
         for at in plan.partitions:
-            if at.start is not None and at.start.expired is not None:
-                self._expired(store, at)
+            self._expired(store, at)
 
     def _expired(self, store: Store, at: PlannedPartition) -> None:
-        assert at.start is not None and at.start.expired is not None  # noqa: S101, PT018
-        gap = at.start.expired
+        """Tell of offsets that expired before they were backed up, and write them down."""
+        gap = None if at.start is None else at.start.expired
+        if gap is None:
+            return
         text = (
             f"{at.where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired in the "
             "cluster before they were backed up"
@@ -126,8 +132,11 @@ class SinkRun:
                 offsets=[gap.start_offset, gap.end_offset - 1],
             )
         )  # fmt: skip
+        self._gap(store, at.where, gap)
+
+    def _gap(self, store: Store, where: TopicPartition, gap: Span) -> None:
         self._summary.skip("expired_offsets", len(gap))
-        runs.write_gap(store, self._layout, at.where, gap, self._run)
+        runs.write_gap(store, self._layout, where, gap, self._run)
 
     def _job(self, plan: SinkPlan) -> SinkJob:
         settings = self._settings
@@ -157,8 +166,7 @@ class SinkRun:
             plan = planning.make(self._settings, cluster, store)
             again = [at for at in plan.partitions if at.where in overtaken]
             for at in again:
-                if at.start is not None and at.start.expired is not None:
-                    self._expired(store, at)
+                self._expired(store, at)
             units = [unit for at in again if (unit := at.unit()) is not None]
         for where in {unit.where for unit in units}:
             self._summary.fail(
@@ -177,6 +185,8 @@ class SinkRun:
         task = functools.partial(follow, self._job(plan), starts, self._settings.rotate_idle_ms)
         with _Beats(lambda: runs.write_run(store, self._layout, self._finish(store))):
             self._tasks(task, units, java_home, slices_per_core=1)
+        for where, gap in self._met_gaps:
+            self._gap(store, where, gap)
 
     def _tasks(
         self,
@@ -193,7 +203,9 @@ class SinkRun:
             self._hear,
             self._stop.event,
             slices_per_core=slices_per_core,
+            timings=self._timings,
         )
+        self._summary.facts["timings"] = self._timings.to_dict()
         overtaken = set()
         for report in reports:
             failure = report.get("failure")
@@ -201,6 +213,9 @@ class SinkRun:
                 overtaken.add(TopicPartition(report["topic"], report["partition"]))
             elif failure is not None:
                 self._summary.fail(failure)
+            for start, end in report.get("gaps", ()):
+                where = TopicPartition(report["topic"], report["partition"])
+                self._met_gaps.append((where, Span(start, end)))
             self._merge(report)
         return overtaken
 
