@@ -55,8 +55,24 @@ def fetch_kafka(java: Java) -> list[Path]:
             the checksums that come with this package.
     """
     sums = checksums(files("kbackup.local").joinpath("kafka.sha256").read_text())
-    directory = fetch_once(_DIRECTORY, sums, lambda target: _download(java, target, sums))
-    return [directory / name for name in sums]
+    return fetch_jars(java, _DIRECTORY, _WANTED, sums)
+
+
+def fetch_jars(java: Java, name: str, wanted: str, sums: Mapping[str, str]) -> list[Path]:
+    """Return jars of Kafka's version, downloading them the first time.
+
+    Args:
+        java: Runs Ivy.
+        name: Of their directory in the cache.
+        wanted: What to fetch, an Ivy module file.
+        sums: Name to SHA-256 of all files that it stands for.
+
+    Raises:
+        LocalServiceError: If they are not in the cache and cannot be downloaded, or differ from
+            *sums*.
+    """
+    directory = fetch_once(name, sums, lambda target: _download(java, target, wanted, sums))
+    return [directory / jar for jar in sums]
 
 
 def ivy_jar() -> Path:
@@ -80,11 +96,11 @@ def ivy_jar() -> Path:
     )
 
 
-def _download(java: Java, target: Path, sums: Mapping[str, str]) -> None:
+def _download(java: Java, target: Path, wanted: str, sums: Mapping[str, str]) -> None:
     """Put the jars into *target*; a try that fails leaves what it got to the next one."""
     with tempfile.TemporaryDirectory(prefix="kbackup-ivy-") as scratch:
         for pause in (*_PAUSES, 0.0):
-            why = _try_download(java, target, Path(scratch))
+            why = _try_download(java, target, wanted, Path(scratch))
             if not why and not damaged(target, sums):
                 return
             why = why or f"missing or altered: {', '.join(damaged(target, sums))}"
@@ -98,10 +114,10 @@ def _download(java: Java, target: Path, sums: Mapping[str, str]) -> None:
     )
 
 
-def _try_download(java: Java, target: Path, scratch: Path) -> str:
+def _try_download(java: Java, target: Path, wanted: str, scratch: Path) -> str:
     """Run Ivy once; return why it failed in one line, or nothing."""
-    wanted = scratch / "ivy.xml"
-    wanted.write_text(_WANTED)
+    module = scratch / "ivy.xml"
+    module.write_text(wanted)
     command = [
         str(java.executable),
         *trust_store_options(),
@@ -110,7 +126,7 @@ def _try_download(java: Java, target: Path, scratch: Path) -> str:
         "-Dsun.net.client.defaultReadTimeout=60000",
         f"-Divy.default.ivy.user.dir={scratch}/home",  # nothing of the user's own Ivy
         *("-cp", str(ivy_jar()), "org.apache.ivy.Main"),
-        *("-m2compatible", "-cache", f"{scratch}/cache", "-ivy", str(wanted), "-confs", "default"),
+        *("-m2compatible", "-cache", f"{scratch}/cache", "-ivy", str(module), "-confs", "default"),
         *("-types", "jar", "bundle"),
         *("-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
