@@ -143,3 +143,9 @@ def group(settings: Settings, purpose: str, *more: str) -> str:
         return settings.group
     text = "|".join((identity(settings), *more))
     return f"kbackup-{purpose}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def restore_group(settings: Settings) -> str:
+    """Return the group of a restore: another renaming is another restore."""
+    steps = [f"{step.regex}->{step.replacement}" for step in settings.renames]
+    return group(settings, "restore", *steps)

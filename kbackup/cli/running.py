@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import kbackup
 from kbackup import config
@@ -113,7 +114,14 @@ def perform(words: str, loaded: Loaded, work: Work) -> NoReturn:
         summary_file=settings.summary_file,
         secrets=secrets(loaded),
     )
-    _leave(shown, _work(shown, words, loaded, work))
+    summary = _work(shown, words, loaded, work)
+    if words.endswith(" run") and summary["exit_code"] in _GOES_ON:
+        summary["next"] = shlex.join(["kbackup", *sys.argv[1:]])
+    _leave(shown, summary)
+
+
+_GOES_ON: Final = frozenset({5, 6, 130, 143})
+"""Exit codes after which the same command goes on where it stopped."""
 
 
 def _work(shown: output.Output, words: str, loaded: Loaded, work: Work) -> Event:

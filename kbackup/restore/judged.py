@@ -103,12 +103,19 @@ class JudgedPartition:
             "partition": self.where.partition,
             "objects": objects,
             "listed": listed,
+            "first": self.sets[0].start_offset if self.sets else None,
+            "last": self._last(),
             "records": records,
             "bytes": sum(file.size for files in self.sets for file in files.files),
             "bytes_read": sum(report["bytes_read"] for report in reports),
             "not_checkable": len(unchecked),
             "state": state,
         }
+
+    def _last(self) -> int | None:
+        """Offset of the last record, by what was read, else by run records."""
+        final = None if not self.sets else self._extent(self.sets[-1]).last
+        return recorded.last_offset(self.sets, self.entries) if final is None else final
 
     def _report(self, files: FileSet) -> Report | None:
         report = self.reports.get(set_id(files))

@@ -140,8 +140,7 @@ class Planner:
         self._settings, self._cluster, self._store = settings, cluster, store
         self._catalog, self._sources = catalog, sources
         self._watched, self._now_ms = frozenset(watched), now_ms
-        steps = [f"{step.regex}->{step.replacement}" for step in settings.renames]
-        self._group = wiring.group(settings, "restore", *steps)
+        self._group = wiring.restore_group(settings)
 
     def plan(self) -> RestorePlan:
         """Return the plan.

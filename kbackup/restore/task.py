@@ -7,6 +7,7 @@ progress is told.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Final
 
 import pyarrow as pa
@@ -33,6 +34,9 @@ from kbackup.stores import Store, open_store
 TRANSACTION_RECORDS: Final = 500_000
 TRANSACTION_BYTES: Final = 64 * 2**20
 """A transaction ends behind this many records or bytes: what a kill makes a rerun write again."""
+
+TELL_S: Final = 0.5
+"""How often a task tells what it has sent beyond what is safe."""
 
 CLIENT_OVERHEAD: Final = 128
 """Bytes a batch adds to its records, generously."""
@@ -71,6 +75,7 @@ class _Work:
     _pending_records: int = 0
     _pending_bytes: int = 0
     _started_at: int = 0
+    _told: float = field(default_factory=monotonic)
 
     def run(self) -> None:
         unit = self.unit
@@ -160,6 +165,8 @@ class _Work:
             self.report["last"] = good["offset"][-1].as_py()
         self._pending_records += len(good)
         self._pending_bytes += good.nbytes
+        if monotonic() - self._told >= TELL_S:
+            self._tell_progress()
 
     def _without_giants(self, batch: pa.RecordBatch, files: FileSet) -> pa.RecordBatch:
         """Leave out records that the target cannot take, as ``behavior.on.error`` says."""
@@ -204,10 +211,14 @@ class _Work:
         self.report["records"] += self._pending_records
         self.report["committed"] = place.offset
         self._pending_records = self._pending_bytes = 0
+        self._tell_progress()
+
+    def _tell_progress(self) -> None:
+        self._told = monotonic()
         names = ("topic", "partition", "target", "committed", "records", "objects", "bytes_read")
-        self.line.tell(
-            {"type": "progress", "run": self.job.run, **{name: self.report[name] for name in names}}
-        )
+        facts = {name: self.report[name] for name in names}
+        event = {"type": "progress", "run": self.job.run, **facts, "open": self._pending_records}
+        self.line.tell(event)
 
 
 @dataclass(frozen=True, slots=True)

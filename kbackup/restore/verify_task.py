@@ -116,7 +116,6 @@ class _Check:
             "records": self.records,
             "first": self.first,
             "last": end,
-            "is_exact": files.is_whole or known is not None,
             "unchecked": [
                 file.key for file in files.files
                 if file.key not in bad and not _is_checkable(file, heads[file.key])

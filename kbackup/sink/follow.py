@@ -13,6 +13,7 @@ from typing import Final
 from kbackup.channel import Line
 from kbackup.engine import Report
 from kbackup.kafka.cluster import Cluster
+from kbackup.kafka.reader import LogStartMovedError
 from kbackup.records import Span, TopicPartition
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.task import back_up
@@ -81,6 +82,8 @@ def follow(
             visit = replace(job, flush_tail=job.flush_tail and not is_full)
             for report in back_up(visit, [unit], line):
                 _add(totals[where], report)
+            if _was_overtaken(totals[where]):
+                _go_on_behind(totals[where], cluster.spans([where])[where], job.run, line)
             _visited(watch, totals[where]["committed"], end, size)
         if any("failure" in total for total in totals.values()):
             break
@@ -97,11 +100,26 @@ def _visited(watch: Watch, committed: int, end: int, size: int) -> None:
     watch.wanted = size if left < size else left + size
 
 
+def _was_overtaken(total: Report) -> bool:
+    return bool(total.get("failure", {}).get("code") == LogStartMovedError.code)
+
+
+def _go_on_behind(total: Report, log: Span, run: str, line: Line) -> None:
+    """Note the offsets that expired before they were read, and continue at the log's start."""
+    del total["failure"]
+    gap = [total["committed"], log.start_offset]
+    total["gaps"].append(gap)
+    total["committed"] = log.start_offset
+    text = f"{total['topic']}-{total['partition']}: offsets {gap[0]} to {gap[1] - 1} have expired"
+    line.tell({"type": "warning", "run": run, "code": "gap", "text": text})
+
+
 def _begin(unit: SinkUnit, start: int) -> Report:
     return {
         "topic": unit.where.topic, "partition": unit.where.partition, "start": start,
         "end": unit.span.end_offset, "committed": start, "records": 0, "objects": 0,
-        "bytes_stored": 0, "nulls": 0, "first": None, "last": None, "metadata": unit.metadata,
+        "bytes_stored": 0, "nulls": 0, "first": None, "last": None, "gaps": [],
+        "metadata": unit.metadata,
     }  # fmt: skip
 
 

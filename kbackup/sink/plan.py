@@ -1,19 +1,25 @@
 """What a run would read and write; nothing is changed while it is made."""
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from kbackup import wiring
+from kbackup import runs, wiring
 from kbackup.config import Settings
-from kbackup.errors import GroupActiveError, KafkaError, KbackupError
+from kbackup.errors import GroupActiveError, KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.kafka.cluster import Cluster, Topic
+from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.selection import select
 from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.start import Evidence, Start, decide
 from kbackup.stores import Store
+
+_RECORDS_READ: Final = 200
+"""Run records looked through for a topic that the newest do not name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +114,56 @@ def make(settings: Settings, cluster: Cluster, store: Store) -> SinkPlan:
     group = wiring.group(settings, "sink")
     check_idle(cluster, group)
     committed = cluster.committed(group, wheres)
-    evidence = gather(store, wiring.layout(settings), cluster.spans(wheres), committed)
-    planned = tuple(_plan_partition(where, evidence[where], settings) for where in wheres)
+    layout = wiring.layout(settings)
+    evidence = gather(store, layout, cluster.spans(wheres), committed)
+    strangers = _strangers(store, layout, topics, evidence)
+    planned = tuple(
+        PlannedPartition(where, evidence[where], None, _recreated(where))
+        if where.topic in strangers
+        else _plan_partition(where, evidence[where], settings)
+        for where in wheres
+    )
     return SinkPlan(topics, planned, group)
+
+
+def _strangers(
+    store: Store,
+    layout: Layout,
+    topics: Mapping[str, Topic],
+    evidence: Mapping[TopicPartition, Evidence],
+) -> set[str]:
+    """Return the topics that are not the ones that were backed up, by their ids.
+
+    Deleting a topic deletes its committed offsets, so only a topic that has objects and lacks an
+    offset can be another one; run records are read for no others.
+    """
+    doubtful = {
+        where.topic
+        for where, seen in evidence.items()
+        if seen.committed is None and seen.has_objects
+    }
+    if not doubtful:
+        return set()
+    found: dict[str, str] = {}
+    for record in itertools.islice(runs.runs(store, layout, "sink"), _RECORDS_READ):
+        for name, entry in (record.get("topic_settings") or {}).items():
+            found.setdefault(name, str(entry.get("topic_id") or ""))
+        if doubtful <= found.keys():
+            break
+    return {
+        name
+        for name in doubtful
+        if found.get(name) and topics[name].topic_id and found[name] != topics[name].topic_id
+    }
+
+
+def _recreated(where: TopicPartition) -> TopicChangedError:
+    return TopicChangedError(
+        f"{where.topic} is not the topic that was backed up",
+        "it was deleted and created again: its topic id is another one",
+        "back it up to another topics.dir; what is stored stays as it is",
+        topic=where.topic,
+    )
 
 
 def _plan_partition(where: TopicPartition, seen: Evidence, settings: Settings) -> PlannedPartition:

@@ -7,7 +7,8 @@ one cut runs beside the filling of the next one; commits stay in order.
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -23,6 +24,9 @@ from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import keep
 from kbackup.sink.start import LastObject
 from kbackup.stores import Store, open_store
+
+TELL_S: Final = 0.5
+"""How often a task tells what it has read beyond what is safe."""
 
 
 def back_up(job: SinkJob, units: Sequence[SinkUnit], line: Line) -> Iterator[Report]:
@@ -62,6 +66,7 @@ class _Work:
     reader: Reader
     line: Line
     report: Report = field(default_factory=dict)
+    _told: float = field(default_factory=monotonic)
 
     def run(self) -> None:
         where, span = self.unit.where, self.unit.span
@@ -79,6 +84,7 @@ class _Work:
                     match step:
                         case rotation.Append(batch):
                             self._write(files, batch)
+                            self._tell_open(files)
                         case rotation.Cut(next_offset):
                             _finish(upload)
                             upload = uploader.submit(self._store, files.close(), next_offset)
@@ -137,7 +143,17 @@ class _Work:
         position = Position(next_offset, self.report["metadata"])
         self.reader.commit(self.unit.where, position)
         self.report["committed"] = next_offset
-        self.line.tell({"type": "progress", "run": self.job.run, **_progress(self.report)})
+        self._tell_progress(0)
+
+    def _tell_open(self, files: OpenFiles) -> None:
+        """Tell now and then what has been read and could still be lost."""
+        if monotonic() - self._told >= TELL_S:
+            self._tell_progress(files.records)
+
+    def _tell_progress(self, open_records: int) -> None:
+        self._told = monotonic()
+        event = {"type": "progress", "run": self.job.run, **_progress(self.report)}
+        self.line.tell({**event, "open": open_records})
 
     def _count(self, file: ClosedFile, last_offset: int) -> None:
         self.report["objects"] += 1
