@@ -75,7 +75,8 @@ class Hub:
         self._server.server_close()
         with self._lock:
             for line in self._lines:
-                line.close()
+                with suppress(OSError):  # the task is gone
+                    line.shutdown(socket.SHUT_RDWR)
             self._lines.clear()
 
     def _serve(self, lines: Any, connection: socket.socket) -> None:

@@ -1,0 +1,118 @@
+"""What forbids a restore before its first record."""
+
+from dataclasses import replace
+
+import pytest
+
+from kbackup.restore.safety import Intent, Target, collisions, refusals, warnings
+
+COPY = Intent("orders", "copy_of_orders", 3, is_same_cluster=True)
+SAME = Intent("orders", "orders", 3, is_same_cluster=True)
+NOW = 1_800_000_000_000
+
+
+def codes(intent: Intent, target: Target, if_exists: str = "fail", *, creates: bool = True,
+          allows_same_topic: bool = False) -> list[str]:  # fmt: skip
+    """The codes of all refusals."""
+    found = refusals(
+        intent,
+        target,
+        if_exists=if_exists,
+        creates=creates,
+        allows_same_topic=allows_same_topic,
+        now_ms=NOW,
+    )
+    return [error.code for error in found]
+
+
+@pytest.mark.parametrize(
+    ("intent", "target", "expected"),
+    [
+        pytest.param(COPY, Target(), [], id="a new topic"),
+        pytest.param(COPY, Target(3), [], id="an empty topic"),
+        pytest.param(COPY, Target(5), [], id="more partitions"),
+        pytest.param(COPY, Target(2), ["fewer_partitions"], id="fewer partitions"),
+        pytest.param(COPY, Target(3, 10), ["target_not_empty"], id="not empty"),
+        pytest.param(COPY, Target(3, 10, True), [], id="not empty, but begun by this restore"),
+        pytest.param(SAME, Target(3), ["feedback_loop"], id="onto its own source"),
+        pytest.param(SAME, Target(), [], id="its own source, which is gone"),
+        pytest.param(replace(SAME, is_same_cluster=False), Target(3), [], id="another cluster"),
+        pytest.param(
+            replace(SAME, is_same_cluster=None), Target(3, 10),
+            ["feedback_loop", "target_not_empty"], id="perhaps its own source",
+        ),
+        pytest.param(
+            replace(SAME, is_same_cluster=None), Target(3), [], id="unknown source, but empty"
+        ),
+        pytest.param(
+            replace(COPY, is_watched=True), Target(3), ["feedback_loop"], id="a sink reads it"
+        ),
+        pytest.param(
+            replace(COPY, target="a/b"), Target(), ["illegal_topic_name"], id="illegal name"
+        ),
+        pytest.param(
+            replace(COPY, target="__consumer_offsets"), Target(), ["illegal_topic_name"],
+            id="internal topic",
+        ),
+        pytest.param(
+            replace(COPY, oldest_timestamp=NOW - 1000),
+            Target(3, config={"retention.ms": "500"}), ["retention"], id="would be deleted at once",
+        ),
+        pytest.param(
+            replace(COPY, oldest_timestamp=NOW - 1000),
+            Target(3, config={"retention.ms": "-1"}), [], id="kept for ever",
+        ),
+        pytest.param(
+            replace(COPY, oldest_timestamp=NOW - 1000),
+            Target(3, config={"retention.ms": "500", "cleanup.policy": "compact"}), [],
+            id="compacted only: age does not matter",
+        ),
+    ],
+)  # fmt: skip
+def test_each_rule_refuses_what_it_should(
+    intent: Intent, target: Target, expected: list[str]
+) -> None:
+    """
+    A restore that could lose or spoil data does not begin; a plain one does.
+    """
+    assert expected == codes(intent, target)
+
+
+def test_what_the_operator_agreed_to_is_done() -> None:
+    """
+    Each refusal names the way past it, and that way works.
+    """
+    assert [] == codes(COPY, Target(3, 10), "append")
+    assert [] == codes(SAME, Target(3), allows_same_topic=True)
+    assert ["target_not_empty"] == codes(COPY, Target(3, 10), "resume")
+    assert [] == codes(COPY, Target(3, 10, True), "resume")
+    assert ["refused"] == codes(COPY, Target(), creates=False)
+    internal = Intent("__consumer_offsets", "__consumer_offsets", 1, True, False)
+    assert [] == codes(internal, Target())
+
+
+def test_two_sources_on_one_target_are_refused() -> None:
+    """
+    Merged records could not be told apart again.
+    """
+    found = list(collisions([COPY, replace(COPY, source="payments")]))
+
+    assert ["merged_topics"] == [error.code for error in found]
+
+
+def test_names_that_differ_only_by_dot_and_underscore_are_refused() -> None:
+    """
+    Kafka's metrics cannot tell them apart.
+    """
+    found = list(collisions([replace(COPY, target="a.b"), replace(COPY, target="a_b")]))
+
+    assert ["illegal_topic_name"] == [error.code for error in found]
+
+
+def test_what_a_target_changes_is_said() -> None:
+    """
+    Compaction and append time are the operator's to know.
+    """
+    config = {"cleanup.policy": "compact,delete", "message.timestamp.type": "LogAppendTime"}
+
+    assert ["compacted", "append_time"] == [code for code, _ in warnings(Target(1, config=config))]

@@ -1,0 +1,107 @@
+"""Where a partition's backup goes on."""
+
+import pytest
+
+from kbackup.errors import TopicChangedError
+from kbackup.kafka import Position
+from kbackup.records import Span, TopicPartition
+from kbackup.sink.start import Evidence, LastObject, Start, decide
+
+WHERE = TopicPartition("orders", 0)
+
+
+def start(log: Span, *, reset: str = "earliest", committed: int | None = None,
+          confirmed: bool = False, stored_to: int | None = None, objects: bool | None = None
+          ) -> Start:  # fmt: skip
+    """The decision for a partition of which this is known."""
+    seen = Evidence(
+        log,
+        None if committed is None else Position(committed),
+        confirmed,
+        stored_to,
+        stored_to is not None if objects is None else objects,
+    )
+    return decide(WHERE, seen, reset=reset)
+
+
+@pytest.mark.parametrize(
+    ("known", "offset", "codes"),
+    [
+        pytest.param({}, 5, [], id="nobody knows it: the log's start"),
+        pytest.param({"reset": "latest"}, 90, [], id="nobody knows it, and only news are wanted"),
+        pytest.param({"committed": 40, "confirmed": True}, 40, [], id="group and bucket agree"),
+        pytest.param({"committed": 40, "stored_to": 40}, 40, [], id="they agree by the objects"),
+        pytest.param({"committed": 40, "stored_to": 60}, 40, [], id="a crash before the commit"),
+        pytest.param(
+            {"committed": 40, "stored_to": 30}, 30, ["bucket_behind"], id="the group moved ahead"
+        ),
+        pytest.param({"committed": 40}, 5, ["bucket_behind"], id="the bucket is empty"),
+        pytest.param({"stored_to": 30}, 30, ["offset_missing"], id="the group's offset expired"),
+        pytest.param(
+            {"committed": 40, "objects": True}, 40, [], id="a connector's objects, without facts"
+        ),
+        pytest.param(
+            {"reset": "latest", "committed": 40, "confirmed": True},
+            40,
+            [],
+            id="reset serves a first start only",
+        ),
+    ],
+)
+def test_no_hole_arises(known: dict[str, object], offset: int, codes: list[str]) -> None:
+    """
+    Where group and bucket disagree, the lower one is taken, and the run says so.
+    """
+    found = start(Span(5, 90), **known)  # type: ignore[arg-type]
+
+    assert (offset, codes) == (found.offset, [code for code, _ in found.warnings])
+
+
+def test_expired_offsets_are_a_gap_and_the_log_start_is_next() -> None:
+    """
+    What the cluster deleted before it was backed up is named.
+    """
+    found = start(Span(50, 90), committed=40, confirmed=True)
+
+    assert (50, Span(40, 50)) == (found.offset, found.expired)
+
+
+def test_a_first_start_has_no_gap() -> None:
+    """
+    Records that expired before the first run are nobody's loss to report.
+    """
+    assert start(Span(50, 90)).expired is None
+
+
+def test_a_group_too_far_ahead_is_set_back() -> None:
+    """
+    Otherwise commits could not move it back later.
+    """
+    assert start(Span(0, 90), committed=40, stored_to=30).moves_group
+    assert not start(Span(0, 90), committed=40, stored_to=40).moves_group
+
+
+def test_a_log_that_ends_before_the_backup_is_another_topic() -> None:
+    """
+    Nothing of an older incarnation is overwritten.
+    """
+    with pytest.raises(TopicChangedError) as caught:
+        start(Span(0, 20), committed=40, confirmed=True)
+
+    assert "ends at offset 20, but was backed up to 40" in caught.value.what
+
+
+@pytest.mark.parametrize("last", [LastObject("topics/a", 41), LastObject(None, None)])
+def test_what_is_committed_with_an_offset_can_be_read_again(last: LastObject) -> None:
+    """
+    The object before an offset is found by what was committed with it.
+    """
+    assert last == LastObject.from_metadata(last.to_metadata())
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", "{}", "consumer-1", '{"key": 1'])
+def test_what_others_commit_is_not_taken_for_ours(text: str) -> None:
+    """
+    Metadata of another tool confirms nothing.
+    """
+    assert LastObject.from_metadata(text) is None

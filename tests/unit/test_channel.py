@@ -1,0 +1,115 @@
+"""The line between the driver and its tasks."""
+
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from kbackup.channel import Event, Hub, Line
+
+
+class Ear:
+    """Hears events, and can wait for the n-th."""
+
+    def __init__(self) -> None:
+        self.heard: list[Event] = []
+        self._more = threading.Condition()
+
+    def __call__(self, event: Event) -> None:
+        with self._more:
+            self.heard.append(event)
+            self._more.notify_all()
+
+    def wait(self, count: int) -> list[Event]:
+        """The first *count* events."""
+        with self._more:
+            assert self._more.wait_for(lambda: len(self.heard) >= count, 10)
+            return self.heard[:count]
+
+
+def test_events_arrive_in_order() -> None:
+    """
+    What a task tells, the driver hears.
+    """
+    ear = Ear()
+    hub = Hub("127.0.0.1", ear)
+    with Line(hub.address) as line:
+        for at in range(3):
+            line.tell({"at": at, "text": "ü\n"})
+
+        assert [{"at": at, "text": "ü\n"} for at in range(3)] == ear.wait(3)
+    hub.close()
+
+
+@pytest.mark.parametrize(
+    "end", [pytest.param(Hub.stop, id="asked to"), pytest.param(Hub.close, id="driver gone")]
+)
+def test_a_task_stops_when_asked_or_left_alone(end: Callable[[Hub], None]) -> None:
+    """
+    A stop, and the death of the driver, both reach a task that works.
+    """
+    ear = Ear()
+    hub = Hub("127.0.0.1", ear)
+    with Line(hub.address) as line:
+        line.tell({})
+        ear.wait(1)
+
+        end(hub)
+
+        assert line.wait(10)
+    hub.close()
+
+
+def test_a_task_that_comes_late_is_stopped_too() -> None:
+    """
+    Tasks start one after the other; a stop is for all of them.
+    """
+    hub = Hub("127.0.0.1", Ear())
+    hub.stop()
+
+    with Line(hub.address) as line:
+        assert line.wait(10)
+    hub.close()
+
+
+def test_nobody_without_the_secret_is_heard() -> None:
+    """
+    The port is open to whoever finds it; the secret travels with the task alone.
+    """
+    ear = Ear()
+    hub = Hub("127.0.0.1", ear)
+
+    with Line(replace(hub.address, secret="guessed")) as line:
+        line.tell({"type": "progress"})
+        assert line.wait(10)
+
+    assert [] == ear.heard
+    hub.close()
+
+
+def test_a_task_out_of_reach_works_on() -> None:
+    """
+    Without a line to the driver a task neither fails nor stops.
+    """
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        hub = Hub("127.0.0.1", Ear())
+        nowhere = replace(hub.address, port=taken.getsockname()[1])
+        hub.close()
+
+        with Line(nowhere) as line:
+            line.tell({"lost": True})
+
+            assert not line.is_stopped()
+
+
+def test_the_secret_is_not_shown() -> None:
+    """
+    An address in a log line gives nothing away.
+    """
+    hub = Hub("127.0.0.1", Ear())
+
+    assert hub.address.secret not in repr(hub.address)
+    hub.close()

@@ -1,0 +1,65 @@
+"""Errors: one exit code each, whole across processes, in the order of the contract."""
+
+import itertools
+import pickle
+
+import pytest
+
+from kbackup import errors
+from kbackup.errors import BadRecordError, KbackupError, StoppedError, worst
+
+ALL = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, KbackupError)
+]
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+def test_an_error_crosses_processes_whole(kind: type[KbackupError]) -> None:
+    """
+    Fields and class survive pickling, and the way through a task's report.
+    """
+    error = kind("what", "why", "do", topic="orders")
+    fields = (error.what, error.why, error.do, error.place)
+
+    for copy in (pickle.loads(pickle.dumps(error)), KbackupError.from_dict(error.to_dict())):
+        assert (kind, fields) == (type(copy), (copy.what, copy.why, copy.do, copy.place))
+
+
+def test_codes_are_unique() -> None:
+    """
+    A script can tell every condition by its code.
+    """
+    codes = [kind.code for kind in ALL]
+
+    assert len(set(codes)) == len(codes)
+
+
+@pytest.mark.parametrize(("first", "second"), [*itertools.combinations((7, 4, 1, 6, 5, 9, 3), 2)])
+def test_of_two_reasons_the_graver_one_is_the_exit_code(first: int, second: int) -> None:
+    """
+    The order is 7, 4, 1, 6, 5, 9, 3.
+    """
+    assert first == worst([second, 0, first])
+
+
+def test_no_reason_is_success() -> None:
+    """
+    Zeros and nothing are zero.
+    """
+    assert (0, 0) == (worst([]), worst([0, 0]))
+
+
+def test_a_stop_has_the_code_of_its_signal() -> None:
+    """
+    A stopped process exits 128 plus the signal.
+    """
+    assert 143 == StoppedError("stopped", signal=15).exit_status
+
+
+def test_a_bad_record_knows_its_row() -> None:
+    """
+    The row finds the offset.
+    """
+    assert 7 == BadRecordError("what", row=7).row

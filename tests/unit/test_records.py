@@ -1,0 +1,53 @@
+"""What travels between the stages."""
+
+import pytest
+from hypothesis import given
+from record_samples import batch_of, record_batches
+
+from kbackup.records import RECORD_OVERHEAD, Facts, record_bytes
+
+FACTS = Facts(10, 29, 15, 1_700_000_000_000, None, "ab" * 32)
+
+
+def test_facts_survive_as_metadata() -> None:
+    """
+    What is stored with an object can be read again, unknown values included.
+    """
+    assert FACTS == Facts.from_metadata(FACTS.to_metadata())
+
+
+@pytest.mark.parametrize(
+    "metadata", [{}, {"sha256": "ab"}, FACTS.to_metadata() | {"records": "many"}],
+    ids=["none", "part of it", "not a number"],
+)  # fmt: skip
+def test_anybody_elses_metadata_is_not_ours(metadata: dict[str, str]) -> None:
+    """
+    An object of another tool has no facts.
+    """
+    assert Facts.from_metadata(metadata) is None
+
+
+def test_a_record_counts_for_what_it_holds() -> None:
+    """
+    Key, value, header names and values, and a constant for the rest; null counts as nothing.
+    """
+    batch = batch_of(
+        [
+            {"key": b"key", "value": b"value"},
+            {"key": None, "value": None},
+            {"headers": [{"key": "é", "value": b"12"}, {"key": "n", "value": None}]},
+        ]
+    )
+
+    assert [8, 0, 5] == [size - RECORD_OVERHEAD for size in record_bytes(batch).to_pylist()]
+
+
+@given(record_batches())
+def test_a_records_size_does_not_depend_on_its_neighbours(batch: object) -> None:
+    """
+    Slices measure the same, so cuts do not depend on how records arrive.
+    """
+    sizes = record_bytes(batch)
+
+    for at in range(len(sizes)):
+        assert sizes[at] == record_bytes(batch.slice(at, 1))[0]  # type: ignore[attr-defined]
