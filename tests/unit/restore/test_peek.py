@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from backup_samples import BYTES, JSON, SIBLINGS, SNAPPY, TIME, Backup, batch
 from hypothesis import given, settings
 from record_samples import record_batches
 
+from kbackup.cli.json_lines import schema
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,
@@ -18,6 +20,8 @@ from kbackup.errors import (
 from kbackup.restore.kcat import render
 from kbackup.restore.peek import peek
 from kbackup.views import ReadOptions
+
+LINES = jsonschema.Draft202012Validator(schema())
 
 
 def look(backup: Backup, what: str, count: int = 10) -> list[dict[str, Any]]:
@@ -59,9 +63,11 @@ def test_null_and_empty_stay_apart() -> None:
     backup = Backup()
     backup.put("orders", 0, batch([0], key=None, value=None), batch([1], key=b"", value=b""))
 
-    assert [(None, None), ("", "")] == [
-        (row["key"], row["payload"]) for row in look(backup, "orders")
-    ]
+    shown = look(backup, "orders")
+
+    assert [(None, None), ("", "")] == [(row["key"], row["payload"]) for row in shown]
+    for row in shown:
+        LINES.validate(row)
 
 
 def test_what_a_layout_has_not_stored_is_null() -> None:
@@ -72,6 +78,7 @@ def test_what_a_layout_has_not_stored_is_null() -> None:
     backup.put("orders", 0, [5], views=JSON)
 
     [row] = look(backup, "orders")
+    LINES.validate(row)
 
     assert ("unknown", None, [], None, '{"n":5}') == tuple(
         row[name] for name in ("tstype", "ts", "headers", "key", "payload")

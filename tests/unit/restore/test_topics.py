@@ -3,13 +3,17 @@
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from backup_samples import BYTES, JSON_GZIP, RECORD, SIBLINGS, SNAPPY, Backup
 
+from kbackup.cli.json_lines import schema
 from kbackup.errors import IncompleteBackupError
 from kbackup.restore.topics import topics
 from kbackup.testing import FaultyStore
 from kbackup.views import ReadOptions
+
+LINES = jsonschema.Draft202012Validator(schema())
 
 
 def rows(backup: Backup, **options: Any) -> list[dict[str, Any]]:
@@ -265,3 +269,19 @@ def test_a_run_record_that_cannot_be_understood_counts_as_missing(record: dict[s
     [row] = rows(backup, run_records=[record])
 
     assert (None, None) == (row["last"], row["records"])
+
+
+def test_rows_keep_the_json_contract() -> None:
+    """
+    What is known and what is not, foreign objects too, can be printed as lines of the contract.
+    """
+    backup = Backup()
+    [key] = backup.run("orders", 0, range(3))
+    backup.put("legacy", 0, range(3), views=SIBLINGS)
+    backup.replace(key, b"hello", {}, to="topics/orders/README")
+
+    events = [*topics(backup.store, backup.layout, ReadOptions(), run_records=backup.runs)]
+
+    assert 3 == len(events)
+    for event in events:
+        LINES.validate(event)

@@ -9,6 +9,7 @@ from gzip import decompress
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,6 +27,7 @@ from hypothesis import strategies as st
 from record_samples import record_batches
 
 from kbackup.channel import Line
+from kbackup.cli.json_lines import schema
 from kbackup.errors import IncompleteBackupError
 from kbackup.locks import Holder
 from kbackup.records import Span, TopicPartition
@@ -35,6 +37,8 @@ from kbackup.restore.verify_task import VerifyJob, verify_task
 from kbackup.summary import Summary
 from kbackup.testing import FaultyStore
 from kbackup.views import ReadOptions
+
+LINES = jsonschema.Draft202012Validator(schema())
 
 NOW = datetime(2026, 11, 21, 2, tzinfo=UTC)
 
@@ -125,7 +129,9 @@ def test_a_good_backup_is_good(views: Any, deep: bool) -> None:
         verified.exit_code, verified.findings, verified.states,
     )  # fmt: skip
     [row] = verified.summary["partitions"]
-    assert (len(keys), 7) == (row["objects"], row["records"])
+    assert (len(keys), 0, 6, 7) == tuple(
+        row[name] for name in ("objects", "first", "last", "records")
+    )
     read = sum(entry.size for entry in backup.store.list("topics/")) if deep else 0
     assert read == row["bytes_read"]
 
@@ -1126,16 +1132,20 @@ def test_of_many_errors_the_summary_keeps_some() -> None:
     )  # fmt: skip
 
 
-def test_events_are_plain_json() -> None:
+def test_events_keep_the_json_contract() -> None:
     """
-    Whatever is told can be printed as a line of JSON.
+    Whatever is told can be printed as a line of the contract.
     """
     backup = Backup()
     keys = backup.run("orders", 0, range(3), range(3, 6), [9])
+    backup.run("gone", 0, range(3))
     backup.store.delete(keys[1])
+    backup.store.delete("topics/gone/partition=0/gone+0+0000000000.record.zstd.parquet")
+    backup.replace(keys[2], b"x", to="topics/orders/README")
     backup.replace(keys[2], b"x")
 
     verified = Verified(backup, deep=True)
 
     assert verified.events == json.loads(json.dumps(verified.events))
-    assert verified.summary == json.loads(json.dumps(verified.summary))
+    for event in [*verified.events, verified.summary]:
+        LINES.validate(event)
