@@ -192,7 +192,7 @@ def test_records_before_a_damage_are_shown(tmp_path: Path) -> None:
     assert key == caught.value.what
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(record_batches())
 def test_every_record_can_be_shown(records: Any) -> None:
     """
