@@ -37,7 +37,7 @@ class _Show(GroupedCommand):
 
 
 @command.command("check", cls=_Check)
-@output_options("config")
+@output_options(has_files=True)
 def check_command(**parameters: Any) -> None:
     """Read a configuration, files and variables, and name every doubt.
 

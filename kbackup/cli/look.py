@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -18,6 +18,11 @@ _TEMPLATE = "%t[%p]@%o %T %k %h %s\\n"
 
 _RUN_RECORDS = 1000
 """Run records looked through; older ones are as good as names alone."""
+
+_DEEP: Final = (
+    "Open objects too: topics the last one of each partition, verify every one, with its "
+    "checksums and counts, on Spark."
+)
 
 
 class _Topics(GroupedCommand):
@@ -45,7 +50,7 @@ class _Peek(GroupedCommand):
 @click.argument("topic", required=False)
 @click.option(
     "--deep", is_flag=True, cls=GroupedOption, group="Safety",
-    help="Open the last object of each partition to learn where it ends.",
+    help=_DEEP,
 )  # fmt: skip
 @config_options("topics")
 def topics_command(topic: str | None, deep: bool, **parameters: Any) -> None:
@@ -82,7 +87,7 @@ def topics_command(topic: str | None, deep: bool, **parameters: Any) -> None:
 @click.command("verify", cls=_Verify)
 @click.option(
     "--deep", is_flag=True, cls=GroupedOption, group="Safety",
-    help="Read every object: checksums, counts, offsets; on Spark.",
+    help=_DEEP,
 )  # fmt: skip
 @click.option(
     "--part", cls=GroupedOption, group="Safety", metavar="I/N",

@@ -89,15 +89,17 @@ def all_options(command: str) -> Callable[[AnyCommand], AnyCommand]:
     return _options(lambda found: found.is_property or command in found.commands)
 
 
-def output_options(command: str) -> Callable[[AnyCommand], AnyCommand]:
-    """Decorate a command that reads nothing but files with the options of its output."""
+def output_options(*, has_files: bool) -> Callable[[AnyCommand], AnyCommand]:
+    """Decorate a command that takes nothing but files, or nothing, with options of its output."""
     return _options(
-        lambda found: found.group == "Output" and command in found.commands, has_extra=False
+        lambda found: found.group == "Output" and "config" in found.commands,
+        has_extra=False,
+        has_files=has_files,
     )
 
 
 def _options(
-    is_wanted: Callable[[Property], bool], *, has_extra: bool = True
+    is_wanted: Callable[[Property], bool], *, has_extra: bool = True, has_files: bool = True
 ) -> Callable[[AnyCommand], AnyCommand]:
     def decorate(function: AnyCommand) -> AnyCommand:
         for found in reversed(PROPERTIES):
@@ -108,6 +110,8 @@ def _options(
                 "-X", "extra", cls=GroupedOption, group="Other", multiple=True,
                 metavar="NAME=VALUE", help="Set any property, such as one without an option.",
             )(function)  # fmt: skip
+        if not has_files:
+            return function
         files = click.option(
             "--config", "files", cls=GroupedOption, group="Other", multiple=True,
             metavar="FILE", envvar="KBACKUP_CONFIG",

@@ -1,13 +1,39 @@
 """``kbackup plugins``: what is installed for each seam, and from which package."""
 
+from datetime import UTC, datetime
+from typing import Any
+
 import click
 
 from kbackup import plugins
+from kbackup.cli.options import GroupedCommand, output_options
+from kbackup.cli.running import Session, load_output, perform
+from kbackup.runs import new_run_id
+from kbackup.summary import Event, Summary
 
 
-@click.command("plugins")
-def command() -> None:
+class _Plugins(GroupedCommand):
+    examples = ("kbackup plugins", "kbackup plugins --json")
+
+
+@click.command("plugins", cls=_Plugins)
+@output_options(has_files=False)
+def command(**parameters: Any) -> None:
     """List what is installed for each seam, and from which package."""
+    perform("plugins", load_output("plugins", parameters), _list)
+
+
+def _list(session: Session) -> Event:
     for seam in plugins.SEAMS:
         for found in plugins.installed(seam):
-            click.echo(f"{seam:<14}{found.name:<10}{found.package} {found.version}  {found.target}")
+            session.tell(
+                {
+                    "type": "plugin",
+                    "seam": seam,
+                    "name": found.name,
+                    "class": found.target,
+                    "package": found.package,
+                    "version": found.version,
+                }
+            )
+    return Summary(new_run_id(datetime.now(UTC)), "plugins").finish()

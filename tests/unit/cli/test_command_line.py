@@ -1,0 +1,301 @@
+"""The command line as a whole: its words, options, help and imports."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pytest
+
+from kbackup.cli import root
+from kbackup.config import PROPERTIES, Property
+from tests.support.invoked import invoke
+
+HEAVY = ("pyspark", "py4j", "boto3", "botocore", "confluent_kafka", "moto")
+
+ONE_SHOT = """\
+import json, sys
+def refuse(event, args):
+    if event in ("socket.connect", "socket.bind"):
+        raise RuntimeError(f"{event} {args}")
+sys.addaudithook(refuse)
+sys.argv = ["kbackup", *sys.argv[1:]]
+from kbackup.cli import main
+try:
+    main()
+except SystemExit as end:
+    code = end.code
+print(json.dumps([code, sorted({name.partition(".")[0] for name in sys.modules})]))
+"""
+"""Runs a command that may open no connection; its last line: exit code, imported packages."""
+
+
+def commands(
+    command: click.Command = root, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield each command with the words that call it."""
+    yield words, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for word in command.list_commands(context):
+            found = command.get_command(context, word)
+            assert found is not None
+            yield from commands(found, (*words, word))
+
+
+ALL = dict(commands())
+
+
+def one_shot(*words: str) -> tuple[int, set[str]]:
+    """Return exit code and imported packages of one command in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_SHOT, *words], capture_output=True, text=True, check=True
+    )
+    code, modules = json.loads(done.stdout.splitlines()[-1])
+    return code, set(modules)
+
+
+@pytest.mark.parametrize("words", ALL, ids=lambda words: " ".join(words) or "kbackup")
+def test_help_imports_no_client_and_connects_to_nothing(words: tuple[str, ...]) -> None:
+    """
+    Help is there at once, whatever is installed, broken or out of reach.
+    """
+    code, modules = one_shot(*words, "--help")
+
+    assert 0 == code
+    assert not modules.intersection(HEAVY)
+
+
+@pytest.mark.parametrize("words", [(), ("sink",), ("restore",), ("doctor",)], ids=" ".join)
+def test_help_takes_less_than_a_second(words: tuple[str, ...]) -> None:
+    """
+    Nobody waits for help.  It waits for nothing itself, so processor time is counted, the least of
+    three: a busy machine would make it seem slow.
+    """
+    took = []
+    for _ in range(3):
+        before = os.times()
+        subprocess.run(
+            [sys.executable, "-m", "kbackup", *words, "--help"], capture_output=True, check=True
+        )
+        after = os.times()
+        took.append(
+            after.children_user
+            - before.children_user
+            + (after.children_system - before.children_system)
+        )
+
+    assert min(took) < 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["--version"], id="version"),
+        pytest.param(["plugins"], id="plugins"),
+        pytest.param(["config", "show", "--all", "-f", "json"], id="config show"),
+        pytest.param(["config", "check"], id="config check"),
+    ],
+)
+def test_commands_that_look_import_no_spark(words: list[str]) -> None:
+    """
+    What only looks starts no JVM, and neither Kafka nor S3 is asked.
+    """
+    code, modules = one_shot(*words)
+
+    assert 0 == code
+    assert not modules.intersection({"pyspark", "py4j", "boto3"})
+
+
+@pytest.mark.parametrize(
+    ("words", "suggested"),
+    [
+        pytest.param(["snik"], "Did you mean sink?", id="command"),
+        pytest.param(["sink", "staus"], "Did you mean status?", id="subcommand"),
+        pytest.param(["restore", "verfy"], "Did you mean verify?", id="subcommand of restore"),
+        pytest.param(["config", "shwo"], "Did you mean show?", id="subcommand of config"),
+        pytest.param(["sink", "orders"], "There are: ", id="no word is taken for a topic"),
+        pytest.param(["sink", "--flush-sise", "1"], "'--flush-size'", id="option"),
+        pytest.param(["restore", "--rename-regx", "x"], "'--rename-regex'", id="option of restore"),
+        pytest.param(["doctor", "--write-prob"], "Did you mean '--write-probe'?", id="own option"),
+    ],
+)
+def test_a_mistyped_word_or_option_is_suggested(words: list[str], suggested: str) -> None:
+    """
+    A typing error costs one look, and never starts anything.
+    """
+    result = invoke(*words)
+
+    assert (2, "") == (result.code, result.stdout)
+    assert suggested in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("command", ["sink", "restore"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param(["--config", "missing.properties"], id="file"),
+        pytest.param(["--kafka-timeout", "soon", "-k", "h:1"], id="wrong value"),
+        pytest.param(["--help"], id="help"),
+    ],
+)
+def test_run_is_what_is_meant_when_no_word_is_given(command: str, options: list[str]) -> None:
+    """
+    ``kbackup sink --config f`` is ``kbackup sink run --config f``.
+    """
+    assert invoke(command, "run", *options) == invoke(command, *options)
+
+
+def test_no_two_properties_share_an_option_or_a_variable() -> None:
+    """
+    One name in three places, and no name twice.
+    """
+    variables = [found.variable for found in PROPERTIES]
+    options = [
+        option for found in PROPERTIES for name in found.option_names for option in name.split("/")
+    ]
+
+    assert sorted(set(variables)) == sorted(variables)
+    assert sorted(set(options)) == sorted(options)
+
+
+def test_an_option_has_one_help_text_wherever_it_appears() -> None:
+    """
+    What an option means does not depend on where one reads of it.
+    """
+    texts: dict[str, set[str | None]] = defaultdict(set)
+    for command in ALL.values():
+        for parameter in command.params:
+            for name in parameter.opts if isinstance(parameter, click.Option) else ():
+                texts[name].add(parameter.help)
+
+    assert {} == {name: found for name, found in texts.items() if len(found) > 1}
+
+
+@pytest.mark.parametrize("words", ALL, ids=lambda words: " ".join(words) or "kbackup")
+def test_every_command_says_what_it_does_and_how_it_ends(words: tuple[str, ...]) -> None:
+    """
+    Help opens with a sentence, and ends with the exit codes.
+    """
+    shown = invoke(*words, "--help")
+
+    paragraphs = [text.strip() for text in shown.stdout.split("\n\n")]
+    assert paragraphs[0].startswith("Usage: kbackup")
+    assert paragraphs[1].partition("\n")[0][0].isupper()
+    is_group = isinstance(ALL[words], click.Group) and words != ()
+    assert ("Exit codes: 0 done" in shown.stdout) or is_group
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("sink", ("sink", "run")),
+        ("sink", ("sink", "plan")),
+        ("restore", ("restore", "run")),
+        ("restore", ("restore", "plan")),
+        ("doctor", ("doctor",)),
+        ("config", ("config", "show")),
+    ],
+    ids=" ".join,
+)
+def test_a_command_has_an_option_for_each_of_its_properties(
+    command: str, words: tuple[str, ...]
+) -> None:
+    """
+    What a command uses can be typed; credentials, which would show in ``ps``, cannot.
+    """
+    typed = {name for parameter in ALL[words].params for name in parameter.opts}
+
+    mine = [found for found in PROPERTIES if command in found.commands]
+    expected = {name.partition("/")[0] for found in mine for name in found.option_names}
+    assert expected <= typed
+    assert not typed.intersection({"--aws-secret-access-key", "--sasl-password"})
+
+
+IN_ITS_PLACE: dict[str, list[str]] = {
+    "keys.format.class": ["-f", "json", "--store-kafka-keys"],
+    "headers.format.class": ["-f", "json", "--store-kafka-headers"],
+    "key.converter": ["-f", "json", "--store-kafka-keys", "--keys-format-class", "json"],
+    "value.converter": ["-f", "json"],
+    "store.kafka.keys": ["-f", "json", "--keys-format-class", "json"],
+    "store.kafka.headers": ["-f", "json", "--headers-format-class", "json"],
+    "behavior.on.null.values": ["-f", "json"],
+    "format.class": ["--view", "value"],
+    "s3.compression.type": ["-f", "json"],
+    "rename.regex": ["--rename", "x"],
+}
+"""What else must be given for a property to have an effect."""
+
+SAMPLES = {
+    "directory.delim": "|",
+    "file.delim": "|",
+    "topics.dir": "lake",
+    "format.bytearray.extension": ".raw",
+    "partitioner.class": "default",
+    "key.converter": "json",
+    "value.converter": "string",
+    "filename.offset.zero.pad.width": "4",
+    "auto.offset.reset": "latest",
+    "master": "local[1]",
+    "flush.size": "7",
+    "s3.part.size": "6000000",
+    "s3.compression.level": "3",
+}
+
+PLAIN = [found for found in PROPERTIES if found.is_property]
+
+
+def sample(found: Property) -> str:
+    """Return a value that is not the default."""
+    if found.is_flag:
+        return "false" if found.default else "true"
+    if found.name in SAMPLES:
+        return SAMPLES[found.name]
+    if found.choices:
+        return next(choice for choice in found.choices if choice != found.default)
+    return found.example or ("7" if found.type == "integer" else "any")
+
+
+def origin(name: str, *words: str, **environ: str) -> Any:
+    """Return where ``config show`` says that *name* is from."""
+    shown = invoke("config", "show", "--json", *IN_ITS_PLACE.get(name, ()), *words, **environ)
+    assert 0 == shown.code, shown.stderr
+    return next(row["origin"] for row in shown.of("setting") if row["name"] == name)
+
+
+@pytest.mark.parametrize("found", PLAIN, ids=lambda found: found.name)
+def test_each_property_is_reachable_as_option_variable_and_property(found: Property) -> None:
+    """
+    Property ``a.b.c`` is option ``--a-b-c`` and variable ``KBACKUP_A_B_C``; the option goes first.
+    """
+    value = sample(found)
+    environ = {found.variable: value}
+
+    assert f"env {found.variable}" == origin(found.name, **environ)
+    assert "option" == origin(found.name, "-X", f"{found.name}={value}", **environ)
+    for name in found.option_names:
+        on, _, off = name.partition("/")
+        typed = [on, value] if not found.is_flag else [on if value == "true" else off]
+        assert "option" == origin(found.name, *typed, **environ)
+
+
+@pytest.mark.parametrize(
+    "found", [found for found in PLAIN if found.is_flag and found.is_option], ids=lambda f: f.name
+)
+def test_an_option_that_switches_off_counts(found: Property) -> None:
+    """
+    False is given, which is not the same as not given.
+    """
+    off = found.option_names[-1].partition("/")[2]
+    if not off:
+        pytest.skip("it can only be switched on")
+    words = [*IN_ITS_PLACE.get(found.name, ()), off]
+    shown = invoke("config", "show", "--json", *words, **{found.variable: "true"})
+
+    rows = {row["name"]: (row["value"], row["origin"]) for row in shown.of("setting")}
+    assert ("false", "option") == rows[found.name]
