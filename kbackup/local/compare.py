@@ -1,0 +1,240 @@
+"""Is the copy equal to the original?  Every record of each partition, in order, as columns.
+
+Compared are key, value, headers (their order, repeated names, null against empty) and timestamp.
+Not compared are offsets and who set the timestamp: a copy has offsets of its own, and timestamps
+that its producer set.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kbackup.errors import AuditError
+from kbackup.kafka import KafkaSettings
+from kbackup.kafka.cluster import Cluster, Topic
+from kbackup.kafka.reader import Reader
+from kbackup.records import TopicPartition
+
+COLUMNS: Final = ("key", "value", "headers", "timestamp")
+"""What is compared, in the order in which a difference is looked for."""
+
+_GROUP: Final = "kbackup-compare"
+
+_SHOWN_BYTES: Final = 24
+"""Bytes of a key or value that are shown, from a few before the first one that differs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first place at which a copy differs.
+
+    Attributes:
+        row: Number of the record in its partition, from 0; the first one that is not equal.
+        offset: Its offset in the original; None where the original has no more records.
+        copy_offset: Its offset in the copy; None where the copy has no more records.
+        column: One of `COLUMNS`; None where one side has no such record.
+        original: What the original has there, in words.
+        copy: What the copy has there, in words.
+    """
+
+    row: int
+    offset: int | None
+    copy_offset: int | None
+    column: str | None
+    original: str
+    copy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a comparison of one partition came to.
+
+    Attributes:
+        records: Number of records that are equal, from the first one on.
+        difference: What comes behind them; None where nothing does.
+    """
+
+    records: int
+    difference: Difference | None = None
+
+
+def compare(original: Iterable[pa.RecordBatch], copy: Iterable[pa.RecordBatch]) -> Compared:
+    """Compare two partitions, however their records are parted into batches.
+
+    Args:
+        original: Batches of ``records.SCHEMA``; read no further than to the first difference.
+        copy: The same of the copy.
+
+    Memory: one batch of each.
+    """
+    lefts, rights = iter(original), iter(copy)
+    left = right = None
+    records = 0
+    while True:
+        left, right = _more(left, lefts), _more(right, rights)
+        if left is None or right is None:
+            return Compared(records, _missing(left, right, records))
+        count = min(len(left), len(right))
+        found = _difference(left.slice(0, count), right.slice(0, count))
+        if found is not None:
+            row, column = found
+            return Compared(records + row, _described(left, right, row, records + row, column))
+        records += count
+        left, right = left.slice(count), right.slice(count)
+
+
+def compare_topics(
+    settings: KafkaSettings, names: Mapping[str, str]
+) -> Iterator[tuple[TopicPartition, int]]:
+    """Compare topics with their copies in one cluster, partition by partition.
+
+    Args:
+        settings: The cluster.
+        names: The name of each original's copy.
+
+    Yields:
+        Each partition of the originals, and how many records it and its copy have.
+
+    Raises:
+        AuditError: At the first difference; it says where and what.
+        KafkaError: If an original does not exist, or something cannot be read.
+    """
+    cluster = Cluster(settings)
+    topics = cluster.topics({*names, *names.values()})
+    reader, copy_reader = Reader(settings, _GROUP), Reader(settings, _GROUP)
+    try:
+        for name, copy_name in names.items():
+            partitions = _partitions(name, topics.get(name), copy_name, topics.get(copy_name))
+            for partition in range(partitions):
+                where, copy = TopicPartition(name, partition), TopicPartition(copy_name, partition)
+                spans = cluster.spans([where, copy])
+                with (
+                    closing(reader.read(where, spans[where])) as records,
+                    closing(copy_reader.read(copy, spans[copy])) as copies,
+                ):
+                    compared = compare(records, copies)
+                if compared.difference is not None:
+                    raise _error(where, copy, compared.difference)
+                yield where, compared.records
+    finally:
+        reader.close()
+        copy_reader.close()
+
+
+def _partitions(name: str, topic: Topic | None, copy_name: str, copy: Topic | None) -> int:
+    if topic is None or copy is None:
+        raise AuditError(f"{name} and {copy_name}", f"no topic {copy_name if topic else name}")
+    if topic.partitions != copy.partitions:
+        raise AuditError(
+            f"{name} and {copy_name}", f"{topic.partitions} and {copy.partitions} partitions"
+        )
+    return topic.partitions
+
+
+def _error(where: TopicPartition, copy: TopicPartition, found: Difference) -> AuditError:
+    record = f"record {found.row + 1}"
+    place = f"{record} on" if found.column is None else f"the {found.column} of {record}"
+    return AuditError(
+        f"{copy} is not equal to {where} {'from' if found.column is None else 'in'} {place}",
+        f"the original has {found.original}{_at(found.offset)}, "
+        f"the copy has {found.copy}{_at(found.copy_offset)}",
+        topic=where.topic,
+        partition=where.partition,
+        offset=found.offset,
+    )
+
+
+def _at(offset: int | None) -> str:
+    return "" if offset is None else f" at offset {offset}"
+
+
+def _more(rest: pa.RecordBatch | None, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """Return *rest*, or the next batch that has a row where it has none; None at the end."""
+    while rest is None or not len(rest):
+        rest = next(batches, None)
+        if rest is None:
+            return None
+    return rest
+
+
+def _difference(left: pa.RecordBatch, right: pa.RecordBatch) -> tuple[int, str] | None:
+    """Return row and column of the first difference of two batches of one length, if any."""
+    found = [
+        (_first_row(left[column], right[column]), column)
+        for column in COLUMNS
+        if not left[column].equals(right[column])
+    ]
+    return min(found, key=lambda place: place[0], default=None)
+
+
+def _first_row(left: pa.Array, right: pa.Array) -> int:
+    """Return the first row in which two columns differ, which somewhere do."""
+
+    def differ(rows: int) -> bool:
+        return not left.slice(0, rows).equals(right.slice(0, rows))
+
+    return bisect_left(range(1, len(left) + 1), True, key=differ)
+
+
+def _missing(
+    left: pa.RecordBatch | None, right: pa.RecordBatch | None, row: int
+) -> Difference | None:
+    if left is not None:
+        return Difference(row, _offset(left), None, None, "a record", "no more")
+    if right is not None:
+        return Difference(row, None, _offset(right), None, "no more records", "one")
+    return None
+
+
+def _described(
+    left: pa.RecordBatch, right: pa.RecordBatch, row: int, number: int, column: str
+) -> Difference:
+    mine, other = left[column][row].as_py(), right[column][row].as_py()
+    original, copy = _words(mine, other), _words(other, mine)
+    return Difference(number, _offset(left, row), _offset(right, row), column, original, copy)
+
+
+def _offset(batch: pa.RecordBatch, row: int = 0) -> int:
+    return int(batch["offset"][row].as_py())
+
+
+def _words(value: Any, other: Any) -> str:
+    """Say what is at a place, with an eye on the part in which *other* differs."""
+    match value:
+        case None:
+            return "null"
+        case b"":
+            return "empty bytes"
+        case bytes():
+            return _excerpt(value, other or b"")
+        case []:
+            return "no headers"
+        case list():
+            return _header(value, other)
+    return str(value)
+
+
+def _excerpt(value: bytes, other: bytes) -> str:
+    start = max(0, _first_index(value, other) - _SHOWN_BYTES // 3)
+    shown = value[start : start + _SHOWN_BYTES]
+    where = f" from byte {start}" if start else ""
+    return f"{shown!r}{where} ({len(value)} bytes)"
+
+
+def _header(headers: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
+    at = _first_index(headers, others)
+    if at == len(headers):
+        return f"{at} headers only"
+    other = others[at]["value"] if at < len(others) else None
+    name, value = headers[at]["key"], _words(headers[at]["value"], other)
+    return f"header {at + 1} of {len(headers)}, {name!r}: {value}"
+
+
+def _first_index(one: Any, other: Any) -> int:
+    """Return the first index at which two sequences differ; the shorter one's end where none."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -1,0 +1,210 @@
+"""The demo's records: every kind that a backup can get wrong, the same ones each time.
+
+Four topics, as record batches of ``records.SCHEMA``; nothing here talks to a cluster::
+
+    orders     4 partitions   repeated header names, null keys, empty keys and values
+    payments   3 partitions   written in transactions, some of them aborted
+    clicks     2 partitions   binary with newlines, no keys, the broker's own timestamps
+    profiles   1 partition    compacted; most keys more than once, tombstones
+
+A record's kind follows from its number, so a small sample has all kinds too; chance, from a seed,
+only fills in names and bytes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+import orjson
+import pyarrow as pa
+
+from kbackup.records import SCHEMA, TimestampType
+
+BATCH_RECORDS: Final = 5_000
+"""Records of a batch at most."""
+
+MIN_BATCHES: Final = 8
+"""Batches of a partition at least: each may become a transaction or a segment of its own."""
+
+_START_MS: Final = 1_767_225_600_000
+"""2026-01-01T00:00:00Z, the timestamp around which each partition begins."""
+
+SPAN_MS: Final = 3 * 86_400_000
+"""How far the timestamps of a partition reach."""
+
+_JITTER_MS: Final = 2 * 3_600_000
+"""More than there is between two records, so that some are out of order."""
+
+Header = tuple[str, bytes | None]
+Row = tuple[bytes | None, bytes | None, list[Header]]
+"""Key, value and headers of a record."""
+
+Kind = Callable[[int, Random], Row]
+"""Makes the record of a number, counted from 0 in its partition."""
+
+
+def _order(number: int, random: Random) -> Row:
+    customer = random.randrange(20_000)
+    order = {
+        "order": number,
+        "customer": customer,
+        "city": random.choice(("Zürich", "São Paulo", "東京", "Nairobi")),
+        "items": [random.randrange(10_000) for _ in range(random.randrange(1, 6))],
+    }
+    key: bytes | None = b"customer-%d" % customer
+    match number % 20:
+        case 3:
+            key = None
+        case 7:
+            key = b""
+    value = b"" if number % 40 == 11 else orjson.dumps(order)
+    return key, value, _order_headers(number, random)
+
+
+def _order_headers(number: int, random: Random) -> list[Header]:
+    match number % 5:
+        case 0:
+            return []
+        case 1:
+            return [("trace", random.randbytes(16)), ("source", b"web")]
+        case 2:
+            return [("tag", b"new"), ("tag", None), ("tag", b""), ("tag", b"new")]
+        case 3:
+            return [("", b"a name may be empty"), ("ключ", "значение".encode()), ("none", None)]
+    return [("source", b"app")]
+
+
+def _payment(number: int, random: Random) -> Row:
+    amount = b"%d.%02d" % (random.randrange(900), random.randrange(100))
+    headers: list[Header] = [("idempotency-key", random.randbytes(8)), ("retry-of", None)]
+    return b"payment-%08d" % number, b"<payment>%s</payment>" % amount, headers
+
+
+def _click(number: int, random: Random) -> Row:
+    value = random.randbytes(random.randrange(8, 80)) + b"\r\n" + random.randbytes(8) + b"\n\x00"
+    return None, value, [("session", b"%06d" % random.randrange(10**6))] if number % 2 else []
+
+
+def _profile(number: int, random: Random) -> Row:
+    # a few keys are written again and again, many only once
+    key = b"user-%d" % int(random.random() ** 4 * 20_000)
+    if number % 10 == 9:
+        return key, None, [("reason", b"account closed")]
+    profile = {"name": f"User {number}", "visits": random.randrange(1000), "bio": "a\nb\tc"}
+    return key, orjson.dumps(profile, option=orjson.OPT_INDENT_2), []
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTopic:
+    """One topic of the sample.
+
+    Attributes:
+        name: Its name.
+        partitions: Number of partitions.
+        share: Percent of the sample's records.
+        kind: Makes its records.
+        about: What is special about them, in words.
+        is_transactional: Written in transactions, one a batch, between which others are aborted.
+        config: Settings to create it with, besides those every topic of the sample gets.
+    """
+
+    name: str
+    partitions: int
+    share: int
+    kind: Kind
+    about: str
+    is_transactional: bool = False
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the broker removes records that have a later one of the same key."""
+        return self.config.get("cleanup.policy") == "compact"
+
+    def records(self, partition: int, sample_records: int) -> int:
+        """Return how many records of a sample of *sample_records* belong to *partition*."""
+        own = sample_records * self.share // 100
+        return own // self.partitions + (partition < own % self.partitions)
+
+    def batches(
+        self, partition: int, sample_records: int, seed: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        """Make the records of *partition*, the same for the same arguments.
+
+        Args:
+            partition: 0 to `partitions` - 1.
+            sample_records: Records of all topics together.
+            seed: Of what is left to chance.
+
+        Yields:
+            ``records.SCHEMA``, offsets counted from 0; `MIN_BATCHES` batches or more, none above
+            `BATCH_RECORDS`.  Timestamps are out of order here and there.
+        """
+        random = Random(f"{seed} {self.name} {partition}")  # noqa: S311  (nothing secret)
+        total = self.records(partition, sample_records)
+        step = min(BATCH_RECORDS, max(1, total // MIN_BATCHES))
+        for start in range(0, total, step):
+            yield self._batch(range(start, min(start + step, total)), total, random)
+
+    def _batch(self, numbers: range, total: int, random: Random) -> pa.RecordBatch:
+        rows = [self.kind(number, random) for number in numbers]
+        keys, values, headers = zip(*rows, strict=True)
+        times = [
+            _START_MS + number * SPAN_MS // total + random.randrange(_JITTER_MS)
+            for number in numbers
+        ]
+        columns = [
+            numbers,
+            times,
+            [TimestampType.CREATE] * len(numbers),
+            keys,
+            values,
+            [[{"key": name, "value": value} for name, value in row] for row in headers],
+        ]
+        arrays = [
+            pa.array(column, entry.type) for column, entry in zip(columns, SCHEMA, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+TOPICS: Final = (
+    # compaction goes on beside the writing of the others, so this one is first
+    SampleTopic(
+        "profiles",
+        partitions=1,
+        share=10,
+        kind=_profile,
+        about="compacted, with tombstones",
+        config={
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": "0.01",
+            # a segment for each eighth of the records: all but the last one can be compacted
+            "segment.ms": str(SPAN_MS // MIN_BATCHES),
+        },
+    ),
+    SampleTopic(
+        "orders",
+        partitions=4,
+        share=40,
+        kind=_order,
+        about="null and empty keys, repeated and null headers",
+    ),
+    SampleTopic(
+        "payments",
+        partitions=3,
+        share=30,
+        kind=_payment,
+        about="written in transactions, some of them aborted",
+        is_transactional=True,
+    ),
+    SampleTopic(
+        "clicks",
+        partitions=2,
+        share=20,
+        kind=_click,
+        about="no keys, binary with newlines, broker's timestamps",
+        config={"message.timestamp.type": "LogAppendTime"},
+    ),
+)
+"""The topics, in the order in which they are written."""

@@ -1,0 +1,209 @@
+"""The demo, run as a user runs it."""
+
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from kbackup.errors import AuditError
+from kbackup.kafka import KafkaSettings
+from kbackup.local import LocalKafka
+from kbackup.local.compare import compare_topics
+from kbackup.records import TopicPartition
+from tests.support.cluster import Record, TestCluster, varied
+from tests.support.command import Kbackup
+
+if TYPE_CHECKING:
+    import subprocess
+
+pytestmark = pytest.mark.integration
+
+RESULT = re.compile(
+    r"(\S+) records in 10 partitions: the copy equals the original, "
+    r"key, value, headers and timestamps\n"
+)
+
+
+@pytest.fixture
+def kbackup(tmp_path: Path) -> Kbackup:
+    """The command, with a folder for temporary files to look into and settings to ignore."""
+    return Kbackup({"TMPDIR": str(tmp_path), "KBACKUP_TOPICS_DIR": "ignored"})
+
+
+@pytest.fixture
+def demo(kbackup: Kbackup) -> Iterator["subprocess.Popen[str]"]:
+    """A running demo of the smallest sample."""
+    process = kbackup.start("demo", "--records", "1000", "--keep")
+    with process:
+        yield process
+        process.kill()
+
+
+def until(process: "subprocess.Popen[str]", text: str) -> str:
+    """Return what the process says, up to the line that has *text* in it."""
+    said = ""
+    assert process.stderr is not None
+    for line in process.stderr:
+        said += line
+        if text in line:
+            return said
+    raise AssertionError(f"{text!r} is not in:\n{said}")
+
+
+def family(process: "subprocess.Popen[str]") -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def finish(process: "subprocess.Popen[str]", number: int) -> tuple[int, str, str]:
+    """Send a signal; return exit code, stdout and the rest of stderr."""
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def assert_nothing_is_left(started: list[psutil.Process], folder: Path) -> None:
+    _, alive = psutil.wait_procs(started, timeout=20)
+    assert [] == alive
+    assert [] == list(folder.iterdir())
+
+
+def test_the_demo_says_that_the_copy_equals_the_original(demo: Any, tmp_path: Path) -> None:
+    """
+    It prints each command, judges the copy, keeps the servers as asked, and leaves nothing behind.
+    """
+    said = until(demo, "export KBACKUP_STORE_URL")
+    started = family(demo)
+
+    code, out, _ = finish(demo, signal.SIGINT)
+
+    assert 0 == code
+    found = RESULT.search(out)
+    assert found is not None
+    assert 900 < int(re.sub(r"\W", "", found[1])) <= 1000
+    assert re.search(
+        r"\n\$ kbackup sink -k 127\S+ -t \S+ -b demo --store-url http://127\S+\n", said
+    )
+    assert re.search(r"\n\$ kbackup restore -k .* --rename 'copy_of_\$0'\n", said)
+    assert started
+    assert_nothing_is_left(started, tmp_path)
+
+
+def test_a_copy_that_differs_ends_the_demo_with_7(demo: Any) -> None:
+    """
+    Somebody who writes to a copy while it is made is found out.
+    """
+    said = until(demo, "$ kbackup restore -k")
+    servers = re.search(r"-k (\S+)", said)
+    assert servers is not None
+    cluster = TestCluster(servers[1])
+    while "copy_of_clicks" not in cluster.admin.list_topics(timeout=10).topics:
+        assert demo.poll() is None
+        time.sleep(0.1)
+
+    cluster.write("copy_of_clicks", [Record(b"foreign", b"record")])
+    rest = until(demo, "export KBACKUP_STORE_URL")
+    code, out, _ = finish(demo, signal.SIGINT)
+
+    assert 7 == code, rest
+    assert "equals the original" not in out
+
+
+@pytest.mark.parametrize(
+    ("moment", "number", "status"),
+    [
+        pytest.param("Apache Kafka", signal.SIGTERM, 143, id="starting"),
+        pytest.param("$ kbackup sink", signal.SIGINT, 130, id="between"),
+        pytest.param("sink start", signal.SIGTERM, 143, id="sink"),
+    ],
+)
+def test_a_stopped_demo_leaves_nothing_behind(
+    demo: Any, tmp_path: Path, moment: str, number: int, status: int
+) -> None:
+    """
+    A signal at any moment stops the running command, both servers, and removes their data.
+    """
+    until(demo, moment)
+    started = family(demo)
+
+    code, out, err = finish(demo, number)
+
+    assert status == code
+    assert "equals" not in out
+    assert "Traceback" not in err
+    assert_nothing_is_left(started, tmp_path)
+
+
+def test_quiet_says_nothing_of_success(kbackup: Kbackup) -> None:
+    """
+    With --quiet a good demo prints not one byte.
+    """
+    done = kbackup("demo", "--records", "1000", "--quiet")
+
+    assert (0, "", "") == (done.code, done.stdout, done.stderr)
+
+
+def test_topics_are_compared_partition_by_partition(
+    kafka: LocalKafka, cluster: TestCluster, topic: str
+) -> None:
+    """
+    Equal topics are equal in each partition, whatever their offsets and whoever set the timestamps.
+    """
+    copy = f"copy_of_{topic}"
+    cluster.create(topic, 2)
+    cluster.create(copy, 2)
+    cluster.write(copy, varied(7))
+    cluster.delete_records(copy, {0: 7})
+    for name in (topic, copy):
+        cluster.write(name, varied(300))
+
+    compared = list(compare_topics(KafkaSettings(kafka.bootstrap_servers), {topic: copy}))
+
+    assert [(TopicPartition(topic, 0), 300), (TopicPartition(topic, 1), 0)] == compared
+
+
+def test_a_difference_is_an_error_with_its_place(
+    kafka: LocalKafka, cluster: TestCluster, topic: str
+) -> None:
+    """
+    One null in place of an empty value among thousands is found, and ends a command with 7.
+    """
+    copy = f"copy_of_{topic}"
+    records = [Record(b"key", b"") for _ in range(9000)]
+    for name, written in ((topic, records), (copy, [*records])):
+        written[8500] = Record(b"key", b"" if name == topic else None)
+        cluster.create(name)
+        cluster.write(name, written)
+
+    with pytest.raises(AuditError) as caught:
+        list(compare_topics(KafkaSettings(kafka.bootstrap_servers), {topic: copy}))
+
+    assert 7 == caught.value.exit_code
+    assert {"topic": topic, "partition": 0, "offset": 8500} == caught.value.place
+    assert f"{copy}-0 is not equal to {topic}-0 in the value of record 8501" == caught.value.what
+    assert (
+        "the original has empty bytes at offset 8500, the copy has null at offset 8500"
+        == caught.value.why
+    )
+
+
+def test_a_copy_with_other_partitions_is_no_copy(
+    kafka: LocalKafka, cluster: TestCluster, topic: str
+) -> None:
+    """
+    A copy that is not there, or has another number of partitions, is not taken for equal.
+    """
+    settings = KafkaSettings(kafka.bootstrap_servers)
+    cluster.create(topic, 2)
+    cluster.create(f"copy_of_{topic}", 1)
+    for name in (topic, f"copy_of_{topic}"):
+        cluster.write(name, varied(1))  # waits until the topic is there
+
+    with pytest.raises(AuditError, match="2 and 1 partitions"):
+        list(compare_topics(settings, {topic: f"copy_of_{topic}"}))
+    with pytest.raises(AuditError, match="no topic nowhere"):
+        list(compare_topics(settings, {topic: "nowhere"}))
