@@ -102,6 +102,7 @@ class Line:
 
     def __init__(self, address: Address | None) -> None:
         self._stopped = threading.Event()
+        self._sending = threading.Lock()
         self._socket: socket.socket | None = None
         if address is None:
             return
@@ -123,11 +124,12 @@ class Line:
             self._socket.close()
 
     def tell(self, event: Event) -> None:
-        """Send *event*; lost without harm when the driver is out of reach."""
+        """Send *event*, from any thread; lost without harm when the driver is out of reach."""
         if self._socket is None:
             return
         try:
-            self._socket.sendall(json.dumps(event).encode() + b"\n")
+            with self._sending:  # two threads would mix their lines
+                self._socket.sendall(json.dumps(event).encode() + b"\n")
         except OSError:
             self._stopped.set()
 
