@@ -103,6 +103,20 @@ class Reader:
             gc.enable()
             self._consumer.unassign()
 
+    def position(self, where: Where) -> Position | None:
+        """Return the group's position, None where it has none.
+
+        Raises:
+            KafkaError: If the cluster does not say.
+        """
+        asked = [TopicPartition(where.topic, where.partition)]
+        found = calls(
+            f"reading the position of group {self._group} in {where}",
+            self._complaints,
+            lambda: self._consumer.committed(asked, self._settings.timeout_s),
+        )
+        return Position(found[0].offset, found[0].metadata or "") if found[0].offset >= 0 else None
+
     def commit(self, where: Where, position: Position) -> None:
         """Commit *position* to the group, unless it would move the group back.
 
@@ -111,16 +125,11 @@ class Reader:
             OffsetMovedError: If the group is ahead: another run overtook this one.
         """
         what = f"committing {where} offset {position.offset} to group {self._group}"
-        asked = [TopicPartition(where.topic, where.partition)]
-        found = calls(
-            what,
-            self._complaints,
-            lambda: self._consumer.committed(asked, self._settings.timeout_s),
-        )
-        if found[0].offset > position.offset:
+        found = self.position(where)
+        if found is not None and found.offset > position.offset:
             raise OffsetMovedError(
                 what,
-                f"the group stands at {found[0].offset} already: another run overtook this one",
+                f"the group stands at {found.offset} already: another run overtook this one",
                 "no record is lost; let one run at a time work on a group",
             )
         offsets = [TopicPartition(where.topic, where.partition, position.offset, position.metadata)]

@@ -16,7 +16,7 @@ from kbackup.kafka.cluster import Cluster
 from kbackup.kafka.reader import LogStartMovedError
 from kbackup.records import Span, TopicPartition
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.task import back_up
+from kbackup.sink.task import DONE, back_up
 
 POLL_S: Final = 1.0
 """How often the end offsets are asked for."""
@@ -124,13 +124,10 @@ def _begin(unit: SinkUnit, start: int) -> Report:
 
 
 def _add(total: Report, report: Report) -> None:
-    for name in ("records", "objects", "bytes_stored", "nulls"):
-        total[name] += report[name]
-    if total["first"] is None:
-        total["first"] = report["first"]
+    """Take over a visit's report, which counts what the whole run has done."""
+    for name in (*DONE, "end", "committed", "metadata"):
+        total[name] = report[name]
     if report["last"] is not None:
         total["last"] = report["last"]
-    for name in ("end", "committed", "metadata"):
-        total[name] = report[name]
     if "failure" in report:
         total["failure"] = report["failure"]

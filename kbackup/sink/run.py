@@ -327,16 +327,15 @@ def _row(at: PlannedPartition) -> dict[str, Any]:
 
 
 def _grow(row: dict[str, Any], report: Report) -> None:
-    for name in ("records", "objects", "bytes_stored", "bytes_read"):
-        row[name] += report.get(name, 0)
-    if row["first"] is None:
-        row["first"] = report["first"]
+    """Take over a report, which counts what the whole run has done in its partition."""
+    for name in ("records", "objects", "bytes_stored", "first"):
+        row[name] = report[name]
     if report["last"] is not None:
         row["last"] = report["last"]
     row["committed"] = report["committed"]
     row["end"] = max(row["end"], report["end"])
     row["lag"] = row["end"] - row["committed"]
-    row["nulls_left_out"] = row.get("nulls_left_out", 0) + report["nulls"]
+    row["nulls_left_out"] = report["nulls"]
     row["state"] = _state(row, report)
 
 

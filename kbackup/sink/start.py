@@ -5,8 +5,9 @@ offsets can be reset, expire, or be moved ahead, and objects can be deleted.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from kbackup.errors import TopicChangedError
 from kbackup.kafka import Position
@@ -23,22 +24,28 @@ class LastObject:
     Attributes:
         key: The object's key; None: the committer had stored nothing before this offset.
         last_offset: Offset of its last record.
+        run: Id of the run that committed; empty where it was not kept.
+        done: What that run had done in this partition by then: where a task dies, the one that
+            takes over goes on from here, and no count is lost.
     """
 
     key: str | None
     last_offset: int | None
+    run: str = ""
+    done: Mapping[str, Any] = field(default_factory=dict)
 
     def to_metadata(self) -> str:
         """Return the text to commit with the offset."""
-        return json.dumps({"key": self.key, "last": self.last_offset}, separators=(",", ":"))
+        data = {"key": self.key, "last": self.last_offset, "run": self.run, "done": self.done}
+        return json.dumps(data, separators=(",", ":"))
 
     @classmethod
     def from_metadata(cls, text: str) -> Self | None:
         """Read what `to_metadata` wrote; None where it is anybody else's."""
         try:
             data = json.loads(text)
-            return cls(data["key"], data["last"])
-        except (ValueError, KeyError, TypeError):
+            return cls(data["key"], data["last"], data.get("run", ""), data.get("done", {}))
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
 

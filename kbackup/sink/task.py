@@ -6,7 +6,7 @@ one cut runs beside the filling of the next one; commits stay in order.
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, Final
 
@@ -18,12 +18,15 @@ from kbackup.engine import Report
 from kbackup.errors import BadRecordError, KbackupError, StoppedError
 from kbackup.kafka import Position
 from kbackup.kafka.reader import LogStartMovedError, Reader
-from kbackup.records import TopicPartition
+from kbackup.records import Span, TopicPartition
 from kbackup.sink.files import ClosedFile, OpenFiles
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import keep
 from kbackup.sink.start import LastObject
 from kbackup.stores import Store, open_store
+
+DONE: Final = ("records", "objects", "bytes_stored", "nulls", "first")
+"""What a report counts over all tasks that a run tried a partition with."""
 
 TELL_S: Final = 0.5
 """How often a task tells what it has read beyond what is safe."""
@@ -74,13 +77,14 @@ class _Work:
             "topic": where.topic, "partition": where.partition, "start": span.start_offset,
             "end": span.end_offset, "committed": span.start_offset, "records": 0, "objects": 0,
             "bytes_stored": 0, "nulls": 0, "first": None, "last": None,
-            "metadata": self.unit.metadata or LastObject(None, None).to_metadata(),
+            "metadata": self.unit.metadata,
         }  # fmt: skip
+        span = self._resumed(span)
         files = OpenFiles(self.job, where)
         with ThreadPoolExecutor(1) as uploader:
             upload: Future[None] | None = None
             try:
-                for step in rotation.cut(self._records(), self.job.rule):
+                for step in rotation.cut(self._records(span), self.job.rule):
                     match step:
                         case rotation.Append(batch):
                             self._write(files, batch)
@@ -98,11 +102,29 @@ class _Work:
                 files.drop()
                 _finish(upload)
 
-    def _records(self) -> Iterator[pa.RecordBatch]:
-        """The unit's records, without those to leave out; ends early when asked to stop."""
+    def _resumed(self, span: Span) -> Span:
+        """Return what is left to do: all, or what an earlier task of this run has not committed.
+
+        Spark tries a task again whose worker died.  What that one committed is not read again,
+        and counts as done.
+        """
+        position = self.reader.position(self.unit.where)
+        last = None if position is None else LastObject.from_metadata(position.metadata)
+        if position is None or last is None or last.run != self.job.run:
+            return span
+        self.report |= {name: last.done[name] for name in DONE if name in last.done}
+        self.report["metadata"] = position.metadata
+        if self.report["records"]:
+            self.report["last"] = last.last_offset
+        start = max(span.start_offset, position.offset)
+        self.report["committed"] = start
+        return Span(start, max(start, span.end_offset))
+
+    def _records(self, span: Span) -> Iterator[pa.RecordBatch]:
+        """The records of *span*, without those to leave out; ends early when asked to stop."""
         where = self.unit.where
         try:
-            for batch in self.reader.read(where, self.unit.span):
+            for batch in self.reader.read(where, span):
                 if self.line.is_stopped():
                     raise StoppedError(f"{where} stopped")
                 kept = batch
@@ -137,9 +159,10 @@ class _Work:
             last_key = file.key
             self._count(file, facts.last_offset)
             self.line.tell(_object_event(self.job.run, file))
-        if files:
-            last = LastObject(last_key, self.report["last"])
-            self.report["metadata"] = last.to_metadata()
+        before = LastObject.from_metadata(self.report["metadata"]) or LastObject(None, None)
+        last = LastObject(last_key, self.report["last"]) if files else before
+        done = {name: self.report[name] for name in DONE}
+        self.report["metadata"] = replace(last, run=self.job.run, done=done).to_metadata()
         position = Position(next_offset, self.report["metadata"])
         self.reader.commit(self.unit.where, position)
         self.report["committed"] = next_offset
