@@ -126,16 +126,20 @@ class Cluster:
         if not asked:
             return {}
         request = ConsumerGroupTopicPartitions(group, asked)
+        what = f"offsets of group {group}"
         found = self._of_group(
-            f"offsets of group {group}",
+            what,
+            # Not only stable ones: a restore that died may have left a transaction with a new
+            # offset, which stays unstable for minutes, until a writer takes over and aborts it.
             lambda: self._admin.list_consumer_group_offsets(
-                [request], require_stable=True, request_timeout=self._settings.timeout_s
+                [request], require_stable=False, request_timeout=self._settings.timeout_s
             )[group],
         )
+        _check_each(what, found)
         return {
             Where(at.topic, at.partition): Position(at.offset, at.metadata or "")
             for at in found.topic_partitions
-            if at.offset != _NO_OFFSET and at.error is None
+            if at.offset != _NO_OFFSET
         }
 
     def set_positions(self, group: str, positions: Mapping[Where, Position]) -> None:
@@ -145,13 +149,15 @@ class Cluster:
         offsets = [
             TopicPartition(w.topic, w.partition, p.offset, p.metadata) for w, p in positions.items()
         ]
-        self._of_group(
-            f"committing offsets of group {group}",
+        what = f"committing offsets of group {group}"
+        done = self._of_group(
+            what,
             lambda: self._admin.alter_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(group, offsets)],
                 request_timeout=self._settings.timeout_s,
             )[group],
         )
+        _check_each(what, done)
 
     def members(self, group: str) -> list[str]:
         """Return the client ids and hosts of the group's live members."""
@@ -223,6 +229,14 @@ class Cluster:
             raise KafkaError(
                 what, self._complaints.last or "no answer", "check the brokers"
             ) from error
+
+
+def _check_each(what: str, answer: Any) -> None:
+    """Raise the first error of a partition: the answer as a whole does not show it."""
+    for at in answer.topic_partitions:
+        if at.error is not None:
+            place = f"{what}: {at.topic}-{at.partition}"
+            raise kafka_error(place, KafkaException(at.error))
 
 
 def _code(error: KafkaError) -> Any:
