@@ -113,7 +113,7 @@ def read(
         StoreError: If the listing cannot be had whole.
     """
     catalog = Catalog()
-    found: dict[TopicPartition, dict[tuple[int, str, bool], FileSet]] = {}
+    found: dict[TopicPartition, dict[tuple[str, ...], FileSet]] = {}
     known: dict[str, str | None] = {}
     for entry in _entries(store, layout, topics):
         try:
@@ -156,7 +156,7 @@ def _foreign(catalog: Catalog, layout: Layout, entry: StoredObject, why: str) ->
 
 
 def _add(
-    found: dict[TopicPartition, dict[tuple[int, str, bool], FileSet]],
+    found: dict[TopicPartition, dict[tuple[str, ...], FileSet]],
     parts: ObjectKey,
     entry: StoredObject,
     name: str,
@@ -165,15 +165,19 @@ def _add(
     file = BackupFile(
         entry.key, parts.view, parts.extension, name, entry.size, entry.modified.timestamp()
     )
-    is_whole = parts.view is View.RECORD
-    place = (parts.start_offset, parts.encoded_partition, is_whole)
+    stem = entry.key.removesuffix(f"{parts.view}{parts.extension}")
+    place: tuple[str, ...] = (stem, "whole" if parts.view is View.RECORD else "values")
     sets = found.setdefault(where, {})
-    old = sets.get(place) or FileSet(where, parts.start_offset, parts.encoded_partition)
+    old = sets.get(place)
+    is_main = parts.view in (View.RECORD, View.VALUE)
+    if is_main and old is not None and old.main is not None:
+        place, old = (*place, parts.extension), None  # the same records once more, in another form
+    old = old or FileSet(where, parts.start_offset, parts.encoded_partition)
     sets[place] = FileSet(
         where,
         parts.start_offset,
         parts.encoded_partition,
-        main=file if parts.view in (View.RECORD, View.VALUE) else old.main,
+        main=file if is_main else old.main,
         keys=file if parts.view is View.KEY else old.keys,
         headers=file if parts.view is View.HEADERS else old.headers,
     )

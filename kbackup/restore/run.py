@@ -16,6 +16,7 @@ from kbackup.locks import RunLock, lost_lock
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import audit, catalog
 from kbackup.restore.job import RestoreJob
+from kbackup.restore.place import beginning
 from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, SourceTopic
 from kbackup.restore.task import put_back
 from kbackup.stopping import Stop
@@ -162,6 +163,10 @@ class RestoreRun:
         for topic in plan.topics:
             if topic.action == "create":
                 self._create(topic, cluster)
+        new = [unit for unit in units if unit.target not in plan.positions]
+        cluster.set_positions(  # a kill from here on leaves a restore that can go on
+            plan.group, {unit.target: beginning(unit).position(unit.sets) for unit in new}
+        )
         job = RestoreJob(
             run=self._run,
             kafka=wiring.kafka_settings(self._settings),
@@ -205,12 +210,12 @@ class RestoreRun:
                 names = ("records", "objects", "bytes_read", "first", "last", "duplicates")
                 row.update({name: report[name] for name in names})
                 row["committed"] = report["committed"]
-                row["skipped"] = len(report["skipped"])
+                row["skipped"] = report["bad_records"] + report["bad_objects"]
                 failure = report.get("failure")
                 row["state"] = "done" if failure is None else failure["code"]
+        for reason in ("bad_objects", "bad_records"):
+            self._summary.skip(reason, report.get(reason, 0))
         for entry in report.get("skipped", ()):
-            records = entry.get("records")
-            self._summary.skip("bad_objects" if records is None else "bad_records", records or 1)
             self._summary.warn("skipped", f"{entry['what']}: {entry['why']}")
         if report.get("zero_timestamps"):
             count = report["zero_timestamps"]
@@ -243,8 +248,13 @@ class RestoreRun:
             else:
                 where = TopicPartition(report["topic"], report["partition"])
                 counted[where] = report["counted"]
-        for error in audit.differences(doubtful, counted):
+        exactly_once = self._settings.exactly_once
+        for error in audit.differences(doubtful, counted, exactly_once=exactly_once):
             self._summary.fail(error)
+        if not exactly_once:
+            for where, records in audit.repeats(doubtful, counted):
+                text = f"{where}: {records} records were written again, or by somebody else"
+                self._tell(self._summary.warn("repeated", text))
 
 
 def known_topics(

@@ -4,7 +4,6 @@ Records are acknowledged, then the position is committed, by default both in one
 progress is told.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
@@ -28,6 +27,7 @@ from kbackup.kafka.writer import Writer
 from kbackup.records import record_bytes
 from kbackup.restore.catalog import FileSet
 from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.place import DONE, Place, beginning, done_by
 from kbackup.restore.reading import read
 from kbackup.stores import Store, open_store
 
@@ -83,7 +83,7 @@ class _Work:
             "topic": unit.source.topic, "partition": unit.source.partition,
             "target": unit.target.topic, "records": 0, "objects": 0, "bytes_read": 0,
             "commits": 0, "duplicates": 0, "zero_timestamps": 0, "first": None, "last": None,
-            "committed": None, "skipped": [],
+            "bad_records": 0, "bad_objects": 0, "committed": None, "skipped": [],
         }  # fmt: skip
         writer = Writer(
             self.job.kafka, unit.target, self.job.group, exactly_once=self.job.exactly_once
@@ -99,15 +99,19 @@ class _Work:
         finally:
             writer.close()
 
-    def _resume(self, found: Position | None) -> "Place":
-        """Return where to go on; a position that names no set of ours is taken by offset alone."""
-        first = Place(0, 0, self.unit.sets[0].start_offset)
-        place = first if found is None else Place.of(found, self.unit.sets)
+    def _resume(self, found: Position | None) -> Place:
+        """Return where to go on; a position that names no set of ours is taken by offset alone.
+
+        Spark tries a task again whose worker died.  What that one committed counts as done.
+        """
+        place = beginning(self.unit) if found is None else Place.of(found, self.unit.sets)
         self._started_at = place.offset
         self.report["committed"] = None if found is None else found.offset
+        if found is not None:
+            self.report |= done_by(self.job.run, found)
         return place
 
-    def _file(self, writer: Writer, files: FileSet, place: "Place") -> "Place":
+    def _file(self, writer: Writer, files: FileSet, place: Place) -> Place:
         """Write one file set's records from *place* on; return the place behind it."""
         seen = 0
         try:
@@ -136,7 +140,7 @@ class _Work:
         return Place(place.index + 1, 0, place.offset)
 
     def _fresh(
-        self, batch: pa.RecordBatch, files: FileSet, place: "Place", seen: int
+        self, batch: pa.RecordBatch, files: FileSet, place: Place, seen: int
     ) -> pa.RecordBatch:
         """Return the rows that were not written yet.
 
@@ -189,11 +193,13 @@ class _Work:
         if self.job.on_error == "fail":
             raise error
         count = pc.sum(is_giant).as_py()
-        self.report["skipped"].append({**error.to_dict(), "records": count})
+        self.report["bad_records"] += count
+        self.report["skipped"].append(error.to_dict())
         return batch.filter(pc.invert(is_giant))
 
     def _skip(self, error: KbackupError, files: FileSet) -> None:
         entry = error.to_dict() | {"key": files.files[0].key}
+        self.report["bad_objects"] += 1
         self.report["skipped"].append(entry)
         if self.job.on_error == "log":
             self.line.tell(
@@ -203,13 +209,14 @@ class _Work:
                 }
             )  # fmt: skip
 
-    def _commit(self, writer: Writer, place: "Place") -> None:
+    def _commit(self, writer: Writer, place: Place) -> None:
         if not self._pending_records and place.offset == self.report["committed"]:
             return
-        writer.commit(place.position(self.unit.sets))
-        self.report["commits"] += bool(self._pending_records)
-        self.report["records"] += self._pending_records
-        self.report["committed"] = place.offset
+        done = {name: self.report[name] for name in DONE}
+        done["commits"] += bool(self._pending_records)
+        done["records"] += self._pending_records
+        writer.commit(place.position(self.unit.sets, run=self.job.run, done=done))
+        self.report |= done | {"committed": place.offset}
         self._pending_records = self._pending_bytes = 0
         self._tell_progress()
 
@@ -219,44 +226,6 @@ class _Work:
         facts = {name: self.report[name] for name in names}
         event = {"type": "progress", "run": self.job.run, **facts, "open": self._pending_records}
         self.line.tell(event)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """How far a restore is in a partition's file sets.
-
-    Attributes:
-        index: The set at hand.
-        rows: Rows of it that are done with.
-        offset: The offset behind the last record that was written.
-    """
-
-    index: int
-    rows: int
-    offset: int
-
-    def position(self, sets: Sequence[FileSet]) -> Position:
-        """Return what to commit: the offset, and beside it the set and the rows."""
-        key = sets[min(self.index, len(sets) - 1)].files[0].key
-        rows = self.rows if self.index < len(sets) else -1
-        return Position(self.offset, json.dumps({"key": key, "rows": rows}, separators=(",", ":")))
-
-    @classmethod
-    def of(cls, position: Position, sets: Sequence[FileSet]) -> "Place":
-        """Return the place that was committed; the beginning where it cannot be found again.
-
-        From the beginning whole records are left out by their offsets, so nothing is written
-        twice.
-        """
-        try:
-            data = json.loads(position.metadata)
-            key, rows = data["key"], int(data["rows"])
-        except (ValueError, KeyError, TypeError):
-            return cls(0, 0, position.offset)
-        for index, files in enumerate(sets):
-            if files.files[0].key == key:
-                return cls(index + (rows < 0), max(rows, 0), position.offset)
-        return cls(0, 0, position.offset)
 
 
 def without_zero_timestamps(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
