@@ -1,0 +1,103 @@
+"""A backup of whole records, seen through boto3 and pyarrow alone."""
+
+import hashlib
+import io
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
+import pyarrow.parquet as pq
+
+from kbackup.local import LocalS3
+from tests.support.cluster import Record
+
+_NAME = re.compile(r"topics/(?P<topic>[^/]+)/partition=(?P<p>\d+)/(?P=topic)\+(?P=p)\+(\d{10})\.")
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """One object of records.
+
+    Attributes:
+        topic: By its key.
+        partition: By its key.
+        start: First offset, by its key.
+        offsets: Of its rows.
+        records: Its rows.
+        sha256: Of its bytes.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    offsets: tuple[int, ...] = field(repr=False)
+    records: tuple[Record, ...] = field(repr=False)
+    sha256: str
+
+
+class Backup:
+    """What lies in a bucket; an object that was decoded is not fetched again."""
+
+    def __init__(self, s3: LocalS3, bucket: str) -> None:
+        self.bucket = bucket
+        self.client: Any = boto3.client(
+            "s3",
+            endpoint_url=s3.endpoint_url,
+            aws_access_key_id=s3.access_key_id,
+            aws_secret_access_key=s3.secret_access_key,
+            region_name=s3.region,
+        )
+        self._decoded: dict[tuple[str, str], StoredFile] = {}
+
+    def keys(self, prefix: str = "") -> dict[str, str]:
+        """All keys with their ETags."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.bucket, Prefix=prefix
+        )
+        return {entry["Key"]: entry["ETag"] for page in pages for entry in page.get("Contents", ())}
+
+    def body(self, key: str) -> bytes:
+        """An object's bytes."""
+        data: bytes = self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
+        return data
+
+    def files(self) -> dict[str, StoredFile]:
+        """Every object of records, decoded whole; fails where one is foreign or damaged."""
+        found = {}
+        for key, etag in self.keys("topics/").items():
+            if (key, etag) not in self._decoded:
+                self._decoded[key, etag] = decode(key, self.body(key))
+            found[key] = self._decoded[key, etag]
+        return found
+
+    def records(self, topic: str, partition: int = 0) -> list[Record]:
+        """A partition's records; fails where two objects hold the same offset."""
+        files = sorted(
+            (f for f in self.files().values() if (f.topic, f.partition) == (topic, partition)),
+            key=lambda file: file.start,
+        )
+        offsets = [offset for file in files for offset in file.offsets]
+        assert sorted(set(offsets)) == offsets
+        return [record for file in files for record in file.records]
+
+
+def decode(key: str, body: bytes) -> StoredFile:
+    """Read an object of whole records."""
+    match = _NAME.match(key)
+    assert match is not None, key
+    rows = pq.ParquetFile(io.BytesIO(body)).read().to_pylist()
+    offsets = tuple(row["offset"] for row in rows)
+    assert offsets
+    assert offsets[0] == int(match[3])
+    records = tuple(
+        Record(
+            row["key"],
+            row["value"],
+            tuple((header["key"], header["value"]) for header in row["headers"]),
+            row["timestamp"],
+        )
+        for row in rows
+    )
+    sha256 = hashlib.sha256(body).hexdigest()
+    return StoredFile(match["topic"], int(match["p"]), int(match[3]), offsets, records, sha256)
