@@ -1,0 +1,292 @@
+"""Write the parts of the reference that follow from the code.
+
+A page marks such a part::
+
+    <!-- generated: properties -->
+    ...
+    <!-- end of properties -->
+
+``python docs/_generate.py`` writes what stands between; with ``--check`` it changes nothing and
+exits 1 if a page is not up to date.
+"""
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from kbackup.cli import root
+from kbackup.cli.options import GroupedCommand
+from kbackup.config import PROPERTIES, Property, clients, known
+from kbackup.config.refusals import REFUSALS
+from kbackup.config.settings import shown_value
+from kbackup.errors import KbackupError
+
+DOCS: Final = Path(__file__).parent
+SCHEMA: Final = DOCS.parent / "kbackup" / "cli" / "json_schema.json"
+
+_PART: Final = re.compile(
+    r"(<!-- generated: (?P<name>[\w-]+) -->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL
+)
+_IMPORTED: Final = ("kbackup.kafka.reader",)
+"""Modules that have errors of their own, beside `kbackup.errors`."""
+
+
+def leaves(
+    command: click.Command = root, parent: click.Context | None = None, word: str = "kbackup"
+) -> Iterator[tuple[click.Context, click.Command]]:
+    """Yield each command that does something, with the context that knows its words."""
+    context = click.Context(command, parent=parent, info_name=word)
+    if not isinstance(command, click.Group):
+        yield context, command
+        return
+    for name in sorted(command.list_commands(context), key=lambda word: word != "run"):
+        found = command.get_command(context, name)
+        if found is not None:
+            yield from leaves(found, context, name)
+
+
+def errors() -> dict[str, type[KbackupError]]:
+    """Return every error by its code."""
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    found: dict[str, type[KbackupError]] = {}
+
+    def walk(kind: type[KbackupError]) -> None:
+        found.setdefault(kind.code, kind)
+        for sub in kind.__subclasses__():
+            walk(sub)
+
+    walk(KbackupError)
+    return found
+
+
+def commands() -> Iterator[str]:
+    """Yield the commands: what each does, examples, options."""
+    seen: dict[tuple[str, ...], str] = {}
+    for context, command in leaves():
+        path = context.command_path
+        yield f"## {path}\n"
+        yield _prose(command.help or "")
+        usage = " ".join(piece for piece in command.collect_usage_pieces(context) if piece)
+        examples = command.examples if isinstance(command, GroupedCommand) else ()
+        yield "```text\n" + "\n".join((f"Usage: {path} {usage}", *examples)) + "\n```\n"
+        rows = _option_rows(context, command)
+        if not rows:
+            continue
+        listed = tuple(line for lines in rows.values() for line in lines)
+        if listed in seen:
+            yield f"Options: those of [`{seen[listed]}`](#{_anchor(seen[listed])}).\n"
+            continue
+        seen[listed] = path
+        for heading in sorted(rows, key=lambda word: word == "Other"):
+            yield f"**{heading}**\n"
+            yield "\n".join(rows[heading]) + "\n"
+
+
+def _option_rows(context: click.Context, command: click.Command) -> dict[str, list[str]]:
+    rows: dict[str, list[str]] = {}
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None and "--help" not in parameter.opts:
+            heading = getattr(parameter, "group", "Options")
+            rows.setdefault(heading, []).append(f"- `{record[0]}`: {_sentence(record[1])}")
+    return rows
+
+
+def _anchor(heading: str) -> str:
+    return heading.replace(" ", "-")
+
+
+def properties() -> Iterator[str]:
+    """Yield every property under its heading."""
+    heading = ""
+    for found in PROPERTIES:
+        if found.group != heading:
+            heading = found.group
+            yield f"### {heading}\n"
+        yield f"#### {found.name}\n"
+        yield f"{_sentence(found.help)}\n"
+        yield "\n".join(f"- {line}" for line in _property_lines(found)) + "\n"
+
+
+def _property_lines(found: Property) -> Iterator[str]:
+    if found.option_names:
+        yield "option " + ", ".join(f"`{name}`" for name in found.option_names)
+    elif found.is_secret:
+        yield "no option: it would show in the list of processes"
+    yield f"variable `{found.variable}`"
+    kind = "one of " + ", ".join(f"`{c}`" for c in found.choices) if found.choices else found.type
+    default = shown_value(found.default)
+    yield f"{kind}; default " + (f"`{default}`" if default else "none")
+    if found.example:
+        yield f"example `{found.example}`"
+    if found.aliases:
+        yield "also " + ", ".join(f"`{name}`" for name in found.aliases)
+    if not found.is_property:
+        yield "not for files: it is about one run"
+    yield "for " + ", ".join(sorted(found.commands))
+
+
+def refused() -> Iterator[str]:
+    """Yield what is refused by name."""
+    for row in REFUSALS:
+        name = f"{row.name}*" if row.name.endswith(".") else row.name
+        sides = " and ".join(sorted({"sink", "restore"} & row.commands))
+        yield f"- `{name}` ({sides}): {row.why}. Instead: {row.do}."
+    yield ""
+
+
+def without_effect() -> Iterator[str]:
+    """Yield what is accepted and does nothing."""
+    names = [*sorted(known.NO_EFFECT), *(f"{prefix}*" for prefix in known.NO_EFFECT_PREFIXES)]
+    yield ", ".join(f"`{name}`" for name in names) + ".\n"
+    yield (
+        "With the default partitioner also: "
+        + ", ".join(f"`{name}`" for name in sorted(known.OF_PARTITIONERS))
+        + ".\n"
+    )
+
+
+def kafka_clients() -> Iterator[str]:
+    """Yield how the names of Kafka's Java clients are taken."""
+    pairs = ", ".join(f"`{old}` is `{new}`" for old, new in sorted(clients.RENAMED.items()))
+    yield f"Passed on under another name: {pairs}.\n"
+    yield f"Without effect: {', '.join(f'`{name}`' for name in sorted(clients.WITHOUT_EFFECT))}.\n"
+    yield (
+        "Refused, because the promises rest on them: "
+        + ", ".join(f"`{name}`" for name in sorted(clients.OWNED))
+        + ".\n"
+    )
+    yield "Refused, because librdkafka spells them otherwise:\n"
+    for name, (why, do) in clients.REFUSED.items():
+        yield f"- `{name}`: {why}. Instead: {do}."
+    yield ""
+
+
+def error_codes() -> Iterator[str]:
+    """Yield every error code with its exit code and meaning."""
+    yield "| `code` | exit code | meaning |"
+    yield "|---|---:|---|"
+    for code, kind in sorted(errors().items(), key=lambda item: (item[1].exit_code, item[0])):
+        number = "130, 143" if code == "stopped" else kind.exit_code
+        yield f"| `{code}` | {number} | {_code_style(_first_line(kind.__doc__ or ''))} |"
+    yield ""
+
+
+def json_lines() -> Iterator[str]:
+    """Yield every type of line with its fields."""
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    definitions = schema["$defs"]
+    names = [each["$ref"].rpartition("/")[2] for each in schema["then"]["oneOf"]]
+    for name in [*names, "record", "past_run", "error"]:
+        definition = definitions[name]
+        yield f"### {name}\n"
+        yield f"{_sentence(definition['description'])}\n"
+        required = set(definition.get("required", ()))
+        fields = {**definition.get("properties", {})}
+        if "$ref" in definition:
+            place = definitions[definition["$ref"].rpartition("/")[2]]["properties"]
+            fields |= {key: value for key, value in place.items() if key not in fields}
+        for field, about in fields.items():
+            yield f"- {_field(field, about, definitions, is_required=field in required)}"
+        yield ""
+
+
+def _field(
+    name: str, about: Mapping[str, Any], definitions: Mapping[str, Any], *, is_required: bool
+) -> str:
+    target = definitions[about["$ref"].rpartition("/")[2]] if "$ref" in about else {}
+    told = about.get("description") or target.get("description") or ""
+    kind = _kind({**target, **about}, definitions)
+    text = f"`{name}`{'' if is_required else ' (may be absent)'}: {kind}"
+    inner = about.get("items", {}).get("properties") or about.get("properties")
+    if inner:
+        text += " with " + ", ".join(f"`{key}`" for key in inner)
+    return f"{text}. {_sentence(told)}" if told else f"{text}."
+
+
+def _kind(about: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    if "const" in about:
+        return f"always `{json.dumps(about['const'])}`"
+    if "enum" in about:
+        return "one of " + ", ".join(f"`{value}`" for value in about["enum"])
+    if "anyOf" in about:
+        kinds = []
+        for each in about["anyOf"]:
+            target = definitions[each["$ref"].rpartition("/")[2]] if "$ref" in each else each
+            kinds.append(_kind(target, definitions))
+        return " or ".join(kinds)
+    kind = about.get("type", "value")
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+
+
+def _prose(text: str) -> str:
+    return re.sub(r"\s*\n\s*\n\s*", "\n\n", text.replace("\b", "").strip()) + "\n"
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(text.split())
+    return text if text.endswith((".", "]", "!", "?")) else f"{text}."
+
+
+def _first_line(text: str) -> str:
+    return " ".join(text.strip().split("\n\n", 1)[0].split())
+
+
+def _code_style(text: str) -> str:
+    """Turn the double backticks of docstrings into those of Markdown."""
+    return text.replace("``", "`").replace("*exit_code*", "the exit code").replace("|", "\\|")
+
+
+PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
+    "commands": commands,
+    "properties": properties,
+    "refused": refused,
+    "without-effect": without_effect,
+    "kafka-clients": kafka_clients,
+    "error-codes": error_codes,
+    "json-lines": json_lines,
+}
+
+
+def generated(page: str) -> str:
+    """Return the text of a page with its generated parts as they should be."""
+
+    def written(match: re.Match[str]) -> str:
+        body = "\n".join(PARTS[match["name"]]())
+        return f"{match[1]}\n{body.rstrip()}\n\n{match[3]}"
+
+    return _PART.sub(written, page)
+
+
+def pages() -> Iterator[Path]:
+    """Yield the pages that have generated parts."""
+    for path in sorted((DOCS / "reference").glob("*.md")):
+        if _PART.search(path.read_text(encoding="utf-8")):
+            yield path
+
+
+def main() -> int:
+    """Write the pages, or check them; return the exit code."""
+    stale = []
+    for path in pages():
+        page = path.read_text(encoding="utf-8")
+        wanted = generated(page)
+        if wanted != page:
+            stale.append(path.name)
+            if "--check" not in sys.argv:
+                path.write_text(wanted, encoding="utf-8")
+    if stale and "--check" in sys.argv:
+        print(f"not up to date: {', '.join(stale)}; run python docs/_generate.py")  # noqa: T201
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""Values as netstrings, one behind the other: ``5:hello,``; a format that escapes nothing and
+loses nothing but null.
+
+Source: D. J. Bernstein, "Netstrings", 1997.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.errors import BadRecordError, ConfigurationError, CorruptObjectError
+from kbackup.formats import FormatOptions, refuse_view
+from kbackup.naming import View
+
+_COLUMNS: Final = {View.VALUE: "value", View.KEY: "key"}
+_LENGTH: Final = re.compile(rb"0|[1-9][0-9]{0,9}")
+_ROWS: Final = 1000
+
+
+class NetstringFormat:
+    """Values, or keys, as netstrings; each batch has the one column, ``binary``."""
+
+    class_names: ClassVar[tuple[str, ...]] = ()
+
+    def extension(self, options: FormatOptions) -> str:
+        """Return ``.ns``."""
+        return ".ns"
+
+    def reads(self, extension: str, options: FormatOptions) -> bool:
+        """Whether *extension* is ``.ns``."""
+        return extension == ".ns"
+
+    def writer(self, file: BinaryIO, view: View, options: FormatOptions) -> "NetstringWriter":
+        """Begin a file; whole records and headers do not fit."""
+        if view not in _COLUMNS:
+            raise refuse_view("netstring", view)
+        return NetstringWriter(file, _COLUMNS[view])
+
+    def read(
+        self, file: BinaryIO, view: View, extension: str, options: FormatOptions
+    ) -> Iterator[pa.RecordBatch]:
+        """Read a file, a thousand rows at a time."""
+        if view not in _COLUMNS:
+            raise refuse_view("netstring", view)
+        return _batches(file, _COLUMNS[view], options.max_record_bytes)
+
+
+class NetstringWriter:
+    """A file being written."""
+
+    def __init__(self, file: BinaryIO, column: str) -> None:
+        self._file, self._column = file, column
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows; nothing is written where one of them is null."""
+        rows = batch[self._column]
+        if not pa.types.is_binary(rows.type):
+            raise ConfigurationError(
+                f"netstrings cannot hold {self._column}s converted to {rows.type}",
+                do=f"set {self._column}.converter=bytes",
+            )
+        if rows.null_count:
+            raise BadRecordError(
+                f"a null {self._column} is no netstring",
+                row=pc.index(rows.is_null(), True).as_py(),
+            )
+        self._file.write(b"".join(b"%d:%s," % (len(row), row) for row in rows.to_pylist()))
+
+    def close(self, metadata: Mapping[str, str]) -> None:
+        """Write the end: an empty file and one that was cut behind a row look different."""
+        self._file.write(b".")
+
+
+def _batches(file: BinaryIO, column: str, longest: int) -> Iterator[pa.RecordBatch]:
+    rows: list[bytes] = []
+    for row in _rows(file, longest):
+        rows.append(row)
+        if len(rows) == _ROWS:
+            yield pa.record_batch([pa.array(rows, pa.binary())], [column])
+            rows = []
+    if rows:
+        yield pa.record_batch([pa.array(rows, pa.binary())], [column])
+
+
+def _rows(file: BinaryIO, longest: int) -> Iterator[bytes]:
+    count = 0
+    while (head := _head(file)) != b".":
+        if _LENGTH.fullmatch(head) is None or int(head) > longest:
+            raise _corrupt(count, f"{head[:20]!r} is no length of a record")
+        row = file.read(int(head) + 1)
+        if len(row) != int(head) + 1 or not row.endswith(b","):
+            raise _corrupt(count, "it is cut short, or its length is wrong")
+        yield row[:-1]
+        count += 1
+    if file.read(1):
+        raise _corrupt(count, "something follows the end")
+
+
+def _head(file: BinaryIO) -> bytes:
+    """Return the text before the next colon, or the mark of the end."""
+    head = b""
+    while len(head) < 11:
+        byte = file.read(1)
+        if byte in (b":", b""):
+            return head
+        head += byte
+        if head == b".":
+            return head
+    return head
+
+
+def _corrupt(count: int, why: str) -> CorruptObjectError:
+    return CorruptObjectError(f"record {count + 1} of the netstring file is damaged", why)

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Restore a backup to another cluster or under other names: look, verify, plan, restore.
+#
+#   KBACKUP_S3_BUCKET_NAME=backups KBACKUP_BOOTSTRAP_SERVERS=dr-kafka:9092 \
+#       ./restore-elsewhere.sh 'copy_of_$0' orders,payments
+#
+# Whatever else is needed (another S3 server, credentials, security of the cluster) comes from the
+# environment or from the file that KBACKUP_CONFIG names.
+set -euo pipefail
+
+rename=${1:?new name of each topic, such as 'copy_of_\$0'}
+topics=${2:?topics, separated by commas}
+
+kbackup restore topics --topics "$topics"
+kbackup restore verify --topics "$topics"
+
+# the plan exits as the restore would: 4 if something forbids it
+kbackup restore plan --topics "$topics" --rename "$rename"
+
+# run again after a failure, this goes on where it stopped
+kbackup restore run --topics "$topics" --rename "$rename"
+
+echo "now set the retention of the restored topics back: they keep everything"

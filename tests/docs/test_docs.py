@@ -1,0 +1,313 @@
+"""The documentation says all there is, says it as the code has it, and stands on its own."""
+
+import ast
+import inspect
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kbackup.cli import root
+from kbackup.config import PROPERTIES
+from kbackup.config.refusals import REFUSALS
+from kbackup.formats import record_reading, row_groups
+from kbackup.kafka import reader, writer
+from kbackup.restore import task
+from kbackup.sink.job import SinkJob
+
+CHECKOUT = Path(__file__).parents[2]
+DOCS = CHECKOUT / "docs"
+REFERENCE = DOCS / "reference"
+ROOT_PAGES = [CHECKOUT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+EXAMPLES = sorted(path for path in (CHECKOUT / "examples").rglob("*") if path.is_file())
+PAGES = [*ROOT_PAGES, CHECKOUT / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
+MIB = 2**20
+SPOOL_BYTES = inspect.signature(SinkJob).parameters["spool_bytes"].default
+
+
+def generator() -> ModuleType:
+    """Load the script that writes the generated parts."""
+    spec = spec_from_file_location("docs_generate", DOCS / "_generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(CHECKOUT))
+
+
+def code_blocks(page: str) -> Iterator[str]:
+    """Yield what stands between fences, indented or not, continued lines joined."""
+    for _, _, body in re.findall(r"^( *)```(\w*)\n(.*?)^ *```", page, re.DOTALL | re.MULTILINE):
+        yield re.sub(r"\\\n\s*", " ", body)
+
+
+def command_lines(page: str) -> Iterator[str]:
+    """Yield every ``kbackup ...`` that is shown to be typed."""
+    for block in code_blocks(page):
+        for line in block.splitlines():
+            found = re.search(r"(?:^|[\s/])kbackup (?=[a-z-])(.*)", line.replace(r"\%", "%"))
+            if found is not None and not re.match(r"\s*(#|Usage|\d+ |[A-Z])", line):
+                yield found[1]
+
+
+def words(line: str) -> list[str]:
+    """Split a command line as a shell does, up to a comment, a pipe or a redirection."""
+    split = shlex.shlex(line.replace("$(date +%u)", "1"), posix=True, punctuation_chars=";|&>")
+    split.whitespace_split = True
+    found = []
+    for word in split:
+        if set(word) <= set(";|&>"):
+            break
+        found.append(word)
+    return found
+
+
+GENERATOR = generator()
+LINES = [(name(page), line) for page in PAGES for line in command_lines(text(page))]
+
+
+@pytest.mark.parametrize("page", [path.name for path in GENERATOR.pages()])
+def test_generated_parts_are_up_to_date(page: str) -> None:
+    """
+    What the reference says of commands, properties, codes and lines is what the code says.
+    """
+    found = text(REFERENCE / page)
+
+    assert GENERATOR.generated(found) == found, "run python docs/_generate.py"
+
+
+@pytest.mark.parametrize("part", list(GENERATOR.PARTS))
+def test_each_generated_part_has_its_place(part: str) -> None:
+    """
+    Nothing that is generated is left out of the pages.
+    """
+    pages = "".join(text(path) for path in GENERATOR.pages())
+
+    assert 1 == pages.count(f"<!-- generated: {part} -->")
+
+
+@pytest.mark.parametrize(
+    "context", [pytest.param(found, id=found.command_path) for found, _ in GENERATOR.leaves()]
+)
+def test_each_command_and_its_options_are_mentioned(context: Any) -> None:
+    """
+    There is no command and no option that one has to know from elsewhere.
+    """
+    page = text(REFERENCE / "commands.md")
+
+    assert f"## {context.command_path}\n" in page
+    for parameter in context.command.params:
+        for option in (*parameter.opts, *parameter.secondary_opts):
+            assert not option.startswith("-") or option in page
+
+
+@pytest.mark.parametrize("found", [pytest.param(each, id=each.name) for each in PROPERTIES])
+def test_each_property_is_mentioned_with_its_variable(found: Any) -> None:
+    """
+    Every property can be looked up by name, option and variable.
+    """
+    page = text(REFERENCE / "configuration.md")
+
+    assert f"#### {found.name}\n" in page
+    assert f"`{found.variable}`" in page
+
+
+@pytest.mark.parametrize("refusal", [pytest.param(each, id=each.name) for each in REFUSALS])
+def test_each_refused_property_is_mentioned(refusal: Any) -> None:
+    """
+    What a connector's file may not ask for is known before it is tried.
+    """
+    assert f"`{refusal.name}" in text(REFERENCE / "configuration.md")
+
+
+def exit_codes() -> list[int]:
+    return sorted({kind.exit_code for kind in GENERATOR.errors().values()} | {0})
+
+
+@pytest.mark.parametrize("code", exit_codes())
+def test_each_exit_code_has_a_meaning_and_a_remedy(code: int) -> None:
+    """
+    Who gets a number finds what it means and what to do.
+    """
+    assert re.search(rf"^\| {code} \|", text(REFERENCE / "exit-codes.md"), re.MULTILINE)
+    remedies = text(DOCS / "how-to" / "when-a-run-fails.md")
+    assert re.search(rf"^## {code}\b", remedies, re.MULTILINE)
+
+
+@pytest.mark.parametrize("code", sorted(GENERATOR.errors()))
+def test_each_error_code_is_mentioned(code: str) -> None:
+    """
+    An error in the summary can be looked up.
+    """
+    assert f"| `{code}` |" in text(REFERENCE / "exit-codes.md")
+
+
+def line_types() -> list[str]:
+    schema = json.loads(text(CHECKOUT / "kbackup" / "cli" / "json_schema.json"))
+    return [each["$ref"].rpartition("/")[2] for each in schema["then"]["oneOf"]]
+
+
+@pytest.mark.parametrize("kind", [*line_types(), "record"])
+def test_each_type_of_json_line_is_mentioned(kind: str) -> None:
+    """
+    Whatever ``--json`` prints is described.
+    """
+    assert f"### {kind}\n" in text(REFERENCE / "json-lines.md")
+
+
+def literals(*names: str) -> set[str]:
+    """Return the first arguments of calls of *names* in the package, where they are literal."""
+    found = set()
+    for path in sorted((CHECKOUT / "kbackup").rglob("*.py")):
+        for node in ast.walk(ast.parse(text(path))):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            called = getattr(node.func, "attr", getattr(node.func, "id", None))
+            first = node.args[0]
+            if called in names and isinstance(first, ast.Constant) and isinstance(first.value, str):
+                found |= {first.value} if re.fullmatch(r"[a-z0-9_]+", first.value) else set()
+    return found
+
+
+@pytest.mark.parametrize("code", sorted(literals("warn")))
+def test_each_warning_is_mentioned(code: str) -> None:
+    """
+    A script can know the warnings before it meets them.
+    """
+    assert f"`{code}`" in text(REFERENCE / "json-lines.md")
+
+
+@pytest.mark.parametrize("reason", sorted(literals("skip")))
+def test_each_reason_for_exit_code_3_has_a_remedy(reason: str) -> None:
+    """
+    What was skipped, and what to do about it, can be looked up.
+    """
+    assert f"`{reason}`" in text(DOCS / "how-to" / "when-a-run-fails.md")
+
+
+@pytest.mark.parametrize("code", sorted(literals("Finding", "_problem")))
+def test_each_finding_is_mentioned(code: str) -> None:
+    """
+    What verify finds can be looked up.
+    """
+    assert f"| `{code}` |" in text(REFERENCE / "json-lines.md")
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        pytest.param("fetched ahead by the Kafka client | {} MiB", reader.QUEUE_KIB / 1024, id="a"),
+        pytest.param("one call to the client | {} MiB +", reader.BATCH_BYTES / MIB, id="batch"),
+        pytest.param("one call to the client | 16 MiB + {}", reader.FETCH_BYTES / MIB, id="call"),
+        pytest.param("for each view | {} MiB and one", row_groups.BYTES / MIB, id="row group"),
+        pytest.param("for each view | 2 \u00d7 {} MiB", SPOOL_BYTES / MIB, id="spool"),
+        pytest.param("a batch of it | {} MiB", record_reading.READ_BYTES / MIB, id="read"),
+        pytest.param("not yet acknowledged | {} MiB", writer.QUEUE_KIB / 1024, id="sent"),
+    ],
+)
+def test_the_memory_formula_has_the_numbers_of_the_code(said: str, value: float) -> None:
+    """
+    Who plans memory by the documentation plans with what is in the code.
+    """
+    assert said.format(int(value)) in text(DOCS / "explanation" / "architecture.md")
+
+
+def test_a_transaction_is_as_large_as_is_said() -> None:
+    """
+    What a killed restore may have to write again is told as it is.
+    """
+    size = f"{task.TRANSACTION_RECORDS:,} records or {task.TRANSACTION_BYTES // MIB} MiB"
+
+    assert size in text(DOCS / "explanation" / "guarantees.md")
+
+
+@pytest.mark.parametrize(
+    "line", [pytest.param(line, id=f"{page}: kbackup {line[:50]}") for page, line in LINES]
+)
+def test_each_command_line_is_one_that_kbackup_takes(line: str) -> None:
+    """
+    What the documentation says to type can be typed.
+    """
+    result = CliRunner().invoke(root, [*words(line), "--help"], prog_name="kbackup")
+
+    assert 0 == result.exit_code, result.output
+
+
+def test_the_documentation_shows_command_lines() -> None:
+    """
+    The check above has something to check.
+    """
+    assert {"README.md", "docs/how-to/cron.md"} <= {page for page, _ in LINES}
+
+
+def test_the_readme_begins_with_two_lines_that_set_up_everything() -> None:
+    """
+    The demo and the test suite are one pasted line each.
+    """
+    lines = [line for line in text(CHECKOUT / "README.md").splitlines() if " -m venv " in line]
+
+    assert [
+        "python3 -m venv .venv && .venv/bin/pip install -q '.[demo]' && .venv/bin/kbackup demo",
+        "python3 -m venv .venv && .venv/bin/pip install -q -e '.[dev]' && .venv/bin/nox -s ci",
+    ] == lines
+
+
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(
+    tmp_path: Path,
+) -> None:
+    """
+    Every link leads somewhere, and reading the documentation tells nobody.
+    """
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    built = subprocess.run(
+        [*command, "--site-dir", str(tmp_path)],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 0 == built.returncode, built.stderr
+    loaded = re.compile(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=[\"']?(?:https?:)?//[^>]+>")
+    pages = sorted(tmp_path.rglob("*.html"))
+    assert pages
+    assert [] == [tag for page in pages for tag in loaded.findall(text(page))]
+
+
+@pytest.mark.parametrize("page", [name(path) for path in PAGES[:4]])
+def test_links_outside_of_the_site_lead_somewhere(page: str) -> None:
+    """
+    A link in the README works in the checkout.
+    """
+    path = CHECKOUT / page
+    targets = re.findall(r"\]\(([^)#\s]+)", text(path))
+
+    relative = [target for target in targets if not target.startswith("https://")]
+    assert [] == [target for target in relative if not (path.parent / target).exists()]
+
+
+@pytest.mark.parametrize("page", [name(path) for path in [*PAGES, *EXAMPLES]])
+def test_nothing_of_one_machine_is_in_the_documentation(page: str) -> None:
+    """
+    No page names a path, or a host, that only one machine has.
+    """
+    own = re.compile(r"(?<![\w.])/(?:work|home|root|Users)/|/tmp/|pypi\.|pythonhosted|maven\.org")
+
+    assert [] == own.findall(text(CHECKOUT / page))

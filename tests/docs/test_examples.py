@@ -1,0 +1,235 @@
+"""The examples do what they say."""
+
+import configparser
+import io
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from backup_samples import Backup, batch
+from click.testing import CliRunner
+
+from kbackup import config
+from kbackup.cli import root
+from tests.support.cluster import TestCluster, varied
+from tests.support.command import Kbackup
+from tests.support.invoked import invoke
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CHECKOUT = EXAMPLES.parent
+PLUGIN = EXAMPLES / "format_plugin"
+
+CONFIGURATIONS = ["quickstart-s3.properties", "s3.json", "kbackup.yaml"]
+
+
+def run(*words: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *map(str, words)],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_a_configuration_has_no_errors(name: str) -> None:
+    """
+    What is offered to be copied is accepted as it is.
+    """
+    result = invoke(
+        "config", "check", "--config", str(EXAMPLES / name), "--json", KAFKA_PASSWORD="secret"
+    )
+
+    assert 0 == result.code, result.stdout
+    assert [] == [line for line in result.of("check") if line["level"] == "fail"]
+
+
+@pytest.mark.parametrize(
+    ("name", "view", "flush_size", "group"),
+    [
+        pytest.param("quickstart-s3.properties", "value", 3, "connect-s3-sink", id="properties"),
+        pytest.param("s3.json", "value", 10_000, "connect-orders-to-s3", id="connector's JSON"),
+        pytest.param("kbackup.yaml", "record", 500_000, "nightly-backup", id="YAML"),
+    ],
+)
+def test_a_configuration_means_what_it_says(
+    name: str, view: str, flush_size: int, group: str
+) -> None:
+    """
+    A connector's file chooses the connectors' layout and takes over the connector's offsets.
+    """
+    loaded = config.load(
+        "sink",
+        options={"bootstrap_servers": "broker:9092"},
+        files=[EXAMPLES / name],
+        environ={"KAFKA_PASSWORD": "secret"},
+    )
+
+    found = loaded.settings
+    assert (view, flush_size, group) == (found.view, found.flush_size, found.group)
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_one_file_serves_sink_and_restore(name: str) -> None:
+    """
+    A sink's file given to a restore works as it is.
+    """
+    loaded = config.load(
+        "restore",
+        options={"bootstrap_servers": "broker:9092"},
+        files=[EXAMPLES / name],
+        environ={"KAFKA_PASSWORD": "secret"},
+    )
+
+    assert "s3://backups" == loaded.settings.url
+
+
+def typed(name: str) -> list[str]:
+    text = (EXAMPLES / name).read_text(encoding="utf-8").replace(r"\%", "%")
+    lines = re.findall(r"^(?![#\s]).*?\bkbackup ((?:sink|restore) .*)$", text, re.MULTILINE)
+    return [line.replace("$(date +%u)", "1") for line in lines]
+
+
+@pytest.mark.parametrize("line", [*typed("crontab"), *typed("kbackup.service")])
+def test_scheduled_commands_are_such_that_kbackup_takes(line: str) -> None:
+    """
+    What runs at night was not mistyped.
+    """
+    result = CliRunner().invoke(root, [*shlex.split(line), "--help"], prog_name="kbackup")
+
+    assert 0 == result.exit_code, result.output
+
+
+def test_there_are_scheduled_commands() -> None:
+    """
+    The check above has something to check.
+    """
+    assert (4, 1) == (len(typed("crontab")), len(typed("kbackup.service")))
+
+
+@pytest.mark.parametrize(
+    ("name", "section"),
+    [
+        pytest.param("kbackup.service", "Service", id="service"),
+        pytest.param("kbackup.timer", "Timer", id="timer"),
+    ],
+)
+def test_systemd_units_can_be_read(name: str, section: str) -> None:
+    """
+    A unit has its sections, and each line in them is a setting.
+    """
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.read_string((EXAMPLES / name).read_text(encoding="utf-8"))
+
+    assert {"Unit", section} <= set(unit.sections())
+
+
+def test_a_backup_is_read_without_kbackup(tmp_path: Path) -> None:
+    """
+    Whole records are Parquet that anybody can read, tombstones and null keys told apart.
+    """
+    backup = Backup.in_folder(tmp_path)
+    backup.put("orders", 0, range(3), range(3, 5))
+    backup.put("orders", 1, batch([7], value=None), batch([9], key=None))
+
+    result = run(EXAMPLES / "read_with_pyarrow.py", tmp_path, "orders")
+
+    assert "" == result.stderr
+    assert [
+        "7 records of orders",
+        "1 tombstones, 1 null keys",
+        "partition 0 ends at offset 5",
+        "partition 1 ends at offset 10",
+        "2023-11-14 22:00 7 records",
+        "0 0 b'k0' [('trace', b't0')] b'{\"n\":0}'",
+        "0 1 b'k1' [('trace', b't1')] b'{\"n\":1}'",
+        "0 2 b'k2' [('trace', b't2')] b'{\"n\":2}'",
+    ] == result.stdout.splitlines()
+
+
+def test_json_lines_can_be_followed_from_python() -> None:
+    """
+    A program learns how a command ended from its summary, and exits as it did.
+    """
+    script, wrong = EXAMPLES / "follow_summary.py", str(EXAMPLES / "none.json")
+    good = run(script, "config", "check", "--config", EXAMPLES / "s3.json")
+    bad = run(script, "config", "check", "--config", wrong)
+
+    assert (0, "config check ok: 0 records\n") == (good.returncode, good.stdout)
+    assert 2 == bad.returncode
+    assert "configuration: " in bad.stdout
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> str:
+    """A folder in which the example's package is as if installed."""
+    project = tomllib.loads((PLUGIN / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (tmp_path / "kbackup_netstring.py").write_bytes((PLUGIN / "kbackup_netstring.py").read_bytes())
+    info = tmp_path / "kbackup_netstring-1.0.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    points = io.StringIO()
+    for group, entries in project["entry-points"].items():
+        points.write(f"[{group}]\n")
+        points.writelines(f"{name} = {target}\n" for name, target in entries.items())
+    (info / "entry_points.txt").write_text(points.getvalue())
+    return str(tmp_path)
+
+
+def test_a_format_of_ones_own_is_found(installed: str) -> None:
+    """
+    A package that is installed is listed beside the built-in ones.
+    """
+    result = run("-m", "kbackup", "plugins", "--json", PYTHONPATH=installed)
+
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    mine = [line for line in found if line.get("name") == "netstring"]
+    assert [("formats", "kbackup-netstring", "1.0.0")] == [
+        (line["seam"], line["package"], line["version"]) for line in mine
+    ]
+
+
+def test_a_format_of_ones_own_passes_the_contract_suite(installed: str) -> None:
+    """
+    The suite for built-in formats holds for the example, because it is registered.
+    """
+    result = run(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", CHECKOUT,
+        CHECKOUT / "tests" / "contract" / "test_formats.py", "-k", "netstring",
+        PYTHONPATH=installed,
+    )  # fmt: skip
+
+    assert 0 == result.returncode, result.stdout
+    assert re.search(r"\b[1-9]\d* passed", result.stdout)
+
+
+@pytest.mark.integration
+def test_restore_elsewhere_looks_plans_and_restores(
+    kbackup: Kbackup, cluster: TestCluster, topic: str
+) -> None:
+    """
+    The script restores what was backed up, and may be run again.
+    """
+    cluster.create(topic)
+    records = varied(300)
+    cluster.write(topic, records)
+    kbackup.json("sink", "-t", topic)
+    script = ["bash", str(EXAMPLES / "restore-elsewhere.sh"), "elsewhere_$0", topic]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environ = {**os.environ, **kbackup.environment, "PATH": path}
+
+    for _ in range(2):
+        done = subprocess.run(script, env=environ, capture_output=True, text=True, check=False)
+        assert 0 == done.returncode, done.stderr
+
+    assert records == cluster.read(f"elsewhere_{topic}")
