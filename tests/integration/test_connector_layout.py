@@ -1,0 +1,264 @@
+"""The connectors' layout through the whole command: the real connector's objects, byte for byte."""
+
+import base64
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbackup.local import LocalS3
+from kbackup.stores import Store, StoreSettings, open_store
+from tests.support.cluster import Record, TestCluster
+from tests.support.command import Kbackup
+
+pytestmark = pytest.mark.integration
+
+SCENARIOS = Path(__file__).parent.parent / "conformance" / "objects"
+NAMES = [
+    "bytes-gzip",
+    "bytes-plain",
+    "delims",
+    "json-schemaless",
+    "json-schemaless-gzip",
+    "keys-headers-mixed-json",
+    "pad-2",
+    "topics-dir-nested",
+]
+
+
+@pytest.fixture
+def store(s3: LocalS3, bucket: str) -> Store:
+    """The bucket, seen directly."""
+    return open_store(
+        StoreSettings(
+            f"s3://{bucket}",
+            endpoint_url=s3.endpoint_url,
+            access_key_id=s3.access_key_id,
+            secret_access_key=s3.secret_access_key,
+            region=s3.region,
+        )
+    )
+
+
+def stored(store: Store) -> dict[str, bytes]:
+    """Every object but kbackup's own records."""
+    found = {}
+    for entry in store.list(""):
+        if "_kbackup/" not in entry.key:
+            with store.open(entry.key) as body:
+                found[entry.key] = body.read()
+    return found
+
+
+def inputs(scenario: Path) -> list[dict[str, Any]]:
+    """The records that the connector was given."""
+    text = (scenario / "input_records.jsonl").read_text("utf-8")
+    return [json.loads(line) for line in text.split("\n") if line]
+
+
+def put_objects(store: Store, scenario: Path) -> None:
+    """Put the connector's objects where it put them."""
+    for entry in json.loads((scenario / "objects.json").read_bytes()):
+        body = io.BytesIO((scenario / entry["file"]).read_bytes())
+        store.put(entry["key"], body, sha256=entry["sha256"], metadata={})
+
+
+def raw(value: Any) -> bytes | None:
+    """The bytes a Kafka record carried for what the connector was given."""
+    if value is None:
+        return None
+    if "$bytes" in value:
+        return base64.b64decode(value["$bytes"])
+    data = value.get("$schemaless", value.get("payload"))
+    return data.encode() if "schema" in value and isinstance(data, str) else dumped(data)
+
+
+def dumped(data: Any) -> bytes:
+    """Plain JSON, as an ordinary producer writes it."""
+    return json.dumps(data).encode()
+
+
+def header(value: Any) -> bytes:
+    """A header's bytes: text for every type but bytes."""
+    return (
+        base64.b64decode(value["$bytes"]) if "$bytes" in value else str(value["payload"]).encode()
+    )
+
+
+def produce(cluster: TestCluster, records: list[dict[str, Any]]) -> str:
+    """Write a scenario's records at their offsets; return the topic."""
+    first = records[0]
+    topic, partition = first["topic"], first["partition"]
+    if topic in cluster.admin.list_topics(timeout=10).topics:
+        cluster.delete(topic)
+    cluster.create(topic, partition + 1)
+    if first["offset"]:
+        cluster.write(topic, [Record(None, b"filler")] * first["offset"], partition)
+        cluster.delete_records(topic, {partition: first["offset"]})
+    written = [
+        Record(
+            raw(record["key"]),
+            raw(record["value"]),
+            tuple((each["key"], header(each["value"])) for each in record["headers"]),
+            record["timestamp"],
+        )
+        for record in records
+    ]
+    cluster.write(topic, written, partition)
+    return str(topic)
+
+
+def configuration(scenario: Path, bucket: str, endpoint: str, tmp_path: Path) -> Path:
+    """The connector's own file, with the bucket of this test."""
+    config = json.loads((scenario / "scenario.json").read_bytes())["config"]
+    config |= {"s3.bucket.name": bucket, "store.url": endpoint}
+    path = tmp_path / "connector.json"
+    path.write_text(json.dumps(config))
+    return path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_connectors_file_alone_gives_the_connectors_objects(
+    name: str, kbackup: Kbackup, cluster: TestCluster, store: Store, bucket: str, s3: LocalS3,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """
+    Same configuration, same records: same keys, same bytes.
+    """
+    scenario = SCENARIOS / name
+    records = inputs(scenario)
+    topic = produce(cluster, records)
+    config = configuration(scenario, bucket, s3.endpoint_url, tmp_path)
+    expected = {
+        entry["key"]: entry["sha256"]
+        for entry in json.loads((scenario / "objects.json").read_bytes())
+    }
+
+    kbackup.json("sink", "--config", str(config), "-t", topic, "--no-flush-on-stop")
+
+    assert expected == {
+        key: hashlib.sha256(body).hexdigest() for key, body in stored(store).items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "tolerates"),
+    [
+        pytest.param(("-f", "json", "--store-kafka-keys", "--keys-format-class", "json",
+                      "--store-kafka-headers", "--headers-format-class", "json"),
+                     (), id="json with keys and headers"),
+        pytest.param(("-f", "bytes"), (), id="bytes of our own, whose count is known"),
+    ],
+)  # fmt: skip
+def test_values_keys_and_headers_come_back(
+    options: tuple[str, ...], tolerates: tuple[str, ...], kbackup: Kbackup, cluster: TestCluster,
+    topic: str,
+) -> None:  # fmt: skip
+    """
+    What the compatible layout stores is restored; timestamps it does not store.
+    """
+    cluster.create(topic)
+    records = [
+        Record(b"key-%d" % at, b'{"n":%d}' % at, (("h", b"1"), ("h", b"two"))) for at in range(50)
+    ]
+    cluster.write(topic, records)
+    keeps_keys = "--store-kafka-keys" in options
+
+    kbackup.json("sink", "-t", topic, "--flush-size", "20", *options)
+    kbackup.json("restore", "--rename", "copy_of_$0", *tolerates)
+
+    assert [
+        (record.key if keeps_keys else None, record.value, record.headers if keeps_keys else ())
+        for record in records
+    ] == [(copy.key, copy.value, copy.headers) for copy in cluster.read(f"copy_of_{topic}")]
+
+
+def test_another_tools_bytes_are_split_only_with_consent(
+    kbackup: Kbackup, cluster: TestCluster, store: Store
+) -> None:
+    """
+    Nothing says whether a value held the separator, so somebody has to.
+    """
+    folder = SCENARIOS / "bytes-plain"
+    put_objects(store, folder)
+
+    refused = kbackup.json("restore", "--rename", "bytes_of_$0", expect=4)
+    kbackup.json("restore", "--rename", "bytes_of_$0", "--yes-split-on-newline")
+
+    assert "--yes-split-on-newline" in refused.summary["errors"][0]["do"]
+    assert [b"one", b"two", b"three", b"four", b"five", b"six"] == [
+        record.value for record in cluster.read("bytes_of_s3_topic")
+    ]
+
+
+@pytest.mark.parametrize("name", ["keys-headers-mixed-json", "json-schemaless-gzip", "pad-2"])
+def test_the_real_connectors_objects_are_restored(
+    name: str, kbackup: Kbackup, cluster: TestCluster, store: Store
+) -> None:
+    """
+    Each record below the connector's committed offset is back once, in order, in its partition.
+    """
+    folder = SCENARIOS / name
+    records = inputs(folder)
+    put_objects(store, folder)
+    target = f"{name}_of_{records[0]['topic']}"
+
+    kbackup.json("restore", "--rename", f"{name}_of_$0")
+
+    copies = cluster.read(target, records[0]["partition"])
+    assert [
+        record["value"].get("$schemaless", record["value"].get("payload")) for record in records
+    ] == [json.loads(copy.value or b"") for copy in copies]
+
+
+@pytest.mark.parametrize(
+    ("records", "options", "what"),
+    [
+        pytest.param([Record(b"k", None)], (), "a value is null", id="tombstone"),
+        pytest.param([Record(b"k", b"{")], (), "JSON", id="not JSON"),
+        pytest.param(
+            [Record(None, b"1")], ("--store-kafka-keys", "--keys-format-class", "json"),
+            "no key", id="null key",
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_layout_cannot_hold_fails_by_offset_and_stores_nothing_of_it(
+    records: list[Record], options: tuple[str, ...], what: str, kbackup: Kbackup,
+    cluster: TestCluster, topic: str, store: Store,
+) -> None:  # fmt: skip
+    """
+    The connectors' layout refuses what it would lose; what came before is safe.
+    """
+    cluster.create(topic)
+    good = [Record(b"k", b'{"n":%d}' % at) for at in range(10)]
+    cluster.write(topic, [*good, *records, *good])
+
+    failed = kbackup.json("sink", "-t", topic, "-f", "json", "--flush-size", "5", *options,
+                          expect=1)  # fmt: skip
+
+    (error,) = failed.summary["errors"]
+    assert (topic, 0, 10) == (error["topic"], error["partition"], error["offset"])
+    assert 10 == failed.summary["partitions"][0]["committed"]
+    assert what in f"{error['what']} {error['why']}"
+    assert all(topic in key for key in stored(store))
+
+
+def test_null_values_are_left_out_where_asked(
+    kbackup: Kbackup, cluster: TestCluster, topic: str
+) -> None:
+    """
+    ``behavior.on.null.values=ignore`` asked for exactly that: it is counted, and exits 0.
+    """
+    cluster.create(topic)
+    cluster.write(topic, [Record(b"k", b"1"), Record(b"k", None), Record(b"k", b"3")])
+
+    done = kbackup.json(
+        "sink", "-t", topic, "-f", "json", "--flush-size", "2",
+        "--behavior-on-null-values", "ignore",
+    )  # fmt: skip
+
+    row = done.summary["partitions"][0]
+    assert (2, 1, 3) == (row["records"], row["nulls_left_out"], row["committed"])
