@@ -102,7 +102,25 @@ def project(view: View, batch: pa.RecordBatch, converter: Converter | None) -> p
             )
         if converter is not None:
             column = converter.decode(column)
+        if view is View.VALUE and column.null_count:
+            raise BadRecordError(
+                "a value is null",
+                "the connectors' layout cannot store it (behavior.on.null.values=fail)",
+                "use whole records (without format.class), or behavior.on.null.values=ignore",
+                row=pc.index(column.is_null(), True).as_py(),
+            )
     return pa.RecordBatch.from_arrays([column], names=[COLUMNS[view]])
+
+
+def has_value(batch: pa.RecordBatch, converter: str | None) -> pa.Array:
+    """Return for each row whether it has a value: no tombstone, and with ``json`` no ``null``."""
+    value = batch["value"]
+    if converter != "json":
+        return value.is_valid()
+    return pc.and_(
+        value.is_valid(),
+        pc.invert(pc.fill_null(pc.match_substring_regex(value, r"^\s*null\s*$"), True)),
+    )
 
 
 COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}

@@ -24,6 +24,7 @@ from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import keep
 from kbackup.sink.start import LastObject
 from kbackup.stores import Store, open_store
+from kbackup.views import has_value
 
 DONE: Final = ("records", "objects", "bytes_stored", "nulls", "first")
 """What a report counts over all tasks that a run tried a partition with."""
@@ -129,7 +130,7 @@ class _Work:
                     raise StoppedError(f"{where} stopped")
                 kept = batch
                 if self.job.drops_nulls:
-                    kept = batch.filter(batch["value"].is_valid())
+                    kept = batch.filter(has_value(batch, self.job.views[-1].converter))
                     self.report["nulls"] += len(batch) - len(kept)
                 if len(kept):
                     yield kept

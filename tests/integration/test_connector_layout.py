@@ -253,7 +253,10 @@ def test_null_values_are_left_out_where_asked(
     ``behavior.on.null.values=ignore`` asked for exactly that: it is counted, and exits 0.
     """
     cluster.create(topic)
-    cluster.write(topic, [Record(b"k", b"1"), Record(b"k", None), Record(b"k", b"3")])
+    cluster.write(
+        topic,
+        [Record(b"k", b"1"), Record(b"k", None), Record(b"k", b" null\n"), Record(b"k", b"3")],
+    )
 
     done = kbackup.json(
         "sink", "-t", topic, "-f", "json", "--flush-size", "2",
@@ -261,4 +264,4 @@ def test_null_values_are_left_out_where_asked(
     )  # fmt: skip
 
     row = done.summary["partitions"][0]
-    assert (2, 1, 3) == (row["records"], row["nulls_left_out"], row["committed"])
+    assert (2, 2, 4) == (row["records"], row["nulls_left_out"], row["committed"])
