@@ -30,7 +30,8 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """The documentation, with warnings as errors."""
+    """The documentation: its generated parts up to date, warnings as errors."""
+    session.run(PYTHON, "docs/_generate.py", "--check", external=True)
     with tempfile.TemporaryDirectory() as site:
         tool(session, "mkdocs", "build", "--strict", "--quiet", "--site-dir", site)
 
