@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import logging
 import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,6 +15,8 @@ from kbackup.errors import KbackupError
 from kbackup.naming import Layout
 from kbackup.stores import Store, open_store
 from kbackup.stores.bucket_facts import Bucket, BucketFacts
+
+_log: Final = logging.getLogger(__name__)
 
 _EXACT_S: Final = 2.0
 """Servers tell their time in whole seconds, and an answer takes a while."""
@@ -86,22 +89,29 @@ def _probe(store: Store, settings: Settings, layout: Layout) -> tuple[Check, flo
     sha256 = hashlib.sha256(body).hexdigest()
     done = ["put", "head", "delete"]
     try:
-        try:
-            store.put(key, io.BytesIO(body), sha256=sha256, metadata={})
-            now = datetime.now(UTC)
-            head = store.head(key)
-            if isinstance(store, Bucket):
-                store.probe_upload(key)
-                done[2:2] = ["upload in parts", "abort"]
-        finally:
-            store.delete(key)
+        store.put(key, io.BytesIO(body), sha256=sha256, metadata={})
+        now = datetime.now(UTC)
+        head = store.head(key)
+        if isinstance(store, Bucket):
+            store.probe_upload(key)
+            done[2:2] = ["upload in parts", "abort"]
+        store.delete(key)
     except KbackupError as error:
+        _remove(store, key)
         return failed("store", "writable", error), None
     if head is None or head.size != len(body):
         why = f"{settings.url}/{key} was stored, and is not there"
         return Check("store", "writable", "fail", why, "do not use this store"), None
     text = f"{settings.url}: {', '.join(done)}"
     return Check("store", "writable", "ok", text), (head.modified - now).total_seconds()
+
+
+def _remove(store: Store, key: str) -> None:
+    """Delete what a probe that failed may have left; the first error says more than this one."""
+    try:
+        store.delete(key)
+    except KbackupError as error:
+        _log.warning("the probe object %s may be left: %s", key, error)
 
 
 def _clock(ahead_s: float | None, why: str) -> Check:

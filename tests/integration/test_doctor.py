@@ -1,0 +1,312 @@
+"""``kbackup doctor`` with everything in order, and with each thing it needs broken in turn."""
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import boto3
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from kbackup.local import LocalKafka, LocalS3
+from tests.support.cluster import Record, TestCluster
+from tests.support.command import Kbackup, Result
+
+pytestmark = pytest.mark.integration
+
+QUICK = ("doctor", "--no-spark")
+
+
+def failures(result: Result) -> list[tuple[str, str]]:
+    """Return area and name of what failed."""
+    return [(row["area"], row["name"]) for row in result.of("check") if row["level"] == "fail"]
+
+
+def check(result: Result, name: str) -> dict[str, Any]:
+    """Return one check."""
+    return next(row for row in result.of("check") if row["name"] == name)
+
+
+def closed_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def orders(cluster: TestCluster, topic: str) -> str:
+    """A topic with records that are not backed up."""
+    cluster.create(topic)
+    cluster.write(topic, [Record(b"key", b"value")] * 10)
+    return topic
+
+
+def test_everything_in_order(kbackup: Kbackup, orders: str, s3: LocalS3, bucket: str) -> None:
+    """
+    Before its first run a good set-up has no failure, every area was looked at, and Spark ran.
+    """
+    result = kbackup.json("doctor", "-t", orders, "--write-probe")
+
+    expected = {"configuration", "disk", "store", "kafka", "spark"}
+    assert expected == {row["area"] for row in result.of("check")}
+    assert [] == failures(result)
+    assert "ok" == check(result, "start")["level"]
+    assert "ok" == check(result, "writable")["level"]
+    assert [] == s3_keys(s3, bucket)
+
+
+def s3_client(s3: LocalS3) -> Any:
+    """Return a client that is not kbackup's."""
+    return boto3.client(
+        "s3",
+        endpoint_url=s3.endpoint_url,
+        region_name=s3.region,
+        aws_access_key_id=s3.access_key_id,
+        aws_secret_access_key=s3.secret_access_key,
+    )
+
+
+def s3_keys(s3: LocalS3, bucket: str) -> list[str]:
+    """Return what is in a bucket, unfinished uploads included."""
+    client = s3_client(s3)
+    found = client.list_objects_v2(Bucket=bucket).get("Contents", [])
+    uploads = client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
+    return [entry["Key"] for entry in [*found, *uploads]]
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "failed", "code", "remedy"),
+    [
+        pytest.param(
+            ["-k", "127.0.0.1:CLOSED", "--kafka-timeout", "2s"], {},
+            ("kafka", "cluster"), 5, "check bootstrap.servers", id="no broker",
+        ),
+        pytest.param(
+            ["-t", "no-such-topic"], {}, ("kafka", "topics"), 5, "correct topics", id="no topic",
+        ),
+        pytest.param(
+            ["-b", "no-such-bucket"], {}, ("store", "readable"), 6, "create the bucket",
+            id="no bucket",
+        ),
+        pytest.param(
+            ["--store-url", "http://127.0.0.1:CLOSED"], {},
+            ("store", "readable"), 6, "check store.url", id="no S3",
+        ),
+        pytest.param(
+            ["--store-url", "file:///no/such/folder"], {},
+            ("store", "readable"), 6, "mkdir -p /no/such/folder", id="no folder",
+        ),
+        pytest.param(
+            ["--flush-size", "many"], {}, ("configuration", "flush.size"), 2, "correct it",
+            id="wrong value",
+        ),
+        pytest.param(
+            [], {"TMPDIR": "/no/such/folder"}, ("disk", "TMPDIR"), 2, "set TMPDIR", id="no TMPDIR",
+        ),
+        pytest.param(
+            ["--security-protocol", "SASL_PLAINTEXT", "--sasl-mechanism", "PLAIN",
+             "-X", "sasl.username=me", "-X", "sasl.password=CANARY", "--kafka-timeout", "3s"], {},
+            ("kafka", "cluster"), 5, "", id="wrong protocol",
+        ),
+    ],
+)  # fmt: skip
+def test_each_broken_dependency_is_one_line_with_a_fix_and_its_code(
+    kbackup: Kbackup,
+    orders: str,
+    words: list[str],
+    environ: dict[str, str],
+    failed: tuple[str, str],
+    code: int,
+    remedy: str,
+) -> None:
+    """
+    One cause gives one failure, in words, with what to do, and the code of its area.
+    """
+    topics = [] if "-t" in words else ["-t", orders]
+    closed = str(closed_port())
+    typed = [word.replace("CLOSED", closed) for word in words]
+
+    result = kbackup.with_environment(**environ).json(*QUICK, *topics, *typed, expect=code)
+
+    assert [failed] == failures(result)
+    broken = check(result, failed[1])
+    assert remedy in (broken["do"] or "")
+    assert [code] == [error["exit_code"] for error in result.summary["errors"]]
+    assert "Traceback" not in result.stderr
+    assert "CANARY" not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("environ", "level", "code"),
+    [
+        pytest.param({"JAVA_HOME": "/no/such/java"}, "warn", 0, id="wrong JAVA_HOME"),
+        pytest.param({"JAVA_HOME": "OLD"}, "warn", 0, id="JAVA_HOME is Java 8"),
+    ],
+)
+def test_a_wrong_java_home_is_named(
+    kbackup: Kbackup, tmp_path: Path, environ: dict[str, str], level: str, code: int
+) -> None:
+    """
+    Another Java serves, and the operator learns that it is not the one that was asked for.
+    """
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    lines = "    java.home = /opt/jdk8\\n    java.version = 1.8.0_402\\n"
+    old.write_text(f"#!/bin/sh\nprintf '{lines}' >&2\n")
+    old.chmod(0o755)
+    home = environ["JAVA_HOME"].replace("OLD", str(tmp_path))
+
+    result = kbackup.with_environment(JAVA_HOME=home).json(*QUICK, expect=code)
+
+    found = check(result, "java")
+    assert (level, "correct JAVA_HOME, or unset it") == (found["level"], found["do"])
+    assert home in found["text"]
+
+
+def test_spark_that_does_not_start_is_exit_9(kbackup: Kbackup, orders: str) -> None:
+    """
+    What Spark says of a wrong master is said in its words.
+    """
+    result = kbackup.json("doctor", "-t", orders, "--master", "local[zz]", expect=9)
+
+    assert [("spark", "start")] == failures(result)
+    assert "Could not parse Master URL" in check(result, "start")["text"]
+
+
+def test_retention_that_is_shorter_than_the_backups_interval(
+    kbackup: Kbackup, cluster: TestCluster, orders: str
+) -> None:
+    """
+    Records that went before they were backed up are data lost, and exit 5 says so.
+    """
+    kbackup.json("sink", "-t", orders)
+    cluster.write(orders, [Record(None, b"late")] * 10)
+    assert [] == failures(kbackup.json(*QUICK, "-t", orders))
+
+    cluster.delete_records(orders, {0: 15})
+    result = kbackup.json(*QUICK, "-t", orders, expect=5)
+
+    text = check(result, "retention")["text"]
+    assert f"{orders}: offsets 10 to 14 of partition 0 have expired" in text
+
+
+def test_a_group_that_is_in_use(kbackup: Kbackup, cluster: TestCluster, orders: str) -> None:
+    """
+    A connector that still runs is found before both write the same objects.
+    """
+    consumer = Consumer({"bootstrap.servers": cluster.servers, "group.id": "busy"})
+    consumer.subscribe([orders])
+    try:
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        result = kbackup.json(*QUICK, "-t", orders, "--group", "busy", expect=5)
+    finally:
+        consumer.close()
+
+    assert [("kafka", "group")] == failures(result)
+    assert "choose another --group" in check(result, "group")["do"]
+
+
+def test_facts_of_the_bucket(kbackup: Kbackup, s3: LocalS3, bucket: str) -> None:
+    """
+    What protects a backup, and what deletes it, is read from the server.
+    """
+    client = s3_client(s3)
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    rules = [
+        {
+            "ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": ""},
+            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7},
+        },
+        {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "topics/"},
+         "Expiration": {"Days": 30}},
+    ]  # fmt: skip
+    client.put_bucket_lifecycle_configuration(
+        Bucket=bucket, LifecycleConfiguration={"Rules": rules}
+    )
+
+    result = kbackup.json(*QUICK)
+
+    levels = {row["name"]: row["level"] for row in result.of("check") if row["area"] == "store"}
+    assert {"versioning": "ok", "lifecycle": "ok", "expiration": "warn", "clock": "ok"}.items() <= (
+        levels.items()
+    )
+    assert (
+        "rule old deletes objects under topics/ after 30 days"
+        in (check(result, "expiration")["text"])
+    )
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[LocalKafka]:
+    """A Kafka that looks into its access control lists."""
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    with LocalKafka(
+        {"authorizer.class.name": authorizer, "allow.everyone.if.no.acl.found": "true"}
+    ) as service:
+        yield service
+
+
+@pytest.fixture
+def deny(guarded: LocalKafka) -> Callable[[ResourceType, str, AclOperation], None]:
+    """Return a function that allows everything with a resource but one operation."""
+    admin = AdminClient({"bootstrap.servers": guarded.bootstrap_servers})
+
+    def add(kind: ResourceType, name: str, operation: AclOperation) -> None:
+        bindings = [
+            AclBinding(kind, name, ResourcePatternType.LITERAL, "User:*", "*", rule, permission)
+            for rule, permission in (
+                (AclOperation.ALL, AclPermissionType.ALLOW),
+                (operation, AclPermissionType.DENY),
+            )
+        ]
+        for future in admin.create_acls(bindings).values():
+            future.result(10)
+
+    return add
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation", "level", "name"),
+    [
+        pytest.param("TOPIC", "READ", "fail", "permissions", id="read a topic"),
+        pytest.param("TOPIC", "DESCRIBE_CONFIGS", "warn", "permissions", id="see its settings"),
+        pytest.param("TOPIC", "DESCRIBE", "fail", "topics", id="see a topic"),
+        pytest.param("GROUP", "READ", "fail", "permissions", id="use the group"),
+    ],
+)
+def test_a_denied_right_is_named(
+    kbackup: Kbackup,
+    guarded: LocalKafka,
+    deny: Callable[[ResourceType, str, AclOperation], None],
+    kind: str,
+    operation: str,
+    level: str,
+    name: str,
+) -> None:
+    """
+    A missing right is found before the run, with the resource it is missing on.
+    """
+    servers = guarded.bootstrap_servers
+    orders = TestCluster(servers).create(f"orders-{uuid4()}")
+    group = f"group-{uuid4()}"
+    resource = orders if kind == "TOPIC" else group
+    deny(ResourceType[kind], resource, AclOperation[operation])
+
+    result = kbackup(*QUICK, "-k", servers, "-t", orders, "--group", group, "--json")
+
+    found = check(result, name)
+    assert (level, 5 if level == "fail" else 0) == (found["level"], result.code), result.stdout
+    assert resource in found["text"]
+    assert found["do"]

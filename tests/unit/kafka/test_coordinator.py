@@ -1,0 +1,53 @@
+"""A group whose coordinator is not there yet."""
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from kbackup.kafka.coordinator import patiently
+
+
+class Broker:
+    """Answers with each of these errors once, and then with what was asked for."""
+
+    def __init__(self, *codes: int) -> None:
+        self.codes = list(codes)
+
+    def __call__(self) -> str:
+        if self.codes:
+            raise KafkaException(KafkaError(self.codes.pop(0)))
+        return "answer"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    ],
+)
+def test_a_new_cluster_is_waited_for(code: int) -> None:
+    """
+    The first run ever, on a cluster that never had a group, does not fail.
+    """
+    assert "answer" == patiently(Broker(code, code), 5)
+
+
+def test_any_other_error_is_passed_on_at_once() -> None:
+    """
+    A denial does not get better by waiting.
+    """
+    broker = Broker(KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.NOT_COORDINATOR)
+    with pytest.raises(KafkaException) as caught:
+        patiently(broker, 5)
+
+    assert KafkaError.GROUP_AUTHORIZATION_FAILED == caught.value.args[0].code()
+    assert 1 == len(broker.codes)
+
+
+def test_patience_ends() -> None:
+    """
+    A cluster that never gets a coordinator is an error within the timeout.
+    """
+    with pytest.raises(KafkaException):
+        patiently(Broker(*[KafkaError.NOT_COORDINATOR] * 100), 0)

@@ -1,0 +1,166 @@
+"""Questions about a bucket, answered as servers answer them."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+
+from kbackup.errors import StoreError
+from kbackup.stores.bucket_facts import LifecycleRule
+from kbackup.stores.s3 import bucket
+
+Answer = dict[str, Any] | StoreError
+
+
+def refused(code: str, status: int = 403) -> StoreError:
+    return StoreError("s3:x on s3://lake/", f"{code} ({status})", status=status, s3_code=code)
+
+
+class Server:
+    """Answers each operation as it is told, and remembers what was asked."""
+
+    def __init__(self, **answers: Answer) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    def send(self, operation: str, _about: str, **_params: Any) -> Any:
+        self.asked.append(operation)
+        answer = self.answers.get(operation, {})
+        if isinstance(answer, StoreError):
+            raise answer
+        return answer
+
+
+def facts(**answers: Answer) -> Any:
+    return bucket.facts(Server(**answers))  # type: ignore[arg-type]
+
+
+def test_a_bucket_without_anything_is_told_from_one_that_would_not_say() -> None:
+    """
+    Off and denied are two things.
+    """
+    bare = facts(
+        get_object_lock_configuration=refused("ObjectLockConfigurationNotFoundError", 404),
+        get_bucket_lifecycle_configuration=refused("NoSuchLifecycleConfiguration", 404),
+    )
+    denied = facts(
+        get_bucket_versioning=refused("AccessDenied"),
+        get_object_lock_configuration=refused("NotImplemented", 501),
+        get_bucket_lifecycle_configuration=refused("MethodNotAllowed", 405),
+    )
+
+    assert ("", "", ()) == (bare.versioning, bare.object_lock, bare.rules)
+    assert (None, None, None) == (denied.versioning, denied.object_lock, denied.rules)
+    assert "NotImplemented (501)" == denied.untold["object_lock"]
+
+
+def test_a_server_that_is_gone_is_an_error() -> None:
+    """
+    No answer is not a denial.
+    """
+    gone = StoreError("s3:ListBucket on s3://lake/", "Connection refused")
+    with pytest.raises(StoreError) as caught:
+        facts(get_bucket_versioning=gone)
+
+    assert gone is caught.value
+
+
+@pytest.mark.parametrize("seconds", [-3600, 0, 3600])
+def test_the_date_of_an_answer_is_the_servers_clock(seconds: int) -> None:
+    """
+    No object need be written to see it.
+    """
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+    page = {"ResponseMetadata": {"HTTPHeaders": {"date": date}}}
+
+    assert seconds == pytest.approx(facts(list_objects_v2=page).clock_ahead_s, abs=5)
+
+
+@pytest.mark.parametrize("date", [None, "", "yesterday", "Sat, 21 Nov 2026 09:53:51 -0000"])
+def test_a_date_that_says_nothing_is_unknown(date: str | None) -> None:
+    """
+    A proxy may drop or spoil it.
+    """
+    headers = {} if date is None else {"date": date}
+
+    found = facts(list_objects_v2={"ResponseMetadata": {"HTTPHeaders": headers}})
+
+    assert found.clock_ahead_s is None
+    assert "clock_ahead_s" in found.untold
+
+
+@pytest.mark.parametrize(
+    ("configuration", "text"),
+    [
+        ({}, ""),
+        ({"ObjectLockEnabled": "Enabled"}, "on"),
+        (
+            {"ObjectLockEnabled": "Enabled",
+             "Rule": {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 30}}},
+            "GOVERNANCE 30 days",
+        ),
+        (
+            {"ObjectLockEnabled": "Enabled",
+             "Rule": {"DefaultRetention": {"Mode": "COMPLIANCE", "Years": 1}}},
+            "COMPLIANCE 1 years",
+        ),
+    ],
+)  # fmt: skip
+def test_a_lock_is_told_with_its_mode_and_time(configuration: dict[str, Any], text: str) -> None:
+    """
+    What is locked cannot be deleted by a ransom note's author either.
+    """
+    answer = {"ObjectLockConfiguration": configuration}
+
+    assert text == facts(get_object_lock_configuration=answer).object_lock
+
+
+def test_rules_are_read_in_each_of_their_spellings() -> None:
+    """
+    The prefix stands in a filter, in a filter's ``And``, or, in old rules, beside it.
+    """
+    rules = [
+        {"ID": "a", "Status": "Enabled", "Filter": {"Prefix": "a/"}, "Expiration": {"Days": 1}},
+        {
+            "ID": "b",
+            "Status": "Enabled",
+            "Filter": {"And": {"Prefix": "b/", "Tags": []}},
+            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 2},
+        },
+        {"ID": "c", "Status": "Enabled", "Prefix": "c/", "Expiration": {"Days": 3}},
+        {"Status": "Enabled", "Filter": {}, "Expiration": {"Days": 4}},
+        {"ID": "off", "Status": "Disabled", "Filter": {}, "Expiration": {"Days": 5}},
+        {"ID": "cold", "Status": "Enabled", "Filter": {}, "Transitions": []},
+    ]
+
+    assert (
+        LifecycleRule("a", "a/", None, 1),
+        LifecycleRule("b", "b/", 2, None),
+        LifecycleRule("c", "c/", None, 3),
+        LifecycleRule("without a name", "", None, 4),
+    ) == facts(get_bucket_lifecycle_configuration={"Rules": rules}).rules
+
+
+def test_a_probe_is_uploaded_once_and_aborted_once() -> None:
+    """
+    Both are rights that a sink needs, and neither leaves parts behind.
+    """
+    server = Server(create_multipart_upload={"UploadId": "u"}, upload_part={"ETag": "e"})
+    bucket.probe_upload(server, "k")  # type: ignore[arg-type]
+
+    assert [
+        "create_multipart_upload", "upload_part", "complete_multipart_upload",
+        "create_multipart_upload", "upload_part", "abort_multipart_upload",
+    ] == server.asked  # fmt: skip
+
+
+def test_a_denied_part_is_aborted() -> None:
+    """
+    What a failed probe began is thrown away.
+    """
+    server = Server(create_multipart_upload={"UploadId": "u"}, upload_part=refused("AccessDenied"))
+    with pytest.raises(StoreError):
+        bucket.probe_upload(server, "k")  # type: ignore[arg-type]
+
+    assert "abort_multipart_upload" == server.asked[-1]
