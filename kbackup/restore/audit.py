@@ -25,19 +25,25 @@ class Written:
         records: Records acknowledged and committed.
         commits: Transactions that held some of them; 0 without transactions.
         before: End offset before the run.
-        after: End offset after the run.
+        after: What the log holds after the run.
     """
 
     target: TopicPartition
     records: int
     commits: int
     before: int
-    after: int
+    after: Span
 
     @property
     def is_plain(self) -> bool:
-        """Whether the end offset moved by exactly what was written."""
-        return self.after - self.before == self.records + self.commits
+        """Whether the end offset moved by exactly what was written, and nothing was deleted."""
+        moved = self.after.end_offset - self.before
+        return moved == self.records + self.commits and self.after.start_offset <= self.before
+
+    @property
+    def span(self) -> Span:
+        """Return the offsets to count records in."""
+        return Span(max(self.before, self.after.start_offset), self.after.end_offset)
 
 
 def count(
@@ -49,8 +55,8 @@ def count(
         for entry in written:
             report: Report = {"topic": entry.target.topic, "partition": entry.target.partition}
             try:
-                span = Span(entry.before, entry.after)
-                report["counted"] = sum(len(batch) for batch in reader.read(entry.target, span))
+                batches = reader.read(entry.target, entry.span)
+                report["counted"] = sum(len(batch) for batch in batches)
             except KbackupError as error:
                 report["failure"] = error.to_dict()
             yield report

@@ -233,7 +233,7 @@ class RestoreRun:
                 report["records"],
                 report["commits"] if self._settings.exactly_once else 0,
                 plan.spans.get(where, Span(0, 0)).end_offset,
-                after[where].end_offset,
+                after[where],
             )
             for where, report in zip(wheres, done, strict=True)
         ]

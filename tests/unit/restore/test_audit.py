@@ -1,0 +1,65 @@
+"""What an audit takes for a difference."""
+
+import pytest
+
+from kbackup.records import Span, TopicPartition
+from kbackup.restore.audit import Written, differences, repeats
+
+WHERE = TopicPartition("copy", 0)
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        pytest.param(Span(0, 62), True, id="records and one marker a transaction"),
+        pytest.param(Span(10, 62), True, id="what was there before has been deleted"),
+        pytest.param(Span(11, 62), False, id="a written record has been deleted"),
+        pytest.param(Span(0, 63), False, id="an aborted transaction, or a stranger"),
+        pytest.param(Span(0, 61), False, id="the log was cut back"),
+    ],
+)
+def test_only_a_log_that_moved_as_expected_is_not_counted(after: Span, expected: bool) -> None:
+    """
+    The cheap look is enough where it leaves no doubt.
+    """
+    assert expected == Written(WHERE, 50, 2, before=10, after=after).is_plain
+
+
+def test_only_what_is_still_there_is_counted() -> None:
+    """
+    Reading begins where the log does.
+    """
+    assert Span(30, 62) == Written(WHERE, 50, 2, before=10, after=Span(30, 62)).span
+
+
+@pytest.mark.parametrize(
+    ("counted", "exactly_once", "is_difference", "repeated"),
+    [
+        pytest.param(50, True, False, [], id="as written"),
+        pytest.param(51, True, True, [(WHERE, 1)], id="more"),
+        pytest.param(49, True, True, [], id="fewer"),
+        pytest.param(51, False, False, [(WHERE, 1)], id="more, without transactions"),
+        pytest.param(49, False, True, [], id="fewer, without transactions"),
+    ],
+)
+def test_a_count_that_differs_is_an_error(
+    counted: int, exactly_once: bool, is_difference: bool, repeated: list[tuple[object, int]]
+) -> None:
+    """
+    Without transactions a task that was tried again may repeat records, which is told; nothing
+    may be missing.
+    """
+    written = [Written(WHERE, 50, 2, before=10, after=Span(0, 70))]
+
+    found = list(differences(written, {WHERE: counted}, exactly_once=exactly_once))
+
+    assert [is_difference, repeated] == [bool(found), list(repeats(written, {WHERE: counted}))]
+
+
+def test_a_partition_that_was_not_counted_is_no_difference() -> None:
+    """
+    Where counting failed, that failure is the news.
+    """
+    written = [Written(WHERE, 50, 2, before=10, after=Span(0, 70))]
+
+    assert [] == list(differences(written, {}, exactly_once=True))
