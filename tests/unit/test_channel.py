@@ -43,6 +43,31 @@ def test_events_arrive_in_order() -> None:
     hub.close()
 
 
+def test_threads_of_a_task_do_not_mix_their_lines() -> None:
+    """
+    What two threads tell at the same time arrives whole, each thread's in its order.
+    """
+    ear = Ear()
+    hub = Hub("127.0.0.1", ear)
+    text = "x" * 300_000  # more than a socket takes at once
+    with Line(hub.address) as line:
+        threads = [
+            threading.Thread(
+                target=lambda name=name: [line.tell({"by": name, "text": text}) for _ in range(20)]
+            )
+            for name in "ab"
+        ]
+        for thread in threads:
+            thread.start()
+        heard = ear.wait(40)
+        for thread in threads:
+            thread.join()
+    hub.close()
+
+    assert 20 * ["a"] + 20 * ["b"] == sorted(event["by"] for event in heard)
+    assert {text} == {event["text"] for event in heard}
+
+
 @pytest.mark.parametrize(
     "end", [pytest.param(Hub.stop, id="asked to"), pytest.param(Hub.close, id="driver gone")]
 )

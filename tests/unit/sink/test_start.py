@@ -91,7 +91,14 @@ def test_a_log_that_ends_before_the_backup_is_another_topic() -> None:
     assert "ends at offset 20, but was backed up to 40" in caught.value.what
 
 
-@pytest.mark.parametrize("last", [LastObject("topics/a", 41), LastObject(None, None)])
+@pytest.mark.parametrize(
+    "last",
+    [
+        LastObject("topics/a", 41),
+        LastObject("topics/a", 41, "run", {"records": 42, "first": None}),
+        LastObject(None, None),
+    ],
+)
 def test_what_is_committed_with_an_offset_can_be_read_again(last: LastObject) -> None:
     """
     The object before an offset is found by what was committed with it.
