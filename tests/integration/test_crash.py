@@ -12,8 +12,9 @@ import pytest
 from kbackup.local import LocalS3
 from kbackup.local.kafka import LocalKafka
 from tests.support.backup import Backup, StoredFile
-from tests.support.cluster import Record, TestCluster, send, varied
+from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup
+from tests.support.large import Large
 from tests.support.running import Running, ended, running, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.crash]
@@ -131,52 +132,10 @@ def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
 
 # -- restore -------------------------------------------------------------------------------------
 
-LARGE = 20_000
-"""Bytes of a value: several transactions a partition, from few records."""
-
-COUNT = 10_000
-LZ4 = ("-X", "producer.override.compression.type=lz4")
-
-
-@dataclass(frozen=True)
-class Source:
-    """A backup to restore from."""
-
-    topic: str
-    kbackup: Kbackup
-
-
-def _large(partition: int) -> list[Record]:
-    """Records that compress well, each unlike the others."""
-    return [
-        Record(
-            b"%d" % (at % 100),
-            (b"%d:%d;" % (partition, at) * (LARGE // 8))[:LARGE] if at % 50 else None,
-            (("at", b"%d" % at),),
-            1_700_000_000_000 + at,
-        )
-        for at in range(COUNT)
-    ]
-
-
-@pytest.fixture(scope="module")
-def source(kafka: LocalKafka, s3: LocalS3, cluster: TestCluster) -> Source:
-    """A backup whose restore takes many transactions."""
-    topic = "crash-large"
-    cluster.create(topic, PARTITIONS)
-    producer = cluster.producer(compression_type="lz4", queue_buffering_max_kbytes=256 * 1024)
-    for partition in range(PARTITIONS):
-        send(producer, topic, _large(partition), partition)
-    assert 0 == producer.flush(60)
-    s3.create_bucket("crash-large")
-    kbackup = _kbackup(kafka, s3, "crash-large")
-    ended(kbackup, "sink", "-t", topic, "--flush-size", "1000")
-    return Source(topic, kbackup)
-
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_restore_killed_again_and_again_delivers_every_record_once(
-    seed: int, cluster: TestCluster, source: Source
+    seed: int, cluster: TestCluster, large: Large
 ) -> None:
     """
     However often it was killed, the same command goes on, and a reader of committed records sees
@@ -186,11 +145,11 @@ def test_a_restore_killed_again_and_again_delivers_every_record_once(
     kills = 0
     while kills < KILLS:
         prefix = f"crash_{next(_NUMBER)}_of_"
-        words = ("restore", "-t", source.topic, "--rename", f"{prefix}$0", *LZ4)
-        target = f"{prefix}{source.topic}"
+        words = large.restore(prefix)
+        target = f"{prefix}{large.topic}"
         while kills < KILLS:
-            with running(source.kbackup, *words) as command:
-                before = _ends(cluster, target)
+            with running(large.kbackup, *words) as command:
+                before = cluster.end_offsets(target)
                 moved = functools.partial(_has_moved, cluster, target, before)
                 if not _kill_somewhen(command, chance, moved):
                     assert 0 == command.finish().code, command.finish()
@@ -198,21 +157,13 @@ def test_a_restore_killed_again_and_again_delivers_every_record_once(
                 kills += 1
                 command.leave_nothing()
         else:
-            ended(source.kbackup, *words)
-        for partition in range(PARTITIONS):
-            assert _large(partition) == cluster.read(target, partition)
+            ended(large.kbackup, *words)
+        assert large.restored(cluster, target)
         cluster.delete(target)
 
 
 def _has_moved(cluster: TestCluster, topic: str, before: list[int]) -> bool:
-    return _ends(cluster, topic) != before
-
-
-def _ends(cluster: TestCluster, topic: str) -> list[int]:
-    """End offsets, 0 where there is no topic yet."""
-    if topic not in cluster.admin.list_topics(timeout=30).topics:
-        return [0] * PARTITIONS
-    return [cluster.ends(topic, partition)[1] for partition in range(PARTITIONS)]
+    return sum(cluster.end_offsets(topic)) != sum(before)
 
 
 # -- parts of a run ------------------------------------------------------------------------------
@@ -243,23 +194,21 @@ def test_a_sink_outlives_its_python_workers(
     assert ends == cluster.committed(group, reference.topic, range(PARTITIONS))
 
 
-def test_a_restore_outlives_its_python_workers(cluster: TestCluster, source: Source) -> None:
+def test_a_restore_outlives_its_python_workers(cluster: TestCluster, large: Large) -> None:
     """
     Killed workers are replaced within the run: their open transactions are aborted, the retries
     go on where these began, and the run ends with 0 and counts each record once.
     """
     prefix = f"crash_{next(_NUMBER)}_of_"
-    words = ("restore", "-t", source.topic, "--rename", f"{prefix}$0", *LZ4)
 
-    with running(source.kbackup, *words) as command:
+    with running(large.kbackup, *large.restore(prefix)) as command:
         command.wait_for("progress", 2)
         killed = _kill_workers(command)
         result = command.finish()
 
     assert (0, True) == (result.code, killed > 0), result.stdout
-    assert PARTITIONS * COUNT == result.summary["records"]
-    for partition in range(PARTITIONS):
-        assert _large(partition) == cluster.read(f"{prefix}{source.topic}", partition)
+    assert large.partitions * large.count == result.summary["records"]
+    assert large.restored(cluster, f"{prefix}{large.topic}")
 
 
 def _kill_workers(command: Running) -> int:

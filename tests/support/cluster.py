@@ -12,6 +12,7 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -116,6 +117,14 @@ class TestCluster:
             return low, high
         finally:
             consumer.close()
+
+    def end_offsets(self, topic: str) -> list[int]:
+        """End offsets of all partitions, open transactions included; none without a topic."""
+        found = self.admin.list_topics(timeout=30).topics.get(topic)
+        if found is None:
+            return []
+        asked = {TopicPartition(topic, at): OffsetSpec.latest() for at in found.partitions}
+        return [future.result(30).offset for future in self.admin.list_offsets(asked).values()]
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Delete what lies before an offset, as retention does."""

@@ -1,0 +1,13 @@
+"""What several integration tests share."""
+
+import pytest
+
+from kbackup.local import LocalS3
+from tests.support.cluster import TestCluster
+from tests.support.large import Large, back_up_large
+
+
+@pytest.fixture(scope="session")
+def large(s3: LocalS3, cluster: TestCluster) -> Large:
+    """A backup of 800 MB that compress to few."""
+    return back_up_large(cluster, s3, "large", 4, 10_000)

@@ -1,0 +1,87 @@
+"""A backup whose restore takes seconds and many transactions, from few records."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kbackup.local import LocalS3
+from tests.support.cluster import Record, TestCluster, send
+from tests.support.command import Kbackup
+from tests.support.running import ended
+
+VALUE_BYTES: Final = 20_000
+LZ4: Final = ("-X", "producer.override.compression.type=lz4")
+"""For restores: the broker's disk is not what is tested."""
+
+
+@dataclass(frozen=True)
+class Large:
+    """The backup.
+
+    Attributes:
+        topic: What was backed up.
+        partitions: Of it.
+        count: Records in each partition.
+        kbackup: The command, with the backup's bucket in its environment.
+        group: The sink's consumer group.
+    """
+
+    topic: str
+    partitions: int
+    count: int
+    kbackup: Kbackup
+    group: str
+
+    def records(self, partition: int) -> list[Record]:
+        """What was written: records that compress well, each unlike the others."""
+        return large_records(partition, self.count)
+
+    def restored(self, cluster: TestCluster, target: str) -> bool:
+        """Whether a topic holds each record once, in order."""
+        return all(
+            self.records(partition) == cluster.read(target, partition)
+            for partition in range(self.partitions)
+        )
+
+    def restore(self, prefix: str) -> tuple[str, ...]:
+        """Return the words of a restore to a topic with *prefix* in front of its name."""
+        return ("restore", "-t", self.topic, "--rename", f"{prefix}$0", *LZ4)
+
+
+def large_records(partition: int, count: int) -> list[Record]:
+    """Return *count* records of some 20 KB, with tombstones among them."""
+    return [
+        Record(
+            b"%d" % (at % 100),
+            (b"%d:%d;" % (partition, at) * (VALUE_BYTES // 4))[:VALUE_BYTES] if at % 50 else None,
+            (("at", b"%d" % at),),
+            1_700_000_000_000 + at,
+        )
+        for at in range(count)
+    ]
+
+
+def write_large(cluster: TestCluster, topic: str, partitions: int, count: int) -> None:
+    """Write large records to an existing topic, compressed."""
+    producer = cluster.producer(compression_type="lz4")
+    for partition in range(partitions):
+        send(producer, topic, large_records(partition, count), partition)
+    assert 0 == producer.flush(120)
+
+
+def back_up_large(
+    cluster: TestCluster, s3: LocalS3, topic: str, partitions: int, count: int
+) -> Large:
+    """Make a topic of large records and back it up, into a bucket of the same name."""
+    cluster.create(topic, partitions)
+    write_large(cluster, topic, partitions, count)
+    s3.create_bucket(topic)
+    kbackup = Kbackup(
+        {
+            "KBACKUP_BOOTSTRAP_SERVERS": cluster.servers,
+            "KBACKUP_STORE_URL": s3.endpoint_url,
+            "KBACKUP_S3_BUCKET_NAME": topic,
+            **s3.environment,
+        }
+    )
+    run = ended(kbackup, "sink", "-t", topic, "--flush-size", "1000")
+    return Large(topic, partitions, count, kbackup, run.summary["group"])
