@@ -15,7 +15,9 @@ from kbackup.config.settings import ALIASES, BY_NAME, by_attribute
 from kbackup.errors import ConfigurationError
 
 PREFIX: Final = "KBACKUP_"
-VARIABLES_OF_THE_COMMAND_LINE: Final = frozenset({"KBACKUP_CONFIG"})
+READ_ELSEWHERE: Final = frozenset({"KBACKUP_CONFIG", "KBACKUP_CACHE_DIR", "KBACKUP_KAFKA"})
+"""Variables of ours that are no settings: the command line and the local services read them."""
+
 """Read by ``cli/`` itself."""
 
 
@@ -112,7 +114,7 @@ def _add_file(merged: Merged, path: Path) -> None:
 
 def _add_variables(merged: Merged, environ: Mapping[str, str]) -> None:
     for variable, text in environ.items():
-        if not variable.startswith(PREFIX) or variable in VARIABLES_OF_THE_COMMAND_LINE:
+        if not variable.startswith(PREFIX) or variable in READ_ELSEWHERE:
             continue
         origin = Origin("env", variable)
         name = known.name_of_variable(variable)

@@ -75,7 +75,10 @@ def refusals(
 ) -> Iterator[KbackupError]:
     """Yield every reason not to begin this topic's restore."""
     yield from _name(intent)
-    yield from _feedback(intent, target, allows_same_topic=allows_same_topic)
+    loops = list(_feedback(intent, target, allows_same_topic=allows_same_topic))
+    yield from loops
+    if loops:
+        return  # that it is not empty follows, and would only hide the reason
     if target.partitions is None:
         if not creates:
             yield RefusedError(

@@ -39,7 +39,7 @@ def codes(intent: Intent, target: Target, if_exists: str = "fail", *, creates: b
         pytest.param(replace(SAME, is_same_cluster=False), Target(3), [], id="another cluster"),
         pytest.param(
             replace(SAME, is_same_cluster=None), Target(3, 10),
-            ["feedback_loop", "target_not_empty"], id="perhaps its own source",
+            ["feedback_loop"], id="perhaps its own source",
         ),
         pytest.param(
             replace(SAME, is_same_cluster=None), Target(3), [], id="unknown source, but empty"
