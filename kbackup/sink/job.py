@@ -1,6 +1,7 @@
 """What a sink task needs to know: plain data that crosses processes."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout
@@ -8,6 +9,9 @@ from kbackup.records import Span, TopicPartition
 from kbackup.rotation import Rule
 from kbackup.stores import StoreSettings
 from kbackup.views import ViewSpec
+
+SPOOL_BYTES: Final = 32 * 2**20
+"""What an unfinished file may hold in memory; a task has one filling and one being stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class SinkJob:
     group: str
     flush_tail: bool = True
     drops_nulls: bool = False
-    spool_bytes: int = 32 * 2**20
+    spool_bytes: int = SPOOL_BYTES
 
 
 @dataclass(frozen=True, slots=True)

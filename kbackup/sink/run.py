@@ -1,9 +1,7 @@
 """One run of the sink: plan, lock, tasks on Spark, account for every offset, leave a record."""
 
 import functools
-import logging
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,7 +12,9 @@ from kbackup.errors import KbackupError
 from kbackup.kafka.cluster import Cluster
 from kbackup.locks import RunLock, lost_lock
 from kbackup.records import Span, TopicPartition
+from kbackup.sink import accounting
 from kbackup.sink import plan as planning
+from kbackup.sink.beats import Beats
 from kbackup.sink.follow import follow
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.plan import PlannedPartition, SinkPlan
@@ -23,9 +23,6 @@ from kbackup.stopping import Stop
 from kbackup.stores import Store, open_store
 from kbackup.summary import Event, Summary
 
-_log = logging.getLogger(__name__)
-
-_BEAT_S: Final = 60.0
 _EXPIRED: Final = "expired"
 _ROUNDS: Final = 3
 """How often retention may overtake a run before it gives up on a partition."""
@@ -85,7 +82,7 @@ class SinkRun:
             "group": plan.group,
             "cluster_id": cluster.cluster_id,
             "topics_dir": settings.topics_dir,
-            "topic_settings": _topic_settings(plan, cluster.topic_config(plan.topics)),
+            "topic_settings": accounting.topic_settings(plan, cluster.topic_config(plan.topics)),
         }
         self._tell(
             {
@@ -95,12 +92,14 @@ class SinkRun:
                 "view": settings.view, "flush_size": settings.flush_size,
             }
         )  # fmt: skip
-        self._tell({"type": "plan", "partitions": [_planned(at) for at in plan.partitions]})
+        self._tell(
+            {"type": "plan", "partitions": [accounting.planned(at) for at in plan.partitions]}
+        )
         if not plan.partitions:
             text = f"no topic matches {settings.topics_regex!r}, and none has such partitions"
             self._tell(self._summary.warn("no_topic", text))
         for at in plan.partitions:
-            self._summary.partitions.append(_row(at))
+            self._summary.partitions.append(accounting.begin(at))
             if at.refusal is not None:
                 self._summary.fail(at.refusal)
             if at.start is not None:
@@ -183,7 +182,7 @@ class SinkRun:
         ]
         starts = {at.where: at.start.offset for at in plan.partitions if at.start is not None}
         task = functools.partial(follow, self._job(plan), starts, self._settings.rotate_idle_ms)
-        with _Beats(lambda: runs.write_run(store, self._layout, self._finish(store))):
+        with Beats(lambda: runs.write_run(store, self._layout, self._finish(store))):
             self._tasks(task, units, java_home, slices_per_core=1)
         for where, gap in self._met_gaps:
             self._gap(store, where, gap)
@@ -236,7 +235,7 @@ class SinkRun:
 
     def _merge(self, report: Report) -> None:
         if "topic" in report:
-            _grow(self._row(report["topic"], report["partition"]), report)
+            accounting.grow(self._row(report["topic"], report["partition"]), report)
 
     def _finish(self, store: Store | None = None) -> Event:
         """Return the summary; with *store*, it says when a run last was good."""
@@ -251,98 +250,3 @@ class SinkRun:
         else:
             summary["last_success"] = self._run[:20] if is_good else None
         return summary
-
-
-class _Beats:
-    """Leaves a record of a run that does not end by itself, again and again.
-
-    Without it, ``status --max-age`` would take a sink that follows for one that has died.
-    """
-
-    def __init__(self, beat: Callable[[], None]) -> None:
-        self._beat = beat
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.wait(_BEAT_S):
-            try:
-                self._beat()
-            except KbackupError as error:
-                _log.warning("leaving a run record: %s", error)
-
-
-_CONFIG: Final = (
-    "cleanup.policy",
-    "compression.type",
-    "max.message.bytes",
-    "message.timestamp.type",
-    "retention.ms",
-)
-"""Topic settings that a run record keeps, for a restore to look at."""
-
-
-def _topic_settings(
-    plan: SinkPlan, configs: Mapping[str, Mapping[str, str]]
-) -> dict[str, dict[str, Any]]:
-    """What a restore wants to know of the topics as they are now."""
-    return {
-        name: {
-            "topic_id": topic.topic_id,
-            "partitions": topic.partitions,
-            "config": {
-                key: configs.get(name, {}).get(key)
-                for key in _CONFIG
-                if key in configs.get(name, {})
-            },
-        }
-        for name, topic in plan.topics.items()
-    }
-
-
-def _planned(at: PlannedPartition) -> dict[str, Any]:
-    start = at.start.offset if at.start is not None else at.seen.log.end_offset
-    return {
-        "topic": at.where.topic, "partition": at.where.partition, "start": start,
-        "end": at.seen.log.end_offset, "committed": start, "state": at.state,
-    }  # fmt: skip
-
-
-def _row(at: PlannedPartition) -> dict[str, Any]:
-    start = at.start.offset if at.start is not None else None
-    end = at.seen.log.end_offset
-    return {
-        "topic": at.where.topic, "partition": at.where.partition, "first": None, "last": None,
-        "records": 0, "objects": 0, "bytes_stored": 0, "bytes_read": 0, "start": start,
-        "committed": start, "end": end, "lag": None if start is None else end - start,
-        "state": at.state,
-    }  # fmt: skip
-
-
-def _grow(row: dict[str, Any], report: Report) -> None:
-    """Take over a report, which counts what the whole run has done in its partition."""
-    for name in ("records", "objects", "bytes_stored", "first"):
-        row[name] = report[name]
-    if report["last"] is not None:
-        row["last"] = report["last"]
-    row["committed"] = report["committed"]
-    row["end"] = max(row["end"], report["end"])
-    row["lag"] = row["end"] - row["committed"]
-    row["nulls_left_out"] = report["nulls"]
-    row["state"] = _state(row, report)
-
-
-def _state(row: dict[str, Any], report: Report) -> str:
-    failure = report.get("failure")
-    if failure is not None:
-        return "stopped" if failure["code"] == "stopped" else "failed"
-    if row["lag"]:
-        return "tail left open"
-    return "done" if row["records"] else "no records"

@@ -1,0 +1,77 @@
+"""The rows of a summary: what is planned for each partition, and what became of it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kbackup.engine import Report
+from kbackup.sink.plan import PlannedPartition, SinkPlan
+
+_CONFIG: Final = (
+    "cleanup.policy",
+    "compression.type",
+    "max.message.bytes",
+    "message.timestamp.type",
+    "retention.ms",
+)
+"""Topic settings that a run record keeps, for a restore to look at."""
+
+
+def topic_settings(
+    plan: SinkPlan, configs: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, Any]]:
+    """Return what a restore wants to know of the topics as they are now."""
+    return {
+        name: {
+            "topic_id": topic.topic_id,
+            "partitions": topic.partitions,
+            "config": {
+                key: configs.get(name, {}).get(key)
+                for key in _CONFIG
+                if key in configs.get(name, {})
+            },
+        }
+        for name, topic in plan.topics.items()
+    }
+
+
+def planned(at: PlannedPartition) -> dict[str, Any]:
+    """Return what is to be done with a partition, for the display."""
+    start = at.start.offset if at.start is not None else at.seen.log.end_offset
+    return {
+        "topic": at.where.topic, "partition": at.where.partition, "start": start,
+        "end": at.seen.log.end_offset, "committed": start, "state": at.state,
+    }  # fmt: skip
+
+
+def begin(at: PlannedPartition) -> dict[str, Any]:
+    """Return the row of a partition of which nothing has been done yet."""
+    start = at.start.offset if at.start is not None else None
+    end = at.seen.log.end_offset
+    return {
+        "topic": at.where.topic, "partition": at.where.partition, "first": None, "last": None,
+        "records": 0, "objects": 0, "bytes_stored": 0, "bytes_read": 0, "start": start,
+        "committed": start, "end": end, "lag": None if start is None else end - start,
+        "state": at.state,
+    }  # fmt: skip
+
+
+def grow(row: dict[str, Any], report: Report) -> None:
+    """Take over a report, which counts what the whole run has done in its partition."""
+    for name in ("records", "objects", "bytes_stored", "first"):
+        row[name] = report[name]
+    if report["last"] is not None:
+        row["last"] = report["last"]
+    row["committed"] = report["committed"]
+    row["end"] = max(row["end"], report["end"])
+    row["lag"] = row["end"] - row["committed"]
+    row["nulls_left_out"] = report["nulls"]
+    row["state"] = _state(row, report)
+
+
+def _state(row: dict[str, Any], report: Report) -> str:
+    failure = report.get("failure")
+    if failure is not None:
+        return "stopped" if failure["code"] == "stopped" else "failed"
+    if row["lag"]:
+        return "tail left open"
+    return "done" if row["records"] else "no records"
