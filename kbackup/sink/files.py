@@ -1,5 +1,6 @@
 """The open files of one partition: filled with batches, closed into objects."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -7,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import partitioners
+from kbackup.errors import KbackupError
 from kbackup.formats import Writer
 from kbackup.naming import ObjectKey
 from kbackup.records import Facts, TopicPartition
@@ -99,6 +101,8 @@ class OpenFiles:
         """Throw all open files away: the next run begins them again."""
         for parts in self._files.values():
             for part in parts:
+                with suppress(KbackupError):  # such as a full disk, which is why it is dropped
+                    part.writer.close({})  # left alone, it would write its end later, to nowhere
                 part.body.close()
         self._files, self._facts = {}, {}
 

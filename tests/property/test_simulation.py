@@ -1,0 +1,88 @@
+"""A sink under random faults, against fakes: the promises hold for every schedule."""
+
+from contextlib import suppress
+from uuid import uuid4
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+from record_samples import record_batches
+
+from kbackup.errors import KbackupError
+from kbackup.formats import FormatOptions
+from kbackup.kafka import KafkaSettings
+from kbackup.naming import Layout, View
+from kbackup.records import Span, TopicPartition
+from kbackup.restore import catalog, reading
+from kbackup.rotation import Rule
+from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.task import _Work
+from kbackup.stores import Store, StoreSettings
+from kbackup.stores.memory import MemoryStore
+from kbackup.testing import FaultyStore
+from kbackup.views import ReadOptions, ViewSpec
+from tests.support.fakes import CrashError, FakeReader, SilentLine
+
+WHERE = TopicPartition("orders", 0)
+
+
+def job(size: int, run: str) -> SinkJob:
+    """A sink that cuts by the records alone."""
+    whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
+    return SinkJob(
+        run, KafkaSettings("-"), StoreSettings("-"), Layout(), (whole,), "default",
+        Rule(records=size), "group",
+    )  # fmt: skip
+
+
+def run_once(reader: FakeReader, store: Store, size: int, run: str) -> dict[str, object]:
+    """One run of the task, as the driver would plan it."""
+    found = reader.position(WHERE)
+    start = 0 if found is None else found.offset
+    metadata = "" if found is None else found.metadata
+    unit = SinkUnit(WHERE, Span(start, reader.end_offset), metadata)
+    work = _Work(job(size, run), unit, store, reader, SilentLine())  # type: ignore[arg-type]
+    work.run()
+    return work.report
+
+
+def stored(store: Store) -> tuple[list[str], list[dict[str, object]]]:
+    """Keys, and the records below them, in restore order."""
+    found = catalog.read(store, Layout(), FormatOptions())
+    sets = found.sets.get(WHERE, [])
+    rows = [
+        row
+        for files in sets
+        for batch in reading.read(store, files, ReadOptions())
+        for row in batch.to_pylist()
+    ]
+    return [files.files[0].key for files in sets], rows
+
+
+words = st.lists(st.sampled_from(["ok", "ok", "ok", "503", "lost"]), max_size=12)
+
+
+@given(record_batches(max_size=25), st.integers(1, 6), st.lists(words, max_size=5),
+       st.sets(st.integers(1, 12), max_size=4))  # fmt: skip
+def test_after_any_crashes_and_faults_the_backup_is_that_of_a_run_without(
+    log: pa.RecordBatch, size: int, scripts: list[list[str]], crashes: set[int]
+) -> None:
+    """
+    Nothing below the committed offset is ever missing, and in the end keys and records are the
+    same as if nothing had happened.
+    """
+    reference = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
+    run_once(FakeReader(log), reference, size, "reference")
+    store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
+    reader = FakeReader(log)
+    reader.fails_at_commit = crashes
+
+    for at, script in enumerate([*scripts, *[[]] * (len(crashes) + 1)]):
+        with suppress(KbackupError, CrashError):
+            run_once(reader, FaultyStore(" ".join(script), store), size, f"run-{at}")
+        position = reader.position(WHERE)
+        committed = 0 if position is None else position.offset
+        safe = [row for row in log.to_pylist() if row["offset"] < committed]
+        assert safe == [row for row in stored(store)[1] if row["offset"] < committed]
+
+    assert stored(reference) == stored(store)
