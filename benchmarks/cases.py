@@ -1,0 +1,162 @@
+"""What is measured: a name, what it runs, and how its own marks are read."""
+
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from benchmarks import kafka_tools, loops
+from benchmarks.process_tree import MeasuredCommandError, Usage, measure
+from benchmarks.records import PROCESSES, Load
+from benchmarks.services import STORES, Place, Services
+
+Row = dict[str, Any]
+
+MASTER: Final = f"local[{PROCESSES},4]"
+
+BARE: Final = {"read": "consume loop", "write": "produce loop"}
+"""Direction to the loop that its other cases are compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One measurement that can be repeated.
+
+    Attributes:
+        name: What is measured.
+        direction: ``read`` from Kafka or ``write`` to it.
+        load: The records.
+        store: Where the backup lies; empty where there is none.
+        run: Measures once.
+    """
+
+    name: str
+    direction: str
+    load: Load
+    store: str
+    run: Callable[[], Row]
+
+    @property
+    def label(self) -> str:
+        """What ``--only`` is compared with."""
+        return " ".join(filter(None, (self.name, self.store, self.load.name)))
+
+
+class Bench:
+    """Makes the cases of one run, and keeps a backup of each load for the restores to read."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._filled: set[str] = set()
+        self._kept: dict[tuple[str, str], Place] = {}
+        self._restores = itertools.count()
+
+    def cases(self, load: Load) -> Iterator[Case]:
+        """Yield all cases of *load*."""
+        yield Case("consumer-perf", "read", load, "", partial(self._consumer_tool, load))
+        yield Case("consume loop", "read", load, "", partial(self._consume_loop, load))
+        for store in STORES:
+            yield Case("sink", "read", load, store, partial(self._sink, load, store))
+        yield Case("producer-perf", "write", load, "", partial(self._producer_tool, load))
+        yield Case("produce loop", "write", load, "", partial(self._produce_loop, load))
+        for store in STORES:
+            yield Case("restore", "write", load, store, partial(self._restore, load, store))
+
+    def _consumer_tool(self, load: Load) -> Row:
+        self._fill(load)
+        commands = kafka_tools.consumer(self._services.servers, load.topic, load)
+        used = measure(commands, {})
+        return row(load, used, kafka_tools.consumer_seconds(used.outputs))
+
+    def _consume_loop(self, load: Load) -> Row:
+        self._fill(load)
+        used = measure(loops.commands("consume", self._services.servers, load.topic, load), {})
+        return row(load, used, loops.seconds(used.outputs))
+
+    def _producer_tool(self, load: Load) -> Row:
+        return self._write(load, kafka_tools.producer, kafka_tools.producer_seconds)
+
+    def _produce_loop(self, load: Load) -> Row:
+        def commands(servers: str, topic: str, load: Load) -> list[list[str]]:
+            return loops.commands("produce", servers, topic, load)
+
+        return self._write(load, commands, loops.seconds)
+
+    def _write(
+        self,
+        load: Load,
+        commands: Callable[[str, str, Load], list[list[str]]],
+        seconds: Callable[[list[str]], float],
+    ) -> Row:
+        topic = f"{load.topic}-written"
+        self._services.create_topic(topic)
+        try:
+            used = measure(commands(self._services.servers, topic, load), {})
+        finally:
+            self._services.delete_topic(topic)
+        return row(load, used, seconds(used.outputs))
+
+    def _sink(self, load: Load, store: str) -> Row:
+        self._fill(load)
+        place = self._services.fresh_place(store)
+        found = sink(self._services, load.topic, load, place)
+        if (load.name, store) in self._kept:
+            self._services.empty(place)
+        else:
+            self._kept[load.name, store] = place
+        return found
+
+    def _restore(self, load: Load, store: str) -> Row:
+        if (load.name, store) not in self._kept:
+            self._sink(load, store)
+        place = self._kept[load.name, store]
+        topic = f"restored-{load.topic}"
+        group = f"bench-restore-{next(self._restores)}"
+        words = ["restore", "run", "--rename", "restored-$0", "--group"]
+        try:
+            return kbackup(self._services, [*words, group], load, place)
+        finally:
+            self._services.delete_topic(topic)
+
+    def _fill(self, load: Load) -> None:
+        if load.name not in self._filled:
+            self._services.fill(load)
+            self._filled.add(load.name)
+
+
+def sink(services: Services, topic: str, load: Load, place: Place) -> Row:
+    """Measure a backup of *topic*, which holds the records of *load*."""
+    return kbackup(services, ["sink", "run", "-t", topic], load, place)
+
+
+def kbackup(services: Services, words: list[str], load: Load, place: Place) -> Row:
+    """Measure a command of kbackup that must move all records of *load*."""
+    command = [
+        sys.executable, "-m", "kbackup", *words, *place.options,
+        "-k", services.servers, "--master", MASTER, "--json",
+    ]  # fmt: skip
+    used = measure([command], services.environment)
+    summary = json.loads(used.outputs[0].splitlines()[-1])
+    if summary["records"] != load.records:
+        raise MeasuredCommandError(f"{load.records} records, but {summary['records']} were moved")
+    timings = summary["timings"]
+    found = row(load, used, used.wall_s - timings["spark_start_s"])
+    stored = summary["bytes_stored"] or summary["bytes_read"]
+    return {**found, **timings, "objects": summary["objects"], "stored_bytes": stored}
+
+
+def row(load: Load, used: Usage, seconds: float) -> Row:
+    """Return one measurement; *seconds* is the time without what counts as start-up."""
+    return {
+        "records": load.records,
+        "bytes": load.bytes,
+        "wall_s": round(used.wall_s, 2),
+        "seconds": round(seconds, 2),
+        "cpu_s": round(used.cpu_s, 2),
+        "peak_mib": round(used.peak_bytes / 2**20),
+        "records_per_s": round(load.records / seconds),
+        "mb_per_s": round(load.bytes / seconds / 1e6, 1),
+    }

@@ -1,0 +1,78 @@
+"""The records that are measured: the same ones in the topics and in the producing loop."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Final
+
+PARTITIONS: Final = 4
+PROCESSES: Final = 2
+
+_POOL_BYTES: Final = 16_000_000
+"""Different values made up before the clock starts; well above the window of zstd at level 1."""
+
+_FIRST_MS: Final = 1_790_000_000_000
+
+Arguments = tuple[bytes, bytes, int, list[tuple[str, bytes | None]]]
+"""Value, key, timestamp in ms and headers of one record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Records of one size.
+
+    Attributes:
+        name: For tables and topics.
+        value_bytes: Of each value.
+        records: In all partitions together.
+    """
+
+    name: str
+    value_bytes: int
+    records: int
+
+    @property
+    def topic(self) -> str:
+        """Where they lie."""
+        return f"bench-{self.name}"
+
+    @property
+    def bytes(self) -> int:
+        """Of all values."""
+        return self.records * self.value_bytes
+
+
+def loads(scale: float) -> list[Load]:
+    """Return 4 million records of 100 B, and 1 GB of 1 KB records, times *scale*."""
+    return [
+        Load("100B", 100, _rounded(4_000_000 * scale)),
+        Load("1KB", 1_000, _rounded(1_000_000 * scale)),
+    ]
+
+
+def _rounded(records: float) -> int:
+    """Every partition, and every process, gets as many as the others."""
+    return max(PARTITIONS, round(records / PARTITIONS) * PARTITIONS)
+
+
+def arguments(value_bytes: int, count: int, seed: int) -> Iterator[Arguments]:
+    """Yield *count* records; the objects are made before the first one is handed out."""
+    chosen = random.Random(seed)
+    pool = max(64, _POOL_BYTES // value_bytes)
+    values = [_value(chosen, value_bytes) for _ in range(pool)]
+    keys = [b"customer-%08d" % chosen.randrange(10**8) for _ in range(4096)]
+    headers: list[list[tuple[str, bytes | None]]] = [
+        [("trace-id", b"%032x" % chosen.getrandbits(128))] for _ in range(4096)
+    ]
+    rows = zip(cycle(values), cycle(keys), range(_FIRST_MS, _FIRST_MS + count), cycle(headers))
+    return islice(rows, count)
+
+
+def _value(chosen: random.Random, size: int) -> bytes:
+    """A JSON text of *size* bytes, half of it words that repeat."""
+    text = b'{"order":%d' % chosen.randrange(10**9)
+    while len(text) < size:
+        numbers = chosen.randrange(10), chosen.getrandbits(64), chosen.randrange(9999)
+        text += b',"item_%d":{"sku":"%016x","currency":"EUR","price":%d}' % numbers
+    return text[: size - 1] + b"}"

@@ -1,0 +1,93 @@
+"""Medians, ratios to the bare loops, and a table of them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.cases import BARE
+
+Row = dict[str, Any]
+
+_COLUMNS = {
+    "wall s": ("wall_s", ",.1f"),
+    "Spark s": ("spark_start_s", ",.1f"),
+    "s without": ("seconds", ",.1f"),
+    "CPU s": ("cpu_s", ",.1f"),
+    "peak MiB": ("peak_mib", ",.0f"),
+    "records/s": ("records_per_s", ",.0f"),
+    "MB/s": ("mb_per_s", ",.0f"),
+    "of loop": ("ratio", ".0%"),
+}
+
+
+def with_ratios(rows: Sequence[Row]) -> list[Row]:
+    """Return *rows* with the ratio of each to the bare loop of its load and repetition."""
+    loops = {
+        (row["direction"], row["load"], row["repetition"]): row["records_per_s"]
+        for row in rows
+        if row["case"] == BARE[row["direction"]]
+    }
+    found = []
+    for row in rows:
+        loop = loops.get((row["direction"], row["load"], row["repetition"]))
+        ratio = None if loop is None else round(row["records_per_s"] / loop, 3)
+        found.append({**row, "ratio": ratio})
+    return found
+
+
+def medians(rows: Iterable[Row]) -> list[Row]:
+    """Return one row for each case, every number the median of its repetitions."""
+    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["case"], row["load"], row["store"]].append(row)
+    found = []
+    for repeated in groups.values():
+        first = repeated[0]
+        merged: Row = {}
+        for name, value in first.items():
+            numbers = [row[name] for row in repeated if row[name] is not None]
+            is_number = isinstance(value, int | float) and name != "repetition"
+            merged[name] = median(numbers) if is_number else value
+        del merged["repetition"]
+        found.append({**merged, "repetitions": len(repeated)})
+    return found
+
+
+def show(rows: Iterable[Row], console: Console) -> None:
+    """Print medians as a table for each direction and load."""
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["direction"], row["load"]].append(row)
+    for (direction, load), group in groups.items():
+        verb = {"read": "from Kafka", "write": "to Kafka"}[direction]
+        title = f"{group[0]['records']:,} records of {load}, {verb}"
+        table = Table(title=title, title_justify="left")
+        table.add_column("")
+        for name in _COLUMNS:
+            table.add_column(name, justify="right")
+        for row in group:
+            label = f"{row['case']} {row['store']}".strip()
+            cells = [_cell(row.get(name), form) for name, form in _COLUMNS.values()]
+            table.add_row(label, *cells)
+        console.print(table)
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+def show_memory(rows: Sequence[Row], console: Console) -> None:
+    """Print what a backup takes with few partitions and with many."""
+    if not rows:
+        return
+    table = Table(title="Memory of a sink with two tasks", title_justify="left")
+    for name in ("partitions", "records", "MB", "wall s", "peak MiB"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        numbers = row["partitions"], row["records"], round(row["bytes"] / 1e6)
+        table.add_row(*(f"{n:,}" for n in (*numbers, row["wall_s"], row["peak_mib"])))
+    console.print(table)

@@ -1,0 +1,132 @@
+"""What is measured against: one broker, one S3 server, one folder, and what lies in them.
+
+The servers' own CPU time and memory count for nobody.
+"""
+
+import itertools
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks import loops
+from benchmarks.process_tree import measure
+from benchmarks.records import PARTITIONS, Load
+from kbackup.local import LocalS3
+from kbackup.local.kafka import LocalKafka
+from kbackup.stores import Store, StoreSettings, open_store
+
+STORES: Final = ("s3", "dir")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a backup lies.
+
+    Attributes:
+        store: One of `STORES`.
+        name: Of the bucket, or the folder's path.
+        options: What tells kbackup.
+        settings: What tells our own store, to clean up.
+    """
+
+    store: str
+    name: str
+    options: tuple[str, ...] = field(compare=False)
+    settings: StoreSettings = field(compare=False)
+
+
+class Services:
+    """The servers, a context manager that ends them and removes all they held."""
+
+    def __init__(self) -> None:
+        self._count = itertools.count()
+        self._folder = Path(tempfile.mkdtemp(prefix="kbackup-bench-"))
+        self.kafka = LocalKafka()
+        self.s3 = LocalS3()
+        self._admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+
+    @property
+    def servers(self) -> str:
+        """The broker's address."""
+        return self.kafka.bootstrap_servers
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What commands need to reach the S3 server."""
+        return self.s3.environment
+
+    def fresh_place(self, store: str) -> Place:
+        """Return an empty bucket or folder."""
+        name = f"bench-{next(self._count)}"
+        if store == "dir":
+            folder = self._folder / name
+            folder.mkdir()
+            url = folder.as_uri()
+            return Place(store, name, ("--store-url", url), StoreSettings(url))
+        self.s3.create_bucket(name)
+        settings = StoreSettings(
+            f"s3://{name}", self.s3.endpoint_url, self.s3.region, True,
+            self.s3.access_key_id, self.s3.secret_access_key,
+        )  # fmt: skip
+        return Place(store, name, ("--store-url", self.s3.endpoint_url, "-b", name), settings)
+
+    def empty(self, place: Place) -> None:
+        """Remove a backup."""
+        if place.store == "dir":
+            shutil.rmtree(self._folder / place.name)
+            return
+        store: Store = open_store(place.settings)
+        for found in list(store.list("")):
+            store.delete(found.key)
+
+    def create_topic(self, name: str, partitions: int = PARTITIONS) -> None:
+        """Make a topic."""
+        config = {"retention.ms": "-1"}  # the records' timestamps are as old as they like
+        topic = NewTopic(name, partitions, 1, config=config)
+        for future in self._admin.create_topics([topic]).values():
+            future.result()
+        while not self._has_leaders(name, partitions):
+            time.sleep(0.1)
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic and wait until it is gone."""
+        for future in self._admin.delete_topics([name]).values():
+            future.result()
+        while name in self._admin.list_topics(timeout=10).topics:
+            time.sleep(0.1)
+
+    def fill(self, load: Load) -> None:
+        """Write the records of *load* to its topic."""
+        self.create_topic(load.topic)
+        measure(loops.commands("produce", self.servers, load.topic, load), {})
+
+    def close(self) -> None:
+        """End the servers and remove what they held."""
+        self.s3.stop()
+        self.kafka.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _has_leaders(self, name: str, partitions: int) -> bool:
+        try:
+            found = self._admin.list_topics(name, timeout=10).topics[name].partitions
+        except (KafkaException, KeyError):
+            return False
+        return len(found) == partitions and all(at.leader >= 0 for at in found.values())
