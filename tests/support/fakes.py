@@ -28,7 +28,7 @@ class FakeReader:
         """The group's position."""
         return self.positions.get(where)
 
-    def read(self, where: TopicPartition, span: Span) -> Iterator[pa.RecordBatch]:
+    def read(self, _where: TopicPartition, span: Span) -> Iterator[pa.RecordBatch]:
         """The records of a span, a few at a time."""
         offset = self.log["offset"]
         inside = pc.and_(

@@ -1,0 +1,208 @@
+"""What a restore would write where."""
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from record_samples import batch_of, write
+
+from kbackup import config
+from kbackup.errors import IncompleteBackupError
+from kbackup.formats import FormatOptions, by_name
+from kbackup.kafka import Position
+from kbackup.kafka.cluster import Topic
+from kbackup.naming import Layout, View
+from kbackup.records import Facts, Span, TopicPartition
+from kbackup.restore import catalog
+from kbackup.restore.place import Place
+from kbackup.restore.plan import Planner, RestorePlan, SourceTopic
+from kbackup.restore.run import known_topics
+from kbackup.stores import Store, StoreSettings
+from kbackup.stores.memory import MemoryStore
+
+HERE = "cluster-here"
+
+
+class FakeCluster:
+    """Topics, what they hold, and a group's positions."""
+
+    cluster_id = HERE
+
+    def __init__(self, topics: Mapping[str, int] | None = None, records: int = 0) -> None:
+        self._topics = dict(topics or {})
+        self._records = records
+        self.positions: dict[TopicPartition, Position] = {}
+
+    def topic_names(self) -> list[str]:
+        return sorted(self._topics)
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        return {name: Topic(name, self._topics[name], "id") for name in names}
+
+    def spans(self, wheres: Sequence[TopicPartition], **_: Any) -> dict[TopicPartition, Span]:
+        return {where: Span(0, self._records) for where in wheres}
+
+    def committed(
+        self, _group: str, wheres: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
+        return {where: self.positions[where] for where in wheres if where in self.positions}
+
+    def topic_config(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        return {name: {"max.message.bytes": "1000"} for name in names}
+
+
+@pytest.fixture
+def store() -> Store:
+    """A bucket of its own."""
+    return MemoryStore(StoreSettings(f"memory://{uuid4()}"))
+
+
+def put(store: Store, key: str, first: int, last: int, *, has_facts: bool = True) -> None:
+    """Store an object with these offsets."""
+    rows = [{"offset": at, "value": b"v"} for at in range(first, last + 1)]
+    data = write(by_name("parquet"), View.RECORD, [batch_of(rows)])
+    digest = sha256(data).hexdigest()
+    facts = Facts(first, last, last - first + 1, 5, 9, digest).to_metadata()
+    store.put(key, io.BytesIO(data), sha256=digest, metadata=facts if has_facts else {})
+
+
+def whole(topic: str, partition: int, start: int) -> str:
+    """The key of a whole-record object."""
+    return (
+        f"topics/{topic}/partition={partition}/{topic}+{partition}+{start:010d}.record.zstd.parquet"
+    )
+
+
+def plan(
+    store: Store, cluster: FakeCluster, sources: Mapping[str, SourceTopic] | None = None,
+    **options: object,
+) -> RestorePlan:  # fmt: skip
+    """The plan of a restore with these options."""
+    loaded = config.load(
+        "restore",
+        options={"bootstrap_servers": "-", "s3_bucket_name": "b", **options},
+        files=(),
+        environ={},
+    )
+    planner = Planner(
+        settings=loaded.settings,
+        cluster=cluster,  # type: ignore[arg-type]
+        store=store,
+        catalog=catalog.read(store, Layout(), FormatOptions()),
+        sources=sources or {},
+        watched=(),
+        now_ms=1_800_000_000_000,
+    )
+    return planner.plan()
+
+
+def test_a_missing_topic_is_created_with_the_partitions_of_the_record(store: Store) -> None:
+    """
+    Partitions without an object count too, and nothing restored may be deleted at once.
+    """
+    put(store, whole("orders", 1, 0), 0, 4)
+    known = {"orders": SourceTopic(6, "elsewhere", {"max.message.bytes": "77"})}
+
+    (topic,) = plan(store, FakeCluster(), known, rename="copy_of_$0").topics
+
+    assert ("create", "copy_of_orders", 6) == (
+        topic.action, topic.intent.target, topic.intent.partitions,
+    )  # fmt: skip
+    assert ("-1", "77") == (topic.config["retention.ms"], topic.config["max.message.bytes"])
+
+
+def test_without_a_record_the_highest_partition_counts(store: Store) -> None:
+    """
+    A connector's bucket has no run records.
+    """
+    put(store, whole("orders", 4, 0), 0, 4)
+
+    assert 5 == plan(store, FakeCluster()).topics[0].intent.partitions
+
+
+def test_offsets_are_ordered_as_numbers(store: Store) -> None:
+    """
+    An offset of more digits than the padding comes last, not in the middle.
+    """
+    for start in (99_999_999_999, 0, 9_999_999_999):
+        put(store, whole("orders", 0, start), start, start)
+
+    (unit,) = plan(store, FakeCluster()).units()
+
+    assert [0, 9_999_999_999, 99_999_999_999] == [files.start_offset for files in unit.sets]
+
+
+def test_whole_records_are_preferred_to_value_objects_of_the_same_offsets(store: Store) -> None:
+    """
+    What both layouts hold is restored once, from the one that has all of it.
+    """
+    put(store, whole("orders", 0, 10), 10, 19)
+    for start in (0, 10, 15, 20):
+        key = f"topics/orders/partition=0/orders+0+{start:010d}.json"
+        store.put(key, io.BytesIO(b"1\n"), sha256=sha256(b"1\n").hexdigest(), metadata={})
+
+    found = plan(store, FakeCluster())
+
+    (unit,) = found.units()
+    assert [(0, False), (10, True), (20, False)] == [
+        (files.start_offset, files.is_whole) for files in unit.sets
+    ]
+    assert "shadowed" in [code for code, _ in found.topics[0].warnings]
+
+
+def test_a_finished_restore_has_nothing_to_do(store: Store) -> None:
+    """
+    Run again, it says so, and starts no Spark.
+    """
+    put(store, whole("orders", 0, 0), 0, 9)
+    cluster = FakeCluster({"copy_of_orders": 1}, records=11)
+    where = TopicPartition("copy_of_orders", 0)
+    (unit,) = plan(store, FakeCluster(), rename="copy_of_$0").units()
+
+    cluster.positions[where] = Place(0, 5, 5).position(unit.sets)
+    half = plan(store, cluster, rename="copy_of_$0")
+    cluster.positions[where] = Place(1, 0, 10).position(unit.sets)
+    done = plan(store, cluster, rename="copy_of_$0")
+
+    assert ("resume", 1) == (half.topics[0].action, len(half.units()))
+    assert ("done", 0) == (done.topics[0].action, len(done.units()))
+
+
+def test_one_refused_topic_refuses_all(store: Store) -> None:
+    """
+    The plan is judged as a whole.
+    """
+    put(store, whole("orders", 2, 0), 0, 4)
+    put(store, whole("payments", 0, 0), 0, 4)
+
+    found = plan(store, FakeCluster({"orders": 1}))
+
+    assert ["fewer_partitions"] == [error.code for error in found.refusals]
+    assert {"orders": "refuse", "payments": "create"} == {
+        topic.intent.source: topic.action for topic in found.topics
+    }
+
+
+def test_a_topic_that_is_not_there_is_no_empty_restore(store: Store) -> None:
+    """
+    A mistyped name must not look like success.
+    """
+    put(store, whole("orders", 0, 0), 0, 4)
+
+    with pytest.raises(IncompleteBackupError, match="odrers is not in the backup"):
+        plan(store, FakeCluster(), topics="odrers")
+
+
+def test_the_newest_record_says_most_of_a_topic() -> None:
+    """
+    Partitions may have been added since; topics of this cluster's sinks are watched.
+    """
+    newest = {"cluster_id": HERE, "topic_settings": {"orders": {"partitions": 6, "config": {}}}}
+    older = {"cluster_id": HERE, "topic_settings": {"orders": {"partitions": 3, "config": {}}}}
+
+    found, watched = known_topics([newest, older], ["orders"], HERE)
+
+    assert (SourceTopic(6, HERE, {}), {"orders"}) == (found["orders"], watched)

@@ -1,0 +1,35 @@
+"""Which topics a command works on."""
+
+import pytest
+
+from kbackup.errors import ConfigurationError
+from kbackup.selection import select
+
+THERE = ["__consumer_offsets", "_schemas", "orders", "payments", "prod.orders"]
+
+
+@pytest.mark.parametrize(
+    ("topics", "pattern", "expected"),
+    [
+        pytest.param([], None, ["orders", "payments", "prod.orders"], id="all but internal ones"),
+        pytest.param(["orders", "gone"], None, ["gone", "orders"], id="by name, there or not"),
+        pytest.param(["__consumer_offsets"], None, ["__consumer_offsets"], id="internal, named"),
+        pytest.param([], ".*orders", ["orders", "prod.orders"], id="the whole name matches"),
+        pytest.param([], "order", [], id="a part of the name does not"),
+        pytest.param([], "_.*", [], id="no pattern selects internal topics"),
+        pytest.param([], r"\p{Lower}+", ["orders", "payments"], id="Java's classes"),
+    ],
+)
+def test_topics_are_selected(topics: list[str], pattern: str | None, expected: list[str]) -> None:
+    """
+    Names win over the pattern, and internal topics want to be named.
+    """
+    assert expected == select(THERE, topics, pattern)
+
+
+def test_a_pattern_that_runs_away_is_stopped() -> None:
+    """
+    A second over one name is an error of the configuration, not a hanging run.
+    """
+    with pytest.raises(ConfigurationError, match="takes longer"):
+        select(["a" * 60 + "!"], [], r"(a|aa)+\.")
