@@ -19,8 +19,13 @@ _PASSING: Final = frozenset(
         Code.COORDINATOR_LOAD_IN_PROGRESS,
         Code.COORDINATOR_NOT_AVAILABLE,
         Code.NOT_COORDINATOR,
+        Code._WAIT_COORD,  # noqa: SLF001  (how the client spells it)
+        Code._TRANSPORT,  # noqa: SLF001
     }
 )
+PATIENCE_S: Final = 30.0
+"""How long a task that works waits at least for a broker that was there a moment ago."""
+
 _PAUSE_S: Final = 0.1
 
 

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError as Code
 
 from kbackup.errors import KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka import Complaints, KafkaSettings, Position, calls, kafka_error
+from kbackup.kafka.coordinator import PATIENCE_S, patiently
 from kbackup.records import HEADER, SCHEMA, Span
 from kbackup.records import TopicPartition as Where
 
@@ -75,6 +76,7 @@ class Reader:
         }
         self._consumer = Consumer(settings.properties(ours, settings.consumer), logger=_log)
         self._mean_bytes = 1024.0
+        self._patience_s = max(settings.timeout_s, PATIENCE_S)
 
     def close(self) -> None:
         """Leave the cluster."""
@@ -113,7 +115,9 @@ class Reader:
         found = calls(
             f"reading the position of group {self._group} in {where}",
             self._complaints,
-            lambda: self._consumer.committed(asked, self._settings.timeout_s),
+            lambda: patiently(
+                lambda: self._consumer.committed(asked, self._settings.timeout_s), self._patience_s
+            ),
         )
         return Position(found[0].offset, found[0].metadata or "") if found[0].offset >= 0 else None
 
@@ -136,7 +140,10 @@ class Reader:
         calls(
             what,
             self._complaints,
-            lambda: self._consumer.commit(offsets=offsets, asynchronous=False),
+            lambda: patiently(
+                lambda: self._consumer.commit(offsets=offsets, asynchronous=False),
+                self._patience_s,
+            ),
         )
 
     def _batches(self, where: Where, span: Span) -> Iterator[pa.RecordBatch]:
@@ -147,7 +154,7 @@ class Reader:
             messages = self._consume(where, span.end_offset - position)
             if messages:
                 heard = time.monotonic()
-            elif time.monotonic() - heard > max(self._settings.timeout_s, 30):
+            elif time.monotonic() - heard > self._patience_s:
                 raise KafkaError(
                     f"{where} offset {position}: no answer for {time.monotonic() - heard:.0f} s",
                     self._complaints.last or "the broker sent neither records nor the end",

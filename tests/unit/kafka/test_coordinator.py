@@ -24,6 +24,8 @@ class Broker:
         KafkaError.NOT_COORDINATOR,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError._WAIT_COORD,
+        KafkaError._TRANSPORT,
     ],
 )
 def test_a_new_cluster_is_waited_for(code: int) -> None:
