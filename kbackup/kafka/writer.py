@@ -12,12 +12,16 @@ from confluent_kafka import KafkaError as Code
 
 from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError
 from kbackup.kafka import Complaints, KafkaSettings, Position, calls, kafka_error
+from kbackup.kafka.coordinator import PATIENCE_S, patiently
 from kbackup.records import TopicPartition as Where
 
 _log = logging.getLogger(__name__)
 
 QUEUE_KIB: Final = 64 * 1024
 """What the client keeps until it is acknowledged: a writer's memory, with one batch."""
+
+BATCH_BYTES: Final = 2**20
+"""What the client sends at once, where the topic takes as much; below Kafka's default limit."""
 
 _FULL_WAIT_S: Final = 0.05
 _TRANSACTION_MS: Final = 300_000
@@ -36,8 +40,23 @@ class Writer:
     """
 
     def __init__(
-        self, settings: KafkaSettings, target: Where, group: str, *, exactly_once: bool = True
+        self,
+        settings: KafkaSettings,
+        target: Where,
+        group: str,
+        *,
+        exactly_once: bool = True,
+        max_message_bytes: int | None = None,
     ) -> None:
+        """Connect, and end whatever an earlier writer had begun.
+
+        Args:
+            settings: The cluster.
+            target: The partition.
+            group: Keeps the position.
+            exactly_once: Write in transactions.
+            max_message_bytes: What the topic takes: Kafka measures whole batches against it.
+        """
         self._settings, self._target, self._group = settings, target, group
         self._exactly_once = exactly_once
         self._complaints = Complaints()
@@ -58,7 +77,7 @@ class Writer:
             "linger.ms": 20,
             "queue.buffering.max.messages": 500_000,
             "queue.buffering.max.kbytes": QUEUE_KIB,
-            "batch.size": 2**20,
+            "batch.size": min(BATCH_BYTES, max_message_bytes or BATCH_BYTES),
             "message.max.bytes": 1_000_000_000,  # the broker decides, not the client
             "delivery.report.only.error": True,  # no Python call for each record that went well
             "error_cb": self._complaints,
@@ -78,8 +97,12 @@ class Writer:
         Read after the constructor has fenced earlier writers, so nobody moves it any more.
         """
         asked = [TopicPartition(self._target.topic, self._target.partition)]
+        timeout_s = self._settings.timeout_s
         found = self._call(
-            "reading its position", self._consumer.committed, asked, self._settings.timeout_s
+            "reading its position",
+            lambda: patiently(
+                lambda: self._consumer.committed(asked, timeout_s), max(timeout_s, PATIENCE_S)
+            ),
         )
         return Position(found[0].offset, found[0].metadata or "") if found[0].offset >= 0 else None
 
@@ -108,12 +131,12 @@ class Writer:
                     produce(topic, value, key, partition, None, None, timestamp, headers)
                     break
                 except BufferError:
-                    poll(_FULL_WAIT_S)
+                    self._call("writing records", poll, _FULL_WAIT_S)
                 except KafkaException as error:
                     raise self._translate("writing records", error) from error
             if self._failed is not None:
                 break
-        poll(0)
+        self._call("writing records", poll, 0)
         self._raise_failed()
 
     def commit(self, position: Position) -> None:
@@ -132,7 +155,10 @@ class Writer:
             calls(
                 f"committing the position of {self._target}",
                 self._complaints,
-                lambda: self._consumer.commit(offsets=offsets, asynchronous=False),
+                lambda: patiently(
+                    lambda: self._consumer.commit(offsets=offsets, asynchronous=False),
+                    max(self._settings.timeout_s, PATIENCE_S),
+                ),
             )
             return
         if not self._in_transaction:
@@ -155,7 +181,7 @@ class Writer:
         Raises:
             KafkaError: If the cluster refused a record.
         """
-        while self._producer.flush(1.0) and self._failed is None:
+        while self._call("writing records", self._producer.flush, 1.0) and self._failed is None:
             pass
         self._raise_failed()
 
@@ -190,6 +216,7 @@ class Writer:
             raise self._translate(what, error) from error
 
     def _translate(self, what: str, error: KafkaException) -> KbackupError:
+        error = self._cause(error)
         if error.args and hasattr(error.args[0], "code"):
             code = error.args[0].code()
             if code == Code.MSG_SIZE_TOO_LARGE:
@@ -205,6 +232,15 @@ class Writer:
                     "let one restore at a time write to a topic; run the command again to go on",
                 )
         return kafka_error(f"{self._target}: {what}", error, self._complaints)
+
+    def _cause(self, error: KafkaException) -> KafkaException:
+        """Return why a client is beyond repair: a call says only that it is, the next poll why."""
+        if error.args and error.args[0].code() == Code._FATAL:  # noqa: SLF001
+            try:
+                self._producer.poll(0)
+            except KafkaException as cause:
+                return cause
+        return error
 
 
 def _times(column: pa.Array) -> Sequence[int]:

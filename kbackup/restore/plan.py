@@ -232,7 +232,8 @@ class Planner:
             now_ms=self._now_ms,
         )
         warnings = [(code, f"{intent.target} {text}") for code, text in safety.warnings(target)]
-        limit = (target.config or {}).get("max.message.bytes")
+        config = self._config(intent) if target.partitions is None else target.config or {}
+        limit = config.get("max.message.bytes")
         units, objects, stored = [], 0, 0
         for where in self._catalog.partitions(intent.source):
             if settings.partitions is not None and where.partition not in settings.partitions:

@@ -86,7 +86,11 @@ class _Work:
             "bad_records": 0, "bad_objects": 0, "committed": None, "skipped": [],
         }  # fmt: skip
         writer = Writer(
-            self.job.kafka, unit.target, self.job.group, exactly_once=self.job.exactly_once
+            self.job.kafka,
+            unit.target,
+            self.job.group,
+            exactly_once=self.job.exactly_once,
+            max_message_bytes=unit.max_message_bytes,
         )
         try:
             place = self._resume(writer.position())
