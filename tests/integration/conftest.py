@@ -9,5 +9,5 @@ from tests.support.large import Large, back_up_large
 
 @pytest.fixture(scope="session")
 def large(s3: LocalS3, cluster: TestCluster) -> Large:
-    """A backup of 800 MB that compress to few."""
-    return back_up_large(cluster, s3, "large", 4, 10_000)
+    """A backup of 560 MB that compress to few."""
+    return back_up_large(cluster, s3, "large", 4, 7_000)

@@ -2,10 +2,12 @@
 
 import functools
 import itertools
+import json
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -95,14 +97,22 @@ def _facts(files: dict[str, StoredFile]) -> dict[str, tuple[str, tuple[int, ...]
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
-    seed: int, kafka: LocalKafka, s3: LocalS3, cluster: TestCluster, reference: Reference
+    seed: int,
+    kafka: LocalKafka,
+    s3: LocalS3,
+    cluster: TestCluster,
+    reference: Reference,
+    tmp_path: Path,
 ) -> None:
     """
-    After each kill every visible object is whole and all below the committed offset is stored;
-    the last run leaves exactly the objects of a run without faults.
+    After each kill every visible object is whole, all below the committed offset is stored, no
+    more was shown as safe and the summary file is whole; the last run leaves exactly the objects
+    of a run without faults.
     """
     chance = random.Random(seed)
     topic, expected = reference.topic, _facts(reference.files)
+    summary = tmp_path / "summary.json"
+    words = ("sink", "-t", topic, *SINK, "--summary-file", str(summary))
     kills = 0
     while kills < KILLS:
         bucket = f"crash-sink-{next(_NUMBER)}"
@@ -110,7 +120,7 @@ def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
         kbackup, backup = _kbackup(kafka, s3, bucket), Backup(s3, bucket)
         group = kbackup.json("sink", "plan", "-t", topic).summary["group"]
         while kills < KILLS:
-            with running(kbackup, "sink", "-t", topic, *SINK) as command:
+            with running(kbackup, *words) as command:
                 if not _kill_somewhen(command, chance, lambda: command.of("object")):
                     assert 0 == command.finish().code
                     break
@@ -118,7 +128,10 @@ def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
                 command.leave_nothing()
             seen = _facts(backup.files())
             assert seen.items() <= expected.items()
-            for partition, offset in enumerate(cluster.committed(group, topic, range(PARTITIONS))):
+            assert not summary.exists() or json.loads(summary.read_text())["type"] == "summary"
+            committed = cluster.committed(group, topic, range(PARTITIONS))
+            assert _shows_what_is_safe(command, committed)
+            for partition, offset in enumerate(committed):
                 below = {
                     key
                     for key, file in reference.files.items()
@@ -126,8 +139,18 @@ def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
                 }
                 assert below <= seen.keys()
         else:
-            ended(kbackup, "sink", "-t", topic, *SINK)
+            ended(kbackup, *words)
         assert expected == _facts(backup.files())
+        assert 0 == json.loads(summary.read_text())["exit_code"]
+        summary.unlink()
+
+
+def _shows_what_is_safe(command: Running, committed: list[int]) -> bool:
+    """Whether no progress line went beyond what is committed."""
+    return all(
+        line["committed"] is None or line["committed"] <= max(0, committed[line["partition"]])
+        for line in command.of("progress")
+    )
 
 
 # -- restore -------------------------------------------------------------------------------------
@@ -156,6 +179,9 @@ def test_a_restore_killed_again_and_again_delivers_every_record_once(
                     break
                 kills += 1
                 command.leave_nothing()
+            for start in command.of("start"):
+                committed = cluster.committed(start["group"], target, range(large.partitions))
+                assert _shows_what_is_safe(command, committed)
         else:
             ended(large.kbackup, *words)
         assert large.restored(cluster, target)

@@ -133,8 +133,14 @@ class TestCluster:
             future.result(30)
 
     def committed(self, group: str, topic: str, partitions: Sequence[int] = (0,)) -> list[int]:
-        """A group's offsets; -1001 where there is none."""
-        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group})
+        """A group's offsets, those of open transactions left out; -1001 where there is none."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": group,
+                "isolation.level": "read_uncommitted",  # else it waits for the transaction's end
+            }
+        )
         try:
             asked = [TopicPartition(topic, partition) for partition in partitions]
             return [at.offset for at in consumer.committed(asked, 10)]
