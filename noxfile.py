@@ -54,12 +54,12 @@ def wheel(session: nox.Session) -> None:
             external=True,
         )  # fmt: skip
         site = str(Path(nox.__file__).parent.parent)  # the libraries of this environment
-        session.cd(folder)
-        for words in (["--version"], ["sink", "--help"], ["plugins"], ["config", "show", "--all"]):
-            session.run(
-                str(place / "venv" / "bin" / "kbackup"), *words,
-                env={"PYTHONPATH": site}, silent=True, external=True,
-            )  # fmt: skip
+        with session.chdir(folder):
+            for words in (["--version"], ["sink", "--help"], ["plugins"], ["config", "show"]):
+                session.run(
+                    str(place / "venv" / "bin" / "kbackup"), *words,
+                    env={"PYTHONPATH": site}, silent=True, external=True,
+                )  # fmt: skip
 
 
 @nox.session

@@ -112,7 +112,12 @@ def run(
         SparkError: If Spark does not start, or a task failed beyond its retries.
     """
     began = time.monotonic()
-    context, log = _start(settings)
+    try:
+        context, log = _start(settings)
+    except SparkError:
+        if stop.is_set():
+            return []  # the signal that stops the run may have reached the starting JVM too
+        raise
     ready = time.monotonic()
     try:
         host = context.getConf().get("spark.driver.host")

@@ -135,7 +135,6 @@ class Cluster:
                 [request], require_stable=False, request_timeout=self._settings.timeout_s
             )[group],
         )
-        _check_each(what, found)
         return {
             Where(at.topic, at.partition): Position(at.offset, at.metadata or "")
             for at in found.topic_partitions
@@ -150,14 +149,13 @@ class Cluster:
             TopicPartition(w.topic, w.partition, p.offset, p.metadata) for w, p in positions.items()
         ]
         what = f"committing offsets of group {group}"
-        done = self._of_group(
+        self._of_group(
             what,
             lambda: self._admin.alter_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(group, offsets)],
                 request_timeout=self._settings.timeout_s,
             )[group],
         )
-        _check_each(what, done)
 
     def members(self, group: str) -> list[str]:
         """Return the client ids and hosts of the group's live members."""
@@ -214,7 +212,7 @@ class Cluster:
         """Return the result of the future that *ask* makes, once the group has a coordinator."""
         timeout_s = self._settings.timeout_s
         return self._answer(
-            what, lambda: patiently(lambda: ask().result(timeout=timeout_s + 5), timeout_s)
+            what, lambda: patiently(lambda: _each(ask().result(timeout=timeout_s + 5)), timeout_s)
         )
 
     def _result(self, what: str, future: Any) -> Any:
@@ -231,12 +229,12 @@ class Cluster:
             ) from error
 
 
-def _check_each(what: str, answer: Any) -> None:
+def _each(answer: Any) -> Any:
     """Raise the first error of a partition: the answer as a whole does not show it."""
-    for at in answer.topic_partitions:
+    for at in getattr(answer, "topic_partitions", ()):
         if at.error is not None:
-            place = f"{what}: {at.topic}-{at.partition}"
-            raise kafka_error(place, KafkaException(at.error))
+            raise KafkaException(at.error)
+    return answer
 
 
 def _code(error: KafkaError) -> Any:

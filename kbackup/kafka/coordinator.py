@@ -21,6 +21,8 @@ _PASSING: Final = frozenset(
         Code.NOT_COORDINATOR,
         Code._WAIT_COORD,  # noqa: SLF001  (how the client spells it)
         Code._TRANSPORT,  # noqa: SLF001
+        # A topic that was just created is not known to every broker at once.
+        Code.UNKNOWN_TOPIC_OR_PART,
     }
 )
 PATIENCE_S: Final = 30.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kbackup import formats
-from kbackup.errors import ObjectKeyError
+from kbackup.errors import IncompleteBackupError, ObjectKeyError
 from kbackup.formats import FormatOptions
 from kbackup.naming import RECORDS_FOLDER, Layout, ObjectKey, View
 from kbackup.records import TopicPartition
@@ -180,4 +180,13 @@ def _add(
         main=file if is_main else old.main,
         keys=file if parts.view is View.KEY else old.keys,
         headers=file if parts.view is View.HEADERS else old.headers,
+    )
+
+
+def nothing_there(place: str) -> IncompleteBackupError:
+    """Return the error of a place without any backup: looking there must not say "all is well"."""
+    return IncompleteBackupError(
+        f"no backup lies under {place}",
+        "the listing shows no object of a topic that was asked for",
+        "check topics.dir, the bucket and topics.regex",
     )

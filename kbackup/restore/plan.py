@@ -13,7 +13,7 @@ from kbackup.naming import View
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.renaming import rename
 from kbackup.restore import safety
-from kbackup.restore.catalog import Catalog, FileSet
+from kbackup.restore.catalog import Catalog, FileSet, nothing_there
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.reading import facts
 from kbackup.restore.safety import Intent, Target
@@ -152,13 +152,16 @@ class Planner:
         """
         settings = self._settings
         names = select(self._catalog.topics(), settings.topics, settings.topics_regex)
+        place = f"{settings.url}/{settings.topics_dir}"
+        if not names:
+            raise nothing_there(place)
         for name in names:
             if not self._catalog.partitions(name):
                 raise IncompleteBackupError(
                     f"topic {name} is not in the backup",
-                    f"under {settings.url}/{settings.topics_dir} are: "
-                    f"{', '.join(self._catalog.topics()[:10]) or 'none'}",
-                    "look with kbackup restore topics",
+                    f"no object of it lies under {place}",
+                    "see what is there: kbackup restore topics",
+                    topic=name,
                 )
         intents = [self._intent(name) for name in names]
         existing = self._cluster.topics(

@@ -9,7 +9,7 @@ from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.restore import catalog as listing
 from kbackup.restore import recorded
-from kbackup.restore.catalog import BackupFile, Catalog, FileSet
+from kbackup.restore.catalog import BackupFile, Catalog, FileSet, nothing_there
 from kbackup.restore.reading import facts, read
 from kbackup.restore.recorded import Recorded
 from kbackup.selection import select
@@ -60,8 +60,12 @@ def topics(
     """
     found = listing.read(store, layout, options.formats, topics=names)
     yield from foreign_warnings(found)
-    runs = recorded.read(run_records)
-    for topic in select(found.topics(), names, pattern):
+    records = list(run_records)
+    runs = recorded.read(records)
+    chosen = select(found.topics(), names, pattern)
+    if not chosen and not records:
+        raise nothing_there(layout.topics_dir or "the bucket")
+    for topic in chosen:
         wheres = found.partitions(topic)
         if not wheres:
             raise not_in_backup(topic, found)

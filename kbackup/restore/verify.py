@@ -19,7 +19,7 @@ from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import catalog as listing
 from kbackup.restore import recorded
-from kbackup.restore.catalog import FileSet
+from kbackup.restore.catalog import FileSet, nothing_there
 from kbackup.restore.findings import AGAIN, Finding, again
 from kbackup.restore.judged import JudgedPartition
 from kbackup.restore.share import EVERYTHING, Share
@@ -95,7 +95,8 @@ def verify(
     for key, why in found.foreign:
         yield summary.warn("foreign_object", why, key=key)
     summary.skip("foreign_objects", found.foreign_count)
-    entries = recorded.read(notes.runs)
+    records = list(notes.runs)
+    entries = recorded.read(records)
     known = {*found.topics(), *(where.topic for where in entries)}
     chosen = select(known, names, pattern)
     for topic in chosen:
@@ -106,6 +107,8 @@ def verify(
         for where in {*found.sets, *entries}
         if where.topic in chosen and (partitions is None or where.partition in partitions)
     )
+    if not wheres and not records:
+        summary.fail(nothing_there(layout.topics_dir or "the bucket"))
     units = list(_units(found.sets, wheres, share)) if read is not None else []
     reports = {report["id"]: report for report in read(units)} if read and units else {}
     patterns = {where.topic: sets[0] for where, sets in found.sets.items()}

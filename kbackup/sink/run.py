@@ -244,7 +244,9 @@ class SinkRun:
         if self._settings.follow and is_good:
             summary["last_success"] = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         elif summary["exit_code"] not in runs.GOOD and store is not None:
-            before = (runs.success(run) for run in runs.runs(store, self._layout, "sink"))
+            mine = self._summary.facts["names"]
+            past = runs.runs(store, self._layout, "sink")
+            before = (runs.success(run) for run in past if run.get("names") == mine)
             last = next((time for time in before if time is not None), None)
             summary["last_success"] = None if last is None else f"{last:%Y-%m-%dT%H:%M:%SZ}"
         else:

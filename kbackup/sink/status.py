@@ -48,8 +48,8 @@ def status(
         layout: Which ``topics.dir``.
         max_age_s: Seconds; None for any age.
         now: Aware.
-        names: Only runs that were asked for just these topics, or this pattern, as their record
-            says; None takes all runs for runs of one backup.
+        names: Only runs that covered all of these topics, or were asked for this pattern; None
+            takes all runs for runs of one backup.
 
     Raises:
         StoreError: If the store does not answer.
@@ -58,7 +58,7 @@ def status(
     past: list[runs.Run] = []
     rows = success = None
     for record in runs.runs(store, layout, COMMAND):
-        if names is not None and set(record.get("names") or ()) != set(names):
+        if names is not None and not set(names) <= _covered(record):
             continue
         if len(past) < _PAST:
             past.append(_past(record))
@@ -78,6 +78,12 @@ def status(
         "running": list(_running(store, layout, now, names)),
     }
     return summary.finish()
+
+
+def _covered(record: runs.Run) -> set[str]:
+    """Return what a run was asked for, and the topics it met."""
+    met = {row["topic"] for row in record.get("partitions") or ()}
+    return met | set(record.get("names") or ())
 
 
 def _believed(record: runs.Run, summary: Summary, now: datetime) -> datetime | None:
@@ -117,7 +123,7 @@ def _running(
     store: Store, layout: Layout, now: datetime, names: Collection[str] | None
 ) -> Iterator[dict[str, Any]]:
     for holder in locks.holders(store, layout, COMMAND):
-        is_asked = names is None or set(holder.body.get("names") or ()) == set(names)
+        is_asked = names is None or set(names) <= set(holder.body.get("names") or ())
         if is_asked and abs((now - holder.modified).total_seconds()) < locks.STALE_S:
             yield {name: holder.body.get(name) for name in ("run", "host", "pid", "started")}
 
