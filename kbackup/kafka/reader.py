@@ -77,6 +77,7 @@ class Reader:
         self._consumer = Consumer(settings.properties(ours, settings.consumer), logger=_log)
         self._mean_bytes = 1024.0
         self._patience_s = max(settings.timeout_s, PATIENCE_S)
+        self._met: set[str] = set()
 
     def close(self) -> None:
         """Leave the cluster."""
@@ -96,6 +97,7 @@ class Reader:
             TopicChangedError: If the log ends before *span* does.
             KafkaError: If the cluster stays silent, or says no.
         """
+        self._meet(where.topic)
         self._consumer.assign([TopicPartition(where.topic, where.partition, span.start_offset)])
         gc.freeze()  # tens of thousands of live messages make each collection dear,
         gc.disable()  # and none of them is part of a cycle
@@ -145,6 +147,21 @@ class Reader:
                 self._patience_s,
             ),
         )
+
+    def _meet(self, topic: str) -> None:
+        """Learn where *topic* lies before it is assigned.
+
+        The client by itself would start to fetch a topic that is new to it only when a timer of
+        1 s comes around: 0.01 s instead of 0.9 s until the first record.
+        """
+        if topic in self._met:
+            return
+        try:
+            self._consumer.list_topics(topic, self._settings.timeout_s)
+        except KafkaException as error:  # reading waits longer, and says what is wrong
+            _log.debug("looking up %s: %s", topic, error)
+        else:
+            self._met.add(topic)
 
     def _batches(self, where: Where, span: Span) -> Iterator[pa.RecordBatch]:
         columns = _Columns()
