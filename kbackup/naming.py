@@ -107,8 +107,8 @@ class Layout:
         dd, fd = re.escape(self.directory_delim), re.escape(self.file_delim)
         pattern = re.compile(
             re.escape(self.prefix())
-            + rf"((?!\.\.?{dd})[\w.-]{{1,{TOPIC_LENGTH_MAX}}}){dd}(.+){dd}"
-            + rf"\1{fd}(\d{{1,10}}){fd}(\d{{1,99}})"
+            + rf"(?P<topic>(?!\.\.?{dd})[\w.-]{{1,{TOPIC_LENGTH_MAX}}}){dd}(.+){dd}"
+            + rf"(?P=topic){fd}(\d{{1,10}}){fd}(\d{{1,99}})"
             + r"(\.record|\.keys|\.headers|)((?:\.[A-Za-z0-9]+)+)",
             re.ASCII | re.DOTALL,  # record text, newlines too, can be in a field partition
         )

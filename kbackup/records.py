@@ -102,9 +102,11 @@ class Facts:
                 numbers[name] is None for name in ("first_offset", "last_offset", "records")
             ):
                 return None
-            return cls(sha256=sha256, **numbers)  # type: ignore[arg-type]
+            facts = cls(sha256=sha256, **numbers)  # type: ignore[arg-type]
         except ValueError:
             return None
+        is_sound = 0 <= facts.first_offset <= facts.last_offset < 2**63 and facts.records > 0
+        return facts if is_sound else None
 
     def covers(self, other: "Facts") -> bool:
         """Whether every record of *other* is in this object too, going by offsets and counts."""

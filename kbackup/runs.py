@@ -17,9 +17,11 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Required
 
 import orjson
+from pydantic import ConfigDict, TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
 from kbackup.naming import Layout
@@ -33,6 +35,57 @@ Run = dict[str, Any]
 
 GOOD: Final = frozenset({0, 3})
 """Exit codes of a run that backed up all there was, even if it had to say something about it."""
+
+RECORD_BYTES_MAX: Final = 64 * 2**20
+"""A larger run record counts as missing: nobody of ours wrote it."""
+
+
+_LENIENT: Final = ConfigDict(strict=True, extra="allow")
+
+
+@with_config(_LENIENT)
+class _Row(TypedDict, total=False):
+    """What is read of one partition in a run record."""
+
+    topic: Required[str]
+    partition: Required[int]
+    first: int | None
+    last: int | None
+    records: int | None
+    objects: int | None
+    committed: int | None
+    lag: int | None
+
+
+@with_config(_LENIENT)
+class _Topic(TypedDict, total=False):
+    """What is read of one topic in a run record."""
+
+    topic_id: str | None
+    partitions: int | None
+    config: dict[str, str | None] | None
+
+
+@with_config(_LENIENT)
+class _Record(TypedDict, total=False):
+    """What is read of a run record; what does not fit makes it count as missing."""
+
+    run: Required[str]
+    command: str
+    topics_dir: str
+    exit_code: int
+    seconds: float | None
+    records: int | None
+    objects: int | None
+    bytes_stored: int | None
+    names: list[str] | None
+    partitions: list[_Row]
+    topic_settings: dict[str, _Topic]
+    cluster_id: str | None
+    last_success: str | None
+
+
+_SHAPE: Final = TypeAdapter(_Record)
 
 _RUN_ID: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)-[0-9a-f]{4}", re.ASCII)
 _NAME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z-[0-9a-f]{4}-(.+)\.json", re.ASCII)
@@ -85,7 +138,8 @@ def runs(store: Store, layout: Layout, command: str | None = None) -> Iterator[R
         StoreError: If the store does not answer.
     """
     prefix = _runs_prefix(layout)
-    for key in sorted((entry.key for entry in store.list(prefix)), reverse=True):
+    found = [entry.key for entry in store.list(prefix) if entry.size <= RECORD_BYTES_MAX]
+    for key in sorted(found, reverse=True):
         match = _NAME.fullmatch(key.removeprefix(prefix))
         if match is None or not match.group(1).startswith(_named(command or "")):
             continue
@@ -105,9 +159,10 @@ def success(record: Run) -> datetime | None:
     if record.get("exit_code") in GOOD:
         return started(str(record.get("run")))
     try:
-        return datetime.fromisoformat(record["last_success"])
+        time = datetime.fromisoformat(record["last_success"])
     except (KeyError, TypeError, ValueError):
         return None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def write_gap(store: Store, layout: Layout, where: TopicPartition, span: Span, run: str) -> None:
@@ -167,10 +222,7 @@ def _read(store: Store, key: str) -> Run | None:
     try:
         with store.open(key) as body:
             record = orjson.loads(body.read())
+        return Run(_SHAPE.validate_python(record))
     except (CorruptObjectError, ObjectNotFoundError, ValueError) as error:
         _log.debug("run record %s counts as missing: %s", key, error)
         return None
-    if not isinstance(record, dict):
-        _log.debug("run record %s counts as missing: not a JSON object", key)
-        return None
-    return record

@@ -16,7 +16,7 @@ from kbackup import converters, formats
 from kbackup.converters import Converter
 from kbackup.errors import BadRecordError, CorruptObjectError
 from kbackup.formats import Format, FormatOptions
-from kbackup.naming import View
+from kbackup.naming import OFFSET_MAX, View
 from kbackup.records import HEADER, SCHEMA, TimestampType
 
 HEADERS_AS_TEXT: Final = pa.list_(
@@ -194,6 +194,10 @@ def assemble(
         CorruptObjectError: If the columns differ in length: rows are never paired by guess.
     """
     rows = len(value)
+    if first_offset + rows > OFFSET_MAX:
+        raise CorruptObjectError(
+            f"{rows} rows from offset {first_offset} on", "Kafka has no such offsets"
+        )
     for name, column in (("keys", key), ("headers", headers)):
         if column is not None and len(column) != rows:
             raise CorruptObjectError(

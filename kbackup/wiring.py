@@ -8,7 +8,7 @@ from kbackup.engine import EngineSettings
 from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
-from kbackup.naming import Layout, View
+from kbackup.naming import RECORDS_FOLDER, Layout, View
 from kbackup.rotation import Rule
 from kbackup.stores import StoreSettings
 from kbackup.views import ReadOptions, ViewSpec
@@ -48,7 +48,18 @@ def store_settings(settings: Settings) -> StoreSettings:
 
 
 def layout(settings: Settings) -> Layout:
-    """Return how objects are named."""
+    """Return how objects are named.
+
+    Raises:
+        ConfigurationError: If ``topics.dir`` is a path that leads elsewhere, or our own folder.
+    """
+    segments = settings.topics_dir.split(settings.directory_delim)
+    if {"..", ".", RECORDS_FOLDER} & set(segments) or not settings.topics_dir.isprintable():
+        raise ConfigurationError(
+            f"topics.dir {settings.topics_dir!r} is no place for a backup",
+            f"a segment is .. or . or {RECORDS_FOLDER}, or a character cannot be printed",
+            "choose a plain folder, such as topics",
+        )
     return Layout(
         settings.topics_dir,
         settings.directory_delim,

@@ -2,6 +2,9 @@
 
 import difflib
 import importlib
+import os
+import sys
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -102,4 +105,7 @@ def root() -> None:
 
 def main() -> None:
     """Run the command line; ends the process with the exit codes of the contract."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started us; the work goes on
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     root(prog_name="kbackup")

@@ -11,6 +11,7 @@ import click
 
 from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, java_home, run
+from kbackup.errors import KbackupError
 from kbackup.summary import Event, Summary
 
 _TEMPLATE = "%t[%p]@%o %T %k %h %s\\n"
@@ -194,10 +195,12 @@ def _print(records: Iterable[Event], template: str | None) -> None:
         if template is None:
             out.write(json.dumps(record, ensure_ascii=False) + "\n")
         elif out.is_terminal:
-            text = render(record, template).decode(errors="replace")
+            text = render(record, template).decode(errors="backslashreplace")
             out.write("".join(escape(line) + "\n" for line in text.splitlines()))
         else:
-            out.write(render(record, template).decode(errors="surrogateescape"))
+            out.write_bytes(render(record, template))
+        if out.error is not None:
+            raise KbackupError("stdout cannot be written", out.error.strerror or str(out.error))
         if not out.is_open:
             return
 

@@ -92,7 +92,7 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
         if prometheus is not None:
             try:
                 replace_file(Path(prometheus), status.prometheus(found))
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 raise ConfigurationError(
                     f"--prometheus {prometheus} cannot be written", str(error)
                 ) from error

@@ -48,7 +48,8 @@ WITHOUT_EFFECT: Final = frozenset(
 OWNED: Final = frozenset(
     """
     enable.auto.commit enable.auto.offset.store enable.partition.eof group.instance.id
-    transactional.id enable.idempotence acks
+    transactional.id enable.idempotence acks isolation.level check.crcs plugin.library.paths
+    error_cb stats_cb throttle_cb oauth_cb on_delivery delivery.report.only.error
     """.split()  # noqa: SIM905 - words read better so
 )
 """What kbackup's promises rest on; nobody else sets it."""

@@ -125,6 +125,8 @@ def _partitions(value: object) -> object:
     if not isinstance(value, str):
         return value
     found: set[int] = set()
+    if value.strip() and not _names(value):
+        raise ValueError("expected partitions such as 0,3-5")
     for part in _names(value):  # type: ignore[attr-defined]
         match = re.fullmatch(r"(\d{1,10})(?:\s*-\s*(\d{1,10}))?", part, re.ASCII)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
@@ -155,6 +157,8 @@ def _store_url(value: object) -> object:
     _ = parts.port  # a ValueError of its own where it is not a number
     if not parts.hostname:
         raise ValueError("it names no host")
+    if parts.query or parts.fragment:
+        raise ValueError("a server's URL has no query and no fragment")
     return text.rstrip("/")
 
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import (
+    Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaException,
+    Producer,
     TopicCollection,
     TopicPartition,
 )
@@ -21,7 +23,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kbackup.errors import KafkaError
+from kbackup.errors import ConfigurationError, KafkaError
 from kbackup.kafka import Complaints, KafkaSettings, Position, calls, kafka_error
 from kbackup.kafka.coordinator import patiently
 from kbackup.records import Span
@@ -57,6 +59,7 @@ class Cluster:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._complaints = Complaints()
+        check_properties(settings)
         self._admin = AdminClient(
             settings.properties({"error_cb": self._complaints}, settings.admin), logger=_log
         )
@@ -227,6 +230,31 @@ class Cluster:
             raise KafkaError(
                 what, self._complaints.last or "no answer", "check the brokers"
             ) from error
+
+
+def check_properties(settings: KafkaSettings) -> None:
+    """Refuse client properties that librdkafka does not take, before anything depends on them.
+
+    Raises:
+        ConfigurationError: Naming the property, in librdkafka's words.
+    """
+    kinds: tuple[tuple[str, Callable[[dict[str, Any]], Any], Mapping[str, str]], ...] = (
+        ("kafka", AdminClient, settings.admin),
+        ("consumer.override", Consumer, {"group.id": "-", **settings.consumer}),
+        ("producer.override", Producer, settings.producer),
+    )
+    for prefix, client, operators in kinds:
+        try:
+            made = client(settings.properties({"log_level": 0}, operators))
+        except (KafkaException, TypeError, ValueError) as error:
+            reason = error.args[0] if error.args else error
+            raise ConfigurationError(
+                f"Kafka does not take a {prefix} property",
+                reason.str() if hasattr(reason, "str") else str(reason),
+                f"correct the {prefix}.* and kafka.* properties",
+            ) from error
+        if hasattr(made, "close"):
+            made.close()
 
 
 def _each(answer: Any) -> Any:

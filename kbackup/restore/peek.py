@@ -15,7 +15,7 @@ from kbackup.errors import (
     ObjectKeyError,
     ObjectNotFoundError,
 )
-from kbackup.naming import Layout
+from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
 from kbackup.records import TimestampType, TopicPartition
 from kbackup.restore import catalog as listing
 from kbackup.restore.catalog import Catalog, FileSet
@@ -69,6 +69,8 @@ class Place:
                 "or orders:0@4200",
             )
         topic, partition, offset = match.groups()
+        if int(partition or 0) > PARTITION_MAX or int(offset or 0) > OFFSET_MAX:
+            raise ConfigurationError(f"{text!r} is larger than Kafka's partitions and offsets")
         return cls(
             topic,
             partition=None if partition is None else int(partition),

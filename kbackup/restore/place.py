@@ -55,7 +55,7 @@ class Place:
         try:
             data = json.loads(position.metadata)
             key, rows = data["key"], int(data["rows"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return cls(0, 0, position.offset)
         for index, files in enumerate(sets):
             if files.files[0].key == key:
@@ -74,5 +74,5 @@ def done_by(run: str, position: Position) -> dict[str, Any]:
         data = json.loads(position.metadata)
         is_own = data["run"] == run
         return {name: data["done"][name] for name in DONE} if is_own and data["done"] else {}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return {}

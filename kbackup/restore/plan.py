@@ -15,12 +15,17 @@ from kbackup.renaming import rename
 from kbackup.restore import safety
 from kbackup.restore.catalog import Catalog, FileSet, nothing_there
 from kbackup.restore.job import RestoreUnit
+from kbackup.restore.judged import JudgedPartition
 from kbackup.restore.reading import facts
+from kbackup.restore.recorded import Recorded
 from kbackup.restore.safety import Intent, Target
 from kbackup.selection import select
 from kbackup.stores import Store
 
 LONG_MAX: Final = str(2**63 - 1)
+
+PARTITIONS_BELIEVED: Final = 10_000
+"""A backup without run records may name partitions below this without a question."""
 
 KEPT_CONFIG: Final = ("max.message.bytes", "compression.type")
 """Settings of the source topic that a created target gets.  Not cleanup.policy and retention:
@@ -124,6 +129,7 @@ class Planner:
         catalog: Catalog,
         sources: Mapping[str, SourceTopic],
         watched: Iterable[str],
+        recorded: Mapping[TopicPartition, Sequence[Recorded]],
         now_ms: int,
     ) -> None:
         """Take everything that a plan depends on.
@@ -135,11 +141,14 @@ class Planner:
             catalog: What lies there.
             sources: What run records know of the topics.
             watched: Topics of the target cluster that a sink backs up, by the run records.
+            recorded: What run records say was stored of each partition.
             now_ms: The time, ms since the epoch.
         """
         self._settings, self._cluster, self._store = settings, cluster, store
         self._catalog, self._sources = catalog, sources
         self._watched, self._now_ms = frozenset(watched), now_ms
+        self._recorded = recorded
+        self.missing: list[KbackupError] = []
         self._group = wiring.restore_group(settings)
 
     def plan(self) -> RestorePlan:
@@ -234,12 +243,14 @@ class Planner:
             allows_same_topic=settings.allow_same_topic,
             now_ms=self._now_ms,
         )
-        warnings = [(code, f"{intent.target} {text}") for code, text in safety.warnings(target)]
+        warnings = [
+            (code, f"{intent.target} {text}") for code, text in safety.warnings(intent, target)
+        ]
         config = self._config(intent) if target.partitions is None else target.config or {}
         limit = config.get("max.message.bytes")
         units, objects, stored = [], 0, 0
         for where in self._catalog.partitions(intent.source):
-            if settings.partitions is not None and where.partition not in settings.partitions:
+            if not self._is_wanted(where):
                 continue
             sets, shadowed = self._chosen(where)
             if shadowed:
@@ -256,6 +267,8 @@ class Planner:
             )
             if not self._is_done(unit, positions.get(unit.target)):
                 units.append(unit)
+        refusals += self._unbelievable(intent)
+        refusals += self._missing(intent)
         warnings += self._lacks(intent)
         action = _action(target, has_units=bool(units), is_refused=bool(refusals))
         return PlannedTopic(
@@ -275,6 +288,56 @@ class Planner:
         start = whole[0].start_offset
         kept = [files for files in sets if files.is_whole or not start <= files.start_offset <= end]
         return kept, len(sets) - len(kept)
+
+    def _unbelievable(self, intent: Intent) -> list[KbackupError]:
+        """Refuse a partition number that only a planted or mistaken name can have."""
+        highest = self._catalog.partitions(intent.source)[-1].partition
+        known = self._sources.get(intent.source, SourceTopic()).partitions
+        if highest < known or (not known and highest < PARTITIONS_BELIEVED):
+            return []
+        says = f"run records say {known}" if known else "no run record says so"
+        return [
+            RefusedError(
+                f"{intent.source}: an object's name says that there is a partition {highest}",
+                f"{says}; the target would get {highest + 1} partitions",
+                "look at that object; move it away, or restore with --partitions",
+                topic=intent.target,
+            )
+        ]
+
+    def _missing(self, intent: Intent) -> list[KbackupError]:
+        """Refuse a backup of which objects are gone that a run is known to have stored.
+
+        With ``behavior.on.error`` other than fail they are counted as skipped instead.
+        """
+        found: list[KbackupError] = []
+        sets = self._catalog.sets
+        for where in sorted({*self._recorded, *sets}):
+            if where.topic != intent.source or not self._is_wanted(where):
+                continue
+            judged = JudgedPartition(
+                where, sets.get(where, []), self._recorded.get(where, []), (), {}, is_deep=False
+            )
+            pattern = sets[self._catalog.partitions(where.topic)[0]][0]
+            reading = wiring.reading(self._settings)
+            layout = wiring.layout(self._settings)
+            for finding in judged.findings(self._store, layout, reading, pattern):
+                if finding.is_error and finding.code == "missing_object":
+                    first, last = finding.offsets or (None, None)
+                    found.append(
+                        IncompleteBackupError(
+                            f"{where}: {finding.key or 'an object'} is missing",
+                            f"a run stored it; it holds offsets {first} to {last}",
+                            "back these offsets up again, or --behavior-on-error log",
+                            topic=intent.target,
+                            offsets=list(finding.offsets or ()),
+                        )
+                    )
+        self.missing += [] if self._settings.behavior_on_error == "fail" else found
+        return found if self._settings.behavior_on_error == "fail" else []
+
+    def _is_wanted(self, where: TopicPartition) -> bool:
+        return self._settings.partitions is None or where.partition in self._settings.partitions
 
     def _splittable(self, where: TopicPartition, sets: Sequence[FileSet]) -> list[KbackupError]:
         """Refuse to split byte-array files of another tool where nobody agreed to it."""

@@ -14,7 +14,7 @@ from kbackup.errors import KafkaError, KbackupError, RefusedError
 from kbackup.kafka.cluster import Cluster
 from kbackup.locks import RunLock, lost_lock
 from kbackup.records import Span, TopicPartition
-from kbackup.restore import audit, catalog
+from kbackup.restore import audit, catalog, recorded
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.place import beginning
 from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, SourceTopic
@@ -23,8 +23,8 @@ from kbackup.stopping import Stop
 from kbackup.stores import Store, open_store
 from kbackup.summary import Event, Summary
 
-_RECORDS_READ: Final = 200
-"""Run records looked through for a topic that the newest do not name."""
+_RECORDS_READ: Final = 1000
+"""Run records looked through; what older ones stored is taken as the listing shows it."""
 
 _NEW_CONFIG: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 """Settings that brokers before 3.6 do not know, and do without."""
@@ -91,9 +91,8 @@ class RestoreRun:
             only_format=settings.format_class,
         )
         self._say_foreign(found)
-        sources, watched = known_topics(
-            runs.runs(store, self._layout, "sink"), found.topics(), cluster.cluster_id
-        )
+        records = list(itertools.islice(runs.runs(store, self._layout, "sink"), _RECORDS_READ))
+        sources, watched = known_topics(records, found.topics(), cluster.cluster_id)
         planner = Planner(
             settings=settings,
             cluster=cluster,
@@ -101,9 +100,14 @@ class RestoreRun:
             catalog=found,
             sources=sources,
             watched=watched,
+            recorded=recorded.read(records),
             now_ms=int(time.time() * 1000),
         )
-        return planner.plan()
+        plan = planner.plan()
+        for error in planner.missing:
+            self._summary.skip("missing_objects")
+            self._tell(self._summary.warn("missing_object", f"{error}; left out"))
+        return plan
 
     def _say_foreign(self, found: catalog.Catalog) -> None:
         self._summary.skip("foreign_objects", found.foreign_count)
@@ -270,7 +274,7 @@ def known_topics(
     wanted = set(names)
     found: dict[str, SourceTopic] = {}
     watched: set[str] = set()
-    for record in itertools.islice(records, _RECORDS_READ):
+    for record in records:
         source = str(record.get("cluster_id") or "")
         for name, entry in (record.get("topic_settings") or {}).items():
             if source == cluster_id:

@@ -80,6 +80,13 @@ def refusals(
     if loops:
         return  # that it is not empty follows, and would only hide the reason
     if target.partitions is None:
+        if if_exists == "resume":
+            yield TargetNotEmptyError(
+                f"there is no topic {intent.target} to go on in",
+                "--if-exists resume insists on a position",
+                "leave out --if-exists resume to begin at the start",
+                topic=intent.target,
+            )
         if not creates:
             yield RefusedError(
                 f"topic {intent.target} does not exist",
@@ -164,10 +171,18 @@ def _retention(intent: Intent, target: Target, now_ms: int) -> Iterator[KbackupE
     retention = int(config.get("retention.ms", -1))
     deletes = "delete" in config.get("cleanup.policy", "delete")
     append_time = config.get("message.timestamp.type") == "LogAppendTime"
-    if retention < 0 or not deletes or append_time or intent.oldest_timestamp is None:
+    if append_time or intent.oldest_timestamp is None:
         return
     age = now_ms - intent.oldest_timestamp
-    if age > retention:
+    before = int(config.get("message.timestamp.before.max.ms", 2**63 - 1))
+    if age > before:
+        yield RetentionError(
+            f"{intent.target} does not take records as old as these",
+            f"its message.timestamp.before.max.ms is {before}, the oldest is {age} ms old",
+            "raise it on the topic, or restore into a topic that kbackup creates",
+            topic=intent.target,
+        )
+    if deletes and 0 <= retention < age:
         yield RetentionError(
             f"{intent.target} would delete restored records at once",
             f"its retention.ms is {retention}, the oldest record is {age} ms old",
@@ -176,9 +191,13 @@ def _retention(intent: Intent, target: Target, now_ms: int) -> Iterator[KbackupE
         )
 
 
-def warnings(target: Target) -> Iterator[tuple[str, str]]:
+def warnings(intent: Intent, target: Target) -> Iterator[tuple[str, str]]:
     """Yield what the target would change, and the operator should know."""
     config = target.config or {}
+    if intent.oldest_timestamp is None and int(config.get("retention.ms", -1)) >= 0:
+        yield "retention", "deletes old records, and how old these are is not known beforehand"
+    if int(config.get("retention.bytes", -1)) >= 0:
+        yield "retention", "deletes records beyond its retention.bytes"
     if "compact" in config.get("cleanup.policy", ""):
         yield "compacted", "is compacted: it will keep only the newest record of each key"
     if config.get("message.timestamp.type") == "LogAppendTime":

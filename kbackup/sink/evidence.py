@@ -63,7 +63,10 @@ def _is_confirmed(store: Store, position: Position) -> bool:
         return False
     if last.key is None:
         return True  # kbackup's own word that it had nothing to store before this offset
-    head = store.head(last.key)
+    try:
+        head = store.head(last.key)
+    except ObjectKeyError:
+        return False  # a key that this store cannot have
     facts = None if head is None else Facts.from_metadata(head.metadata)
     return (
         facts is not None

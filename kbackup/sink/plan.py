@@ -1,16 +1,23 @@
 """What a run would read and write; nothing is changed while it is made."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kbackup import runs, wiring
 from kbackup.config import Settings
-from kbackup.errors import GroupActiveError, KafkaError, KbackupError, TopicChangedError
+from kbackup.errors import (
+    ConfigurationError,
+    GroupActiveError,
+    KafkaError,
+    KbackupError,
+    ObjectKeyError,
+    TopicChangedError,
+)
 from kbackup.kafka import Position
 from kbackup.kafka.cluster import Cluster, Topic
-from kbackup.naming import Layout
+from kbackup.naming import OFFSET_MAX, Layout, ObjectKey
 from kbackup.records import Span, TopicPartition
 from kbackup.selection import select
 from kbackup.sink.evidence import gather
@@ -111,6 +118,13 @@ def make(settings: Settings, cluster: Cluster, store: Store) -> SinkPlan:
         for partition in range(topic.partitions)
         if wanted is None or partition in wanted
     ]
+    if names and not wheres:
+        raise ConfigurationError(
+            f"no topic has any of the partitions {','.join(map(str, sorted(wanted or ())))}",
+            f"{', '.join(names)}: at most {max(t.partitions for t in topics.values())} each",
+            "correct --partitions",
+        )
+    _check_keys(wiring.layout(settings), settings, wheres)
     group = wiring.group(settings, "sink")
     check_idle(cluster, group)
     committed = cluster.committed(group, wheres)
@@ -124,6 +138,28 @@ def make(settings: Settings, cluster: Cluster, store: Store) -> SinkPlan:
         for where in wheres
     )
     return SinkPlan(topics, planned, group)
+
+
+def _check_keys(layout: Layout, settings: Settings, wheres: Sequence[TopicPartition]) -> None:
+    """Refuse a layout in which some partition's keys could not be stored, before anything is.
+
+    Raises:
+        ConfigurationError: Naming the key.
+    """
+    for where in wheres:
+        for spec in wiring.views(settings):
+            encoded = f"partition={where.partition}"
+            parts = ObjectKey(
+                where.topic, where.partition, OFFSET_MAX, encoded, spec.extension(), spec.view
+            )
+            try:
+                layout.key(parts)
+            except ObjectKeyError as error:
+                raise ConfigurationError(
+                    f"objects of {where} cannot be stored as {error.key[:200]}",
+                    error.why,
+                    "choose another topics.dir, directory.delim or file.delim",
+                ) from error
 
 
 def _strangers(

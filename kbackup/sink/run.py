@@ -96,7 +96,7 @@ class SinkRun:
             {"type": "plan", "partitions": [accounting.planned(at) for at in plan.partitions]}
         )
         if not plan.partitions:
-            text = f"no topic matches {settings.topics_regex!r}, and none has such partitions"
+            text = f"no topic matches topics.regex {settings.topics_regex}"
             self._tell(self._summary.warn("no_topic", text))
         for at in plan.partitions:
             self._summary.partitions.append(accounting.begin(at))

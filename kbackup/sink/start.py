@@ -44,9 +44,17 @@ class LastObject:
         """Read what `to_metadata` wrote; None where it is anybody else's."""
         try:
             data = json.loads(text)
-            return cls(data["key"], data["last"], data.get("run", ""), data.get("done", {}))
-        except (ValueError, KeyError, TypeError, AttributeError):
+            found = cls(data["key"], data["last"], data.get("run", ""), data.get("done", {}))
+            (found.key or "").encode()  # half of a surrogate pair is no key
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
+        is_sound = (
+            isinstance(found.key, str | None)
+            and isinstance(found.last_offset, int | None)
+            and isinstance(found.run, str)
+            and isinstance(found.done, dict)
+        )
+        return found if is_sound else None
 
 
 @dataclass(frozen=True, slots=True)

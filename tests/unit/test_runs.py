@@ -181,6 +181,24 @@ def test_two_runs_of_one_name_are_both_kept(store: MemoryStore) -> None:
         pytest.param(b"\xff\xfe", id="not text"),
         pytest.param(b"[1]", id="another kind of JSON"),
         pytest.param(b"{}", id="an empty object"),
+        *(
+            pytest.param(
+                b'{"run":"2026-11-21T02:00:00Z-7f3a","command":"sink","topics_dir":"%s",%s}'
+                % (LAYOUT.topics_dir.encode(), field),
+                id=field.decode(),
+            )
+            for field in (
+                b'"partitions":null',
+                b'"partitions":[5]',
+                b'"partitions":[{}]',
+                b'"partitions":[{"topic":"a","partition":0,"lag":"x"}]',
+                b'"topic_settings":[1]',
+                b'"topic_settings":{"a":{"partitions":"many"}}',
+                b'"names":5',
+                b'"exit_code":[]',
+                b'"seconds":"x"',
+            )
+        ),
     ],
 )
 def test_a_damaged_record_counts_as_missing(store: MemoryStore, damaged: bytes) -> None:

@@ -16,7 +16,7 @@ from kbackup.kafka import Position
 from kbackup.kafka.cluster import Topic
 from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicPartition
-from kbackup.restore import catalog
+from kbackup.restore import catalog, recorded
 from kbackup.restore.place import Place
 from kbackup.restore.plan import Planner, RestorePlan, SourceTopic
 from kbackup.restore.run import known_topics
@@ -78,7 +78,7 @@ def whole(topic: str, partition: int, start: int) -> str:
 
 def plan(
     store: Store, cluster: FakeCluster, sources: Mapping[str, SourceTopic] | None = None,
-    **options: object,
+    records: Sequence[Mapping[str, Any]] = (), **options: object,
 ) -> RestorePlan:  # fmt: skip
     """The plan of a restore with these options."""
     loaded = config.load(
@@ -94,6 +94,7 @@ def plan(
         catalog=catalog.read(store, Layout(), FormatOptions()),
         sources=sources or {},
         watched=(),
+        recorded=recorded.read(records),
         now_ms=1_800_000_000_000,
     )
     return planner.plan()
@@ -169,6 +170,45 @@ def test_a_finished_restore_has_nothing_to_do(store: Store) -> None:
 
     assert ("resume", 1) == (half.topics[0].action, len(half.units()))
     assert ("done", 0) == (done.topics[0].action, len(done.units()))
+
+
+def record_of(partition: int, first: int, last: int, objects: int) -> dict[str, Any]:
+    """A run record of one partition."""
+    row = {
+        "topic": "orders", "partition": partition, "first": first, "last": last,
+        "records": last - first + 1, "objects": objects,
+    }  # fmt: skip
+    return {"command": "sink", "run": "r", "partitions": [row]}
+
+
+def test_an_object_that_a_run_has_stored_and_that_is_gone_is_no_good_restore(
+    store: Store,
+) -> None:
+    """
+    What verify would call missing is not left out in silence.
+    """
+    for start in (0, 20):
+        put(store, whole("orders", 0, start), start, start + 9)
+    records = [record_of(0, 0, 29, 3)]
+
+    found = plan(store, FakeCluster(), records=records)
+    agreed = plan(store, FakeCluster(), records=records, behavior_on_error="log")
+
+    assert ["incomplete"] == [error.code for error in found.refusals]
+    assert [] == agreed.refusals
+
+
+def test_a_partition_number_beyond_belief_is_refused(store: Store) -> None:
+    """
+    A planted name must not make a topic of two thousand million partitions.
+    """
+    put(store, whole("orders", 0, 0), 0, 9)
+    put(store, whole("orders", 2**31 - 1, 0), 0, 9)
+
+    known = {"orders": SourceTopic(3)}
+
+    assert ["refused"] == [error.code for error in plan(store, FakeCluster()).refusals]
+    assert ["refused"] == [error.code for error in plan(store, FakeCluster(), known).refusals]
 
 
 def test_one_refused_topic_refuses_all(store: Store) -> None:

@@ -60,6 +60,11 @@ def codes(intent: Intent, target: Target, if_exists: str = "fail", *, creates: b
         ),
         pytest.param(
             replace(COPY, oldest_timestamp=NOW - 1000),
+            Target(3, config={"message.timestamp.before.max.ms": "500"}), ["retention"],
+            id="too old to be taken",
+        ),
+        pytest.param(
+            replace(COPY, oldest_timestamp=NOW - 1000),
             Target(3, config={"retention.ms": "-1"}), [], id="kept for ever",
         ),
         pytest.param(
@@ -87,8 +92,23 @@ def test_what_the_operator_agreed_to_is_done() -> None:
     assert ["target_not_empty"] == codes(COPY, Target(3, 10), "resume")
     assert [] == codes(COPY, Target(3, 10, True), "resume")
     assert ["refused"] == codes(COPY, Target(), creates=False)
+    assert ["target_not_empty"] == codes(COPY, Target(), "resume")
     internal = Intent("__consumer_offsets", "__consumer_offsets", 1, True, False)
     assert [] == codes(internal, Target())
+
+
+@pytest.mark.parametrize(
+    ("config", "code"),
+    [
+        pytest.param({"retention.ms": "1000"}, "retention", id="old records, unknown age"),
+        pytest.param({"retention.bytes": "1000"}, "retention", id="more than its size"),
+    ],
+)
+def test_what_may_be_deleted_is_said(config: dict[str, str], code: str) -> None:
+    """
+    Where the plan cannot know whether retention bites, the operator can.
+    """
+    assert [code] == [found for found, _ in warnings(COPY, Target(1, config=config))]
 
 
 def test_two_sources_on_one_target_are_refused() -> None:
@@ -115,4 +135,6 @@ def test_what_a_target_changes_is_said() -> None:
     """
     config = {"cleanup.policy": "compact,delete", "message.timestamp.type": "LogAppendTime"}
 
-    assert ["compacted", "append_time"] == [code for code, _ in warnings(Target(1, config=config))]
+    assert ["compacted", "append_time"] == [
+        code for code, _ in warnings(COPY, Target(1, config=config))
+    ]

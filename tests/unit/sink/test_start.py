@@ -106,7 +106,22 @@ def test_what_is_committed_with_an_offset_can_be_read_again(last: LastObject) ->
     assert last == LastObject.from_metadata(last.to_metadata())
 
 
-@pytest.mark.parametrize("text", ["", "null", "[]", "{}", "consumer-1", '{"key": 1'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        "consumer-1",
+        '{"key": 1',
+        '{"key": 5, "last": 1}',
+        '{"key": "topics/a", "last": "b"}',
+        '{"key": "\\ud800", "last": 3}',
+        '{"key": null, "last": null, "done": 5}',
+        "[" * 3000,
+    ],
+)
 def test_what_others_commit_is_not_taken_for_ours(text: str) -> None:
     """
     Metadata of another tool confirms nothing.
