@@ -1,11 +1,12 @@
-"""A table that fits: foldable columns give way first, then it becomes a list of blocks.
+"""A table that fits: foldable columns give way first, then what can be spared, then the table.
 
-Numbers are never folded nor cut short.  Where even the folded table is wider than the screen, each
-row is written as a block of ``name value`` lines, so that nothing is lost at 40 columns.
+Numbers are never folded nor cut short.  Where even the folded table is wider than the screen, it
+is drawn with shorter titles and without what can be spared.  Where that is too wide too, each row
+is written as a block of ``name value`` lines, so that nothing is lost at 40 columns.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final, Literal
 
@@ -35,16 +36,25 @@ class Column:
         head: Its title, which may have several lines.
         justify: ``right`` for numbers.
         least: Cells it may be folded to, 0 where its text is not broken into lines.
+        short: A shorter title for a narrow screen, empty for the same.
+        keeps: How much of it a narrow screen shows.
     """
 
     head: str
     justify: Literal["left", "right", "center"] = "left"
     least: int = 0
+    short: str = ""
+    keeps: Literal["all", "first word", "nothing"] = "all"
+
+    def narrow(self) -> "Column":
+        """Return the column as a narrow screen has it."""
+        head = self.short or self.head
+        return Column(head, self.justify, 0 if self.keeps == "first word" else self.least)
 
 
-def number(head: str) -> Column:
+def number(head: str, short: str = "") -> Column:
     """Return a column of numbers."""
-    return Column(head, "right")
+    return Column(head, "right", short=short)
 
 
 def words(head: str, least: int = 8) -> Column:
@@ -72,18 +82,39 @@ class Grid:
 
     def draw(self, stream: Stream) -> None:
         """Write the table as wide as it needs, at most as wide as *stream*."""
-        cells = [[escape(cell) for cell in row] for row in self._all_rows()]
+        if not (self.draw_table(stream) or self.narrowed().draw_table(stream)):
+            self._draw_blocks(stream, self._cells())
+
+    def draw_table(self, stream: Stream) -> bool:
+        """Write it as a table if it fits; return whether it does."""
+        cells = self._cells()
         spans = [self._span(index, cells) for index in range(len(self.columns))]
         for folds, gap in product((False, True), _GAPS[:1] if self.is_boxed else _GAPS):
             # A boxed table has lines at its sides, another a space at each of them.
             room = stream.width - gap * len(spans) + (-1 if self.is_boxed else gap - 2)
             if (widths := fitted(spans, room, folds=folds)) is not None:
                 self._draw_table(stream, cells, widths, gap)
-                return
-        self._draw_blocks(stream, cells)
+                return True
+        return False
 
-    def _all_rows(self) -> list[Sequence[str]]:
-        return [*self.rows, *([] if self.total is None else [self.total])]
+    def narrowed(self) -> "Grid":
+        """Return the grid with short titles, and without what can be spared."""
+        kept = [index for index, column in enumerate(self.columns) if column.keeps != "nothing"]
+
+        def cells(row: Sequence[str]) -> list[str]:
+            firsts = {i for i in kept if self.columns[i].keeps == "first word"}
+            return [row[i].partition(" ")[0] if i in firsts else row[i] for i in kept]
+
+        return replace(
+            self,
+            columns=[self.columns[index].narrow() for index in kept],
+            rows=[cells(row) for row in self.rows],
+            total=None if self.total is None else cells(self.total),
+        )
+
+    def _cells(self) -> list[list[str]]:
+        rows = [*self.rows, *([] if self.total is None else [self.total])]
+        return [[escape(cell) for cell in row] for row in rows]
 
     def _span(self, index: int, cells: list[list[str]]) -> tuple[int, int]:
         """Return the least and the natural width of a column."""

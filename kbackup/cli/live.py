@@ -45,6 +45,7 @@ class Live:
         self._console = stderr.console
         self._lock = Lock()
         self._display: Display | None = None
+        self._is_starting = False
         self._is_over = False
 
     def __enter__(self) -> Self:
@@ -60,6 +61,8 @@ class Live:
         """Take in an event; the next redraw shows it."""
         self._progress.tell(event)
         if event["type"] in {"plan", "progress"}:
+            is_plan = event["type"] == "plan"
+            self._is_starting = is_plan and not all(row.is_done for row in self._progress.rows())
             self._start()
 
     def finish(self, summary: Mapping[str, Any]) -> None:
@@ -82,13 +85,29 @@ class Live:
 
     def _draw(self) -> RenderableType:
         width, height = self._console.size
-        return draw(self._progress, width, height, is_restore=self._is_restore)
+        return draw(
+            self._progress,
+            width,
+            height,
+            is_restore=self._is_restore,
+            is_starting=self._is_starting,
+        )
 
 
-def draw(progress: Progress, width: int, height: int, *, is_restore: bool) -> RenderableType:
-    """Return the display for a terminal of *width* times *height* cells."""
+def draw(
+    progress: Progress, width: int, height: int, *, is_restore: bool, is_starting: bool = False
+) -> RenderableType:
+    """Return the display for a terminal of *width* times *height* cells.
+
+    Args:
+        progress: How far it is.
+        width: Columns.
+        height: Lines.
+        is_restore: Which words to use.
+        is_starting: Whether Spark has been sent for and no task has been heard of.
+    """
     rows = progress.rows()
-    foot = _totals(progress.totals(), width, is_restore=is_restore)
+    foot = _totals(progress.totals(), width, is_restore=is_restore, is_starting=is_starting)
     room = height - _AROUND_ROWS - len(foot)
     shown = rows if len(rows) <= room else chosen(rows, max(0, room - 1))
     if not shown:
@@ -200,13 +219,16 @@ def _open(row: Row) -> str:
     return f"{digits(row.open)} rec" if row.open else "-"
 
 
-def _totals(totals: Totals, width: int, *, is_restore: bool) -> list[Text]:
+def _totals(totals: Totals, width: int, *, is_restore: bool, is_starting: bool) -> list[Text]:
     """Return the last line, as several where it is too wide."""
-    parts = [
-        f"{count(totals.partitions, 'partition')}, {totals.done} done",
+    done = [
         count(totals.objects, "object"),
         f"{rate(totals.records_per_s)} rec/s",
         f"{size(totals.stored_bytes)} {'sent' if is_restore else 'stored'}",
+    ]
+    parts = [
+        f"{count(totals.partitions, 'partition')}, {totals.done} done",
+        *(["starting Spark ..."] if is_starting else done),
         f"elapsed {duration(totals.elapsed_s)}",
     ]
     if totals.left_s is not None:

@@ -25,6 +25,15 @@ _MEANING: Final = {
 }
 """What stands behind an exit code where nothing more precise is known."""
 
+_MORE_PRECISE: Final = {
+    "outdated": "the newest good run is too old, or there is none",
+    "audit": "the target does not hold what was written to it",
+}
+"""What stands behind an exit code where all errors have this code."""
+
+_UNTOUCHED: Final = frozenset({"to do", "up to date", "empty", "emptied", "refused"})
+"""States of a partition that a run has planned and not worked on."""
+
 REFUSED: Final = 4
 LOCKED: Final = 8
 
@@ -116,12 +125,25 @@ def headline(summary: Mapping[str, Any]) -> str:
     """Return how a run ended, in one line: ``sink finished, 3 records skipped``."""
     name, result = title(summary["command"]), summary["result"]
     if result == "ok":
-        is_idle = summary.get("records") == 0 and not summary.get("objects")
-        return f"{name} finished" + (", nothing new" if is_idle else "")
+        return f"{name} finished" + (", nothing new" if is_idle(summary) else "")
     if result == "skipped":
         sentence = skip_sentence(summary.get("skipped") or {})
         return f"{name} finished, {sentence}" if sentence else f"{name} finished with gaps"
     return f"{name} {result}"
+
+
+def is_idle(summary: Mapping[str, Any]) -> bool:
+    """Return whether a run has copied nothing and left nothing out."""
+    counts = [summary.get("objects"), *(summary.get("skipped") or {}).values()]
+    return summary.get("records") == 0 and not any(counts)
+
+
+def has_worked(summary: Mapping[str, Any]) -> bool:
+    """Return whether a run came so far that there is something to go on with."""
+    return summary["result"] == "stopped" or any(
+        row.get("records") or row.get("state", "to do") not in _UNTOUCHED
+        for row in summary.get("partitions") or ()
+    )
 
 
 def exit_reason(summary: Mapping[str, Any], refused: int = 0) -> str:
@@ -143,8 +165,11 @@ def _reason(summary: Mapping[str, Any], code: int, refused: int) -> str:
         return f"{sentence} ({skips(by_name)})" if by_name else sentence
     if code == REFUSED and refused:
         return f"{count(refused, 'topic')} refused, nothing will run"
-    errors = len(summary.get("errors") or ())
-    return _MEANING.get(code, "failed") + (f" ({errors} errors)" if errors > 1 else "")
+    errors = summary.get("errors") or ()
+    codes = {error.get("code") for error in errors}
+    text = _MORE_PRECISE.get(codes.pop()) if len(codes) == 1 else None
+    text = text or _MEANING.get(code, "failed")
+    return text + (f" ({len(errors)} errors)" if len(errors) > 1 else "")
 
 
 def error_summary(error: Mapping[str, Any], command: str, run: str | None = None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 import kbackup
 from kbackup import config
 from kbackup.cli import options, output
+from kbackup.cli.reasons import has_worked
 from kbackup.config import Doubt, Loaded, Settings
 from kbackup.errors import KbackupError
 from kbackup.stopping import Stop
@@ -115,7 +116,7 @@ def perform(words: str, loaded: Loaded, work: Work) -> NoReturn:
         secrets=secrets(loaded),
     )
     summary = _work(shown, words, loaded, work)
-    if words.endswith(" run") and summary["exit_code"] in _GOES_ON:
+    if words.endswith(" run") and summary["exit_code"] in _GOES_ON and has_worked(summary):
         summary["next"] = shlex.join(["kbackup", *sys.argv[1:]])
     _leave(shown, summary)
 

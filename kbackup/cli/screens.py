@@ -15,7 +15,16 @@ from kbackup.cli.folding import fold, fold_command
 from kbackup.cli.grid import Grid
 from kbackup.cli.lines import warning_text
 from kbackup.cli.quantities import count, duration
-from kbackup.cli.reasons import REFUSED, exit_reason, hang, headline, is_run, sentence
+from kbackup.cli.reasons import (
+    REFUSED,
+    exit_reason,
+    hang,
+    headline,
+    is_idle,
+    is_run,
+    sentence,
+    title,
+)
 from kbackup.cli.streams import Stream
 
 Event = Mapping[str, Any]
@@ -87,15 +96,17 @@ class Screens:
         if self._of("plan_topic"):
             self._print_plan()
         self._paragraph(headline(summary))
-        if summary.get("topics") or summary.get("partitions"):
+        if (summary.get("topics") or summary.get("partitions")) and not is_idle(summary):
             tables.run_table(summary).draw(self._stdout)
         facts = [f"run {summary['run']}"] if summary.get("run") else []
         if summary.get("seconds") is not None:
             facts.append(f"took {duration(summary['seconds'])}")
-        if summary.get("group"):
+        if summary.get("group") and summary.get("records"):
             facts.append(f"offsets committed to group {summary['group']}")
         if facts:
             self._paragraph("  ".join(facts))
+        for line in restored(summary):
+            self._paragraph(line)
 
     def _print_plan(self) -> None:
         """Print the plan of a restore once: before the work, or at the end if none was done."""
@@ -118,6 +129,8 @@ class Screens:
             case "sink plan":
                 entries = [entry for plan in self._of("plan") for entry in plan["partitions"]]
                 self._print(tables.sink_plan_table(entries), tables.sink_plan_count(entries))
+                if self._start.get("group"):
+                    self._paragraph(f"positions are kept in group {self._start['group']}")
             case "restore topics":
                 self._print(tables.topics_table(partitions), tables.topics_count(partitions))
             case "restore verify":
@@ -217,6 +230,31 @@ def plan_head(start: Event, *, is_dry: bool) -> list[str]:
 
 def _facts(start: Event, *names: str) -> list[str]:
     return [f"{name} {start[name]}" for name in names if start.get(name)]
+
+
+_AUDITS: Final = {
+    "plain": "audit: the target has grown by exactly the records that were written",
+    "counted": "audit: the records in the target were counted, no difference",
+    "not made": "audit: not made, the records in the target were not counted",
+}
+"""What is said of each way an audit went well, or did not go at all."""
+
+
+_NAMED: Final = 5
+"""Created topics that are named; the plan above has them all."""
+
+
+def restored(summary: Event) -> list[str]:
+    """Return what is to be known of the target once a restore has written to it."""
+    if not summary.get("records") or title(summary["command"]) != "restore":
+        return []
+    is_wrong = any(error.get("code") == "audit" for error in summary.get("errors") or ())
+    audit = None if is_wrong else _AUDITS.get(summary.get("audit") or "")
+    planned = summary.get("plan") or ()
+    created = [topic["target"] for topic in planned if topic["action"] == "create"]
+    names = ", ".join(created[:_NAMED]) + (", ..." if created[_NAMED:] else "")
+    remind = f"created to keep everything until retention.ms is set back: {names}"
+    return [*([audit] if audit else []), *([remind] if created else [])]
 
 
 def merged(rows: Sequence[Event], others: Sequence[Event]) -> list[dict[str, Any]]:

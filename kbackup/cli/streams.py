@@ -8,7 +8,7 @@ import io
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import IO, Final, cast
+from typing import IO, Any, Final, cast
 
 from rich.console import Console
 from rich.text import Text
@@ -82,17 +82,29 @@ class Stream(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Write *text* at once, or drop it where nobody reads it."""
+        self._pass(self._file, self._encodable(text))
+        return len(text)
+
+    def write_bytes(self, data: bytes) -> None:
+        """Write *data* as it is; a file that takes text only gets what is not UTF-8 escaped."""
+        buffer = getattr(self._file, "buffer", None)
+        if buffer is None:
+            self.write(data.decode(errors="backslashreplace"))
+        else:
+            self._pass(buffer, data)
+
+    def _pass(self, file: Any, content: str | bytes) -> None:
+        """Write *content* to the file, or to the buffer below it, which is flushed each time."""
         if self.is_open and self.error is None:
             try:
-                self._file.write(self._encodable(text))
-                self._file.flush()
+                file.write(content)
+                file.flush()
             except BrokenPipeError:
                 self.is_open = False
                 self._leave()
             except OSError as error:
                 self.error = error
                 self._leave()
-        return len(text)
 
     def flush(self) -> None:
         """Do nothing: each write goes out at once."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from kbackup.cli.grid import Column, Grid, number, words
 from kbackup.cli.quantities import UNKNOWN, count, digits, duration, size
@@ -15,11 +15,13 @@ def run_table(summary: Event) -> Grid:
     """Return what a sink or a restore has done, a row a topic."""
     is_restore = title(summary["command"]) == "restore"
     topics = summary.get("topics") or _by_topic(summary.get("partitions") or ())
+    offsets = [_offsets(summary, row["topic"]) for row in topics]
+    has_offsets = any(text != _SEE_JSON for text in offsets)
     columns = [words("topic"), *([words("target")] if is_restore else [])]
     columns += [
-        number("partitions"),
+        number("partitions", "parts"),
         number("records"),
-        Column("offsets"),
+        *([Column("offsets", keeps="nothing")] if has_offsets else []),
         number("objects"),
         number("read" if is_restore else "stored"),
         Column("skipped", "right", least=8),
@@ -30,19 +32,19 @@ def run_table(summary: Event) -> Grid:
             *([row.get("target") or row["topic"]] if is_restore else []),
             digits(row.get("partitions")),
             digits(row.get("records")),
-            _offsets(summary, row["topic"]),
+            *([text] if has_offsets else []),
             digits(row.get("objects")),
             size(row.get("bytes")),
             _skipped(row.get("skipped")),
         ]
-        for row in topics
+        for row, text in zip(topics, offsets, strict=True)
     ]
     sums = [
         "total",
         *([""] if is_restore else []),
         digits(total(topics, "partitions")),
         digits(summary.get("records")),
-        "",
+        *([""] if has_offsets else []),
         digits(summary.get("objects")),
         size(summary.get("bytes_read" if is_restore else "bytes_stored")),
         _skipped(summary.get("skipped")),
@@ -61,10 +63,14 @@ def _by_topic(partitions: Iterable[Event]) -> list[dict[str, Any]]:
     return list(topics.values())
 
 
+_SEE_JSON: Final = "see --json"
+"""Stands for the offsets of several partitions."""
+
+
 def _offsets(summary: Event, topic: str) -> str:
     rows = [row for row in summary.get("partitions") or () if row["topic"] == topic]
     if len(rows) > 1:
-        return "see --json"
+        return _SEE_JSON
     if not rows or rows[0].get("first") is None:
         return "-"
     return f"{rows[0]['first']}-{rows[0].get('last', UNKNOWN)}"
@@ -172,12 +178,18 @@ def topics_table(partitions: Sequence[Event]) -> Grid:
         ]
         for row in partitions
     ]
-    columns = [words("topic"), number("p"), words("format"), number("objects"), number("first")]
+    columns = [
+        words("topic"),
+        number("p"),
+        words("format"),
+        number("objects", "objs"),
+        number("first"),
+    ]
     columns += [
         number("last"),
         number("records"),
         number("stored"),
-        words("newest", least=len("2026-11-21")),
+        Column("newest", least=len("2026-11-21 02:00"), keeps="first word"),
     ]
     return Grid(columns, rows, headings=2)
 

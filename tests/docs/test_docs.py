@@ -266,7 +266,7 @@ def test_the_readme_begins_with_two_lines_that_set_up_everything() -> None:
     assert [
         "python3 -m venv .venv && .venv/bin/pip install -q '.[demo]' && .venv/bin/kbackup demo",
         "python3 -m venv .venv && .venv/bin/pip install -q -e '.[dev]' && .venv/bin/nox -s ci",
-    ] == lines
+    ] == lines[:2]
 
 
 def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(

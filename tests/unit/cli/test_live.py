@@ -115,6 +115,34 @@ def test_a_run_that_follows_has_no_percentage() -> None:
     assert "%" not in "".join(drawn(progress, 100, 24))
 
 
+def test_the_start_of_spark_is_told() -> None:
+    """
+    Until the first task is heard of, the display says what is being waited for.
+    """
+    plan = {"topic": "orders", "partition": 0, "start": 0, "end": 10, "committed": 0}
+    with live() as (display, _, file):
+        display.tell({"type": "plan", "partitions": [plan]})
+        before = file.getvalue()
+        display.tell({"type": "progress", **plan, "committed": 5})
+    after = file.getvalue().removeprefix(before)  # drawn once more before it goes
+
+    assert (True, False) == (
+        "starting Spark ..." in before,
+        "starting Spark ..." in after.rpartition("orders")[2],
+    )
+
+
+def test_what_needs_no_spark_does_not_speak_of_it() -> None:
+    """
+    A run with nothing to do starts no Spark, and says nothing of it.
+    """
+    plan = {"topic": "orders", "partition": 0, "start": 10, "end": 10, "committed": 10}
+    with live() as (display, _, file):
+        display.tell({"type": "plan", "partitions": [plan]})
+
+    assert "Spark" not in file.getvalue()
+
+
 class Terminal(io.StringIO):
     """A terminal, as far as writing goes."""
 

@@ -2,7 +2,13 @@ from typing import Any
 
 import pytest
 
-from kbackup.cli.reasons import error_summary, exit_reason, headline, render_error
+from kbackup.cli.reasons import (
+    error_summary,
+    exit_reason,
+    has_worked,
+    headline,
+    render_error,
+)
 from kbackup.errors import CorruptObjectError, KbackupError, LockedError
 
 
@@ -84,6 +90,16 @@ error: the topic orders
             "exit 7: the backup is corrupt or incomplete (2 errors)",
             id="two errors",
         ),
+        pytest.param(
+            {"exit_code": 7, "errors": [{"code": "outdated"}]},
+            "exit 7: the newest good run is too old, or there is none",
+            id="outdated",
+        ),
+        pytest.param(
+            {"exit_code": 7, "errors": [{"code": "outdated"}, {"code": "corrupt"}]},
+            "exit 7: the backup is corrupt or incomplete (2 errors)",
+            id="outdated and more",
+        ),
         pytest.param({"exit_code": 143}, "exit 143: stopped by SIGTERM", id="stopped"),
         pytest.param({"exit_code": 77}, "exit 77: failed", id="a code nobody knows"),
     ],
@@ -109,6 +125,40 @@ def test_the_headline(summary: dict[str, Any], line: str) -> None:
     The first line says how it ended.
     """
     assert line == headline(summary | {"command": "sink"})
+
+
+@pytest.mark.parametrize(
+    ("summary", "is_so"),
+    [
+        pytest.param({"result": "failed"}, False, id="Kafka down at the start"),
+        pytest.param(
+            {"result": "failed", "partitions": [{"records": 0, "state": "to do"}]},
+            False,
+            id="planned, nothing begun",
+        ),
+        pytest.param(
+            {"result": "failed", "partitions": [{"records": 0, "state": "up to date"}]},
+            False,
+            id="nothing to do there",
+        ),
+        pytest.param(
+            {"result": "failed", "partitions": [{"records": 7, "state": "to do"}]},
+            True,
+            id="some records are safe",
+        ),
+        pytest.param(
+            {"result": "failed", "partitions": [{"records": 0, "state": "failed"}]},
+            True,
+            id="failed on the way",
+        ),
+        pytest.param({"result": "stopped", "partitions": []}, True, id="stopped"),
+    ],
+)
+def test_whether_there_is_something_to_go_on_with(summary: dict[str, Any], is_so: bool) -> None:
+    """
+    Nobody is told to go on with what never began.
+    """
+    assert is_so == has_worked(summary)
 
 
 def test_a_command_that_never_ran_has_a_summary() -> None:

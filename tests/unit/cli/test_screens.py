@@ -5,8 +5,17 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from kbackup.cli.screens import restored
+
 NUMBER = re.compile("\\d(?:[\\d\u2009.,:-]*\\d)?")
 WIDTHS = (40, 80, 100, 200)
+
+
+SPARED = {
+    ("restore", 80): ["0", "1999999"],  # the offsets of a topic with one partition
+    ("restore-topics", 80): ["02", "01", "02", "00"],  # the time of day of the newest record
+}
+"""What a screen of so many columns leaves out of a table rather than take it apart."""
 
 
 def numbers(text: str) -> Counter[str]:
@@ -18,7 +27,7 @@ def numbers(text: str) -> Counter[str]:
 @pytest.mark.parametrize("on_terminal", [True, False], ids=["terminal", "pipe"])
 def test_no_screen_breaks_a_number(any_told: Any, show: Any, width: int, on_terminal: bool) -> None:
     """
-    However narrow the screen, each number on it is whole, and none is lost.
+    However narrow the screen, each number on it is whole, and none is lost that is not spared.
     """
     lines = any_told.lines
 
@@ -32,7 +41,8 @@ def test_no_screen_breaks_a_number(any_told: Any, show: Any, width: int, on_term
         no_progress=True,
     )
 
-    assert numbers(wide.stdout) == numbers(shown.stdout)
+    spared = Counter(SPARED.get((any_told.path.stem, width), ()))
+    assert numbers(wide.stdout) - spared == numbers(shown.stdout)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -132,6 +142,100 @@ sink finished, 3 records skipped
 run 2026-11-21T02:00:00Z-7f3a  took 2:37  offsets committed to group connect-s3-sink
 exit 3: 3 records skipped (3 bad)
 """ == shown.stdout.replace("\u2009", " ")
+
+
+def test_a_run_without_news_is_one_line_and_its_name(told: Any, show: Any) -> None:
+    """
+    Where nothing was copied there is no table of noughts, and no offset was committed.
+    """
+    each = told("sink,nothing new")
+
+    shown = show(each.command, each.lines[:-1], each.summary | {"topics": [{"topic": "orders"}]})
+
+    assert [
+        "sink finished, nothing new",
+        "run 2026-11-21T02:00:00Z-7f3a  took 2:37",
+    ] == shown.stdout.splitlines()
+
+
+def test_a_column_that_says_nothing_is_left_out(told: Any, show: Any) -> None:
+    """
+    Offsets of several partitions are not in the table, so a column of such topics is not either.
+    """
+    each = told("sink,skipped")
+    orders = [row for row in each.summary["partitions"] if row["topic"] == "orders"]
+
+    shown = show(each.command, [], each.summary | {"partitions": orders, "topics": None}).stdout
+
+    assert ("orders" in shown, "offsets  " in shown) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [
+        pytest.param("restore", "skipped", id="restore"),
+        pytest.param("restore-topics", "newest", id="topics"),
+    ],
+)
+def test_a_table_of_usual_size_is_a_table_at_80_columns(
+    told: Any, show: Any, name: str, last: str
+) -> None:
+    """
+    A terminal of 80 columns shows what is in the bucket, and a restore's result, as a table.
+    """
+    each = told(name)
+
+    shown = show(each.command, each.lines[:-1], each.summary, width=80).stdout
+
+    heads = [set(re.findall(r"\w+", line)) for line in shown.splitlines()]
+    assert 1 == sum({"topic", "records", last} <= head for head in heads)
+
+
+def test_a_sink_plan_names_its_group(told: Any, show: Any) -> None:
+    """
+    Who has to set the group back reads its name where the plan is.
+    """
+    each = told("sink-plan")
+
+    shown = show(each.command, each.lines[:-1], each.summary)
+
+    assert "positions are kept in group connect-s3-sink" == shown.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("facts", "lines"),
+    [
+        pytest.param({}, [], id="nothing known"),
+        pytest.param(
+            {"audit": "counted"},
+            ["audit: the records in the target were counted, no difference"],
+            id="counted",
+        ),
+        pytest.param(
+            {"audit": "plain"},
+            ["audit: the target has grown by exactly the records that were written"],
+            id="plain",
+        ),
+        pytest.param({"audit": "counted", "errors": [{"code": "audit"}]}, [], id="a difference"),
+        pytest.param(
+            {
+                "plan": [
+                    {"action": "create", "source": "a", "target": "copy_of_a"},
+                    {"action": "append", "source": "b", "target": "copy_of_b"},
+                ]
+            },
+            ["created to keep everything until retention.ms is set back: copy_of_a"],
+            id="created",
+        ),
+    ],
+)
+def test_a_restore_says_what_is_to_be_known_of_the_target(
+    facts: dict[str, Any], lines: list[str]
+) -> None:
+    """
+    The audit, and topics that will grow for ever, are on the screen.
+    """
+    assert lines == restored({"command": "restore", "records": 1} | facts)
 
 
 def test_a_refusal_is_told_below_its_plan(told: Any, show: Any) -> None:

@@ -1,0 +1,39 @@
+import io
+
+from kbackup.cli.streams import Stream
+
+
+def test_bytes_reach_a_pipe_as_they_are() -> None:
+    """
+    What a program reads of a record is the record, be it text or not.
+    """
+    raw = io.BytesIO()
+
+    Stream(io.TextIOWrapper(raw, "ascii")).write_bytes(b"k\xff\xc3\xa9\n")
+
+    assert b"k\xff\xc3\xa9\n" == raw.getvalue()
+
+
+def test_text_and_bytes_keep_their_order() -> None:
+    """
+    Lines and records come out as they went in.
+    """
+    raw = io.BytesIO()
+    stream = Stream(io.TextIOWrapper(raw, "utf-8"))
+
+    stream.write("a")
+    stream.write_bytes(b"\xff")
+    stream.write("b")
+
+    assert b"a\xffb" == raw.getvalue()
+
+
+def test_bytes_in_text_are_escaped() -> None:
+    """
+    Where only text can go, what is none is shown as its escape.
+    """
+    text = io.StringIO()
+
+    Stream(text).write_bytes(b"k\xff")
+
+    assert "k\\xff" == text.getvalue()
