@@ -25,6 +25,7 @@ from kbackup.errors import (
 from kbackup.kafka import Position
 from kbackup.kafka.writer import Writer
 from kbackup.records import record_bytes
+from kbackup.restore.ahead import Ahead
 from kbackup.restore.catalog import FileSet
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.place import DONE, Place, beginning, done_by
@@ -47,7 +48,7 @@ _BAD: Final = (CorruptObjectError, IncompleteBackupError, BadRecordError, Object
 def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterator[Report]:
     """Work through *units* one after the other; a failure is a report, not an exception.
 
-    Memory: one object, one batch of it and what the client holds unacknowledged.
+    Memory: one object, few batches of it and what the client holds unacknowledged.
     """
     store = open_store(job.store)
     for unit in units:
@@ -94,8 +95,10 @@ class _Work:
         )
         try:
             place = self._resume(writer.position())
-            for files in unit.sets[place.index :]:
-                place = self._file(writer, files, place)
+            rest = unit.sets[place.index :]
+            with Ahead(read(self.store, files, self.job.reading) for files in rest) as ahead:
+                for files in rest:
+                    place = self._file(writer, files, ahead.source(), place)
             self._commit(writer, place)
         except BaseException:
             writer.abort()
@@ -115,11 +118,13 @@ class _Work:
             self.report |= done_by(self.job.run, found)
         return place
 
-    def _file(self, writer: Writer, files: FileSet, place: Place) -> Place:
+    def _file(
+        self, writer: Writer, files: FileSet, batches: Iterator[pa.RecordBatch], place: Place
+    ) -> Place:
         """Write one file set's records from *place* on; return the place behind it."""
         seen = 0
         try:
-            for batch in read(self.store, files, self.job.reading):
+            for batch in batches:
                 if self.line.is_stopped():
                     self._commit(writer, place)
                     raise StoppedError(f"{self.unit.source} stopped at offset {place.offset}")
@@ -154,13 +159,12 @@ class _Work:
         """
         if not files.is_whole:
             return batch.slice(min(len(batch), max(0, place.rows - seen)))
-        fresh = batch.filter(pc.greater_equal(batch["offset"], place.offset))
-        again = pc.and_(
-            pc.less(batch["offset"], place.offset),
-            pc.greater_equal(batch["offset"], self._started_at),
-        )
-        self.report["duplicates"] += pc.sum(again).as_py() or 0
-        return fresh
+        if batch["offset"][0].as_py() >= place.offset:
+            return batch
+        is_old = pc.less(batch["offset"], place.offset)
+        again = pc.and_(is_old, pc.greater_equal(batch["offset"], self._started_at))
+        self.report["duplicates"] += pc.sum(again).as_py()
+        return batch.slice(pc.sum(is_old).as_py())  # offsets rise
 
     def _write(self, writer: Writer, batch: pa.RecordBatch, files: FileSet) -> None:
         good = self._without_giants(batch, files)

@@ -1,0 +1,86 @@
+"""Read on while what was read is written: a thread that stays a few items ahead.
+
+A restore waits for Kafka to take records, and for objects to come; side by side each hides the
+other.  Decoding runs outside Python's global lock, so it uses another core where there is one.
+"""
+
+import queue
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
+
+Item = TypeVar("Item")
+
+DEPTH: Final = 2
+"""Items read ahead: what this adds to memory, beside the one the thread has in hand."""
+
+_LOOK_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A source has no more items, or has failed."""
+
+    error: BaseException | None
+
+
+class Ahead(Generic[Item]):
+    """Reads sources one after the other, in a thread of its own; a context manager that ends it.
+
+    Args:
+        sources: Iterables, begun and exhausted in the thread, one at a time.
+        depth: Items that may wait.
+    """
+
+    def __init__(self, sources: Iterable[Iterable[Item]], depth: int = DEPTH) -> None:
+        self._sources = sources
+        self._read: queue.Queue[Item | _End] = queue.Queue(depth)
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
+
+    def source(self) -> Iterator[Item]:
+        """Yield the items of the next source, to be called once for each; raise what it raised."""
+        while not isinstance(found := self._read.get(), _End):
+            yield found
+        if found.error is not None:
+            raise found.error
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._left.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        for source in self._sources:
+            end = _End(None)
+            try:
+                for item in source:
+                    if not self._put(item):
+                        return
+            except BaseException as error:  # noqa: BLE001  (raised where the items are used)
+                end = _End(error)
+            finally:
+                if isinstance(source, Generator):
+                    source.close()
+            if not self._put(end):
+                return
+
+    def _put(self, item: Item | _End) -> bool:
+        """Hand *item* over; False where nobody waits for it any more."""
+        while not self._left.is_set():
+            try:
+                self._read.put(item, timeout=_LOOK_S)
+            except queue.Full:
+                continue
+            return True
+        return False
