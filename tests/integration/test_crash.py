@@ -245,20 +245,29 @@ def _kill_workers(command: Running) -> int:
     return len(workers)
 
 
-@pytest.mark.parametrize("words", [("sink", *SINK), ("restore", "--rename", "orphan_$0")])
-def test_a_dead_driver_leaves_no_orphans(
-    words: tuple[str, ...], kbackup: Kbackup, cluster: TestCluster, topic: str
+def test_a_dead_driver_of_a_sink_leaves_no_orphans(
+    kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
     """
     When only the driver is killed, its JVM and its Python workers end by themselves.
     """
     cluster.create(topic, 2)
-    cluster.write(topic, varied(30_000))
-    if words[0] == "restore":
-        ended(kbackup, "sink", "-t", topic)
+    cluster.write(topic, varied(100))
 
-    with running(kbackup, *words, "-t", topic) as command:
+    with running(kbackup, "sink", "-t", topic, "--follow") as command:
         wait_until(command.workers, "a Python worker")
+        command.process.kill()
+        command.process.wait()
+
+        command.leave_nothing()
+
+
+def test_a_dead_driver_of_a_restore_leaves_no_orphans(large: Large) -> None:
+    """
+    A worker in the middle of a transaction ends with its driver.
+    """
+    with running(large.kbackup, *large.restore("orphan_of_")) as command:
+        command.wait_for("progress")
         command.process.kill()
         command.process.wait()
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka import KafkaError as Code
 from confluent_kafka.admin import (
     AdminClient,
@@ -124,7 +124,14 @@ class TestCluster:
         if found is None:
             return []
         asked = {TopicPartition(topic, at): OffsetSpec.latest() for at in found.partitions}
-        return [future.result(30).offset for future in self.admin.list_offsets(asked).values()]
+        while True:
+            try:
+                answers = self.admin.list_offsets(asked).values()
+                return [future.result(30).offset for future in answers]
+            except KafkaException as error:
+                if error.args[0].code() != Code.NOT_LEADER_FOR_PARTITION:
+                    raise
+                time.sleep(0.02)  # created just now
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Delete what lies before an offset, as retention does."""
