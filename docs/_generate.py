@@ -74,8 +74,9 @@ def commands() -> Iterator[str]:
         yield f"## {path}\n"
         yield _prose(command.help or "")
         usage = " ".join(piece for piece in command.collect_usage_pieces(context) if piece)
+        typed = command.usage_path(context) if isinstance(command, GroupedCommand) else path
         examples = command.examples if isinstance(command, GroupedCommand) else ()
-        yield "```text\n" + "\n".join((f"Usage: {path} {usage}", *examples)) + "\n```\n"
+        yield "```text\n" + "\n".join((f"Usage: {typed} {usage}", *examples)) + "\n```\n"
         rows = _option_rows(context, command)
         if not rows:
             continue

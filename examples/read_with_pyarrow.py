@@ -8,6 +8,7 @@ Prints the number of records of each partition, of each hour, and a few values.
 
 import sys
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,13 +38,26 @@ def read(place: str, topic: str) -> pa.Table:
     for partition, system, path in files(place, topic):
         table = ds.dataset(path, filesystem=system, format="parquet").to_table()
         parts.append(table.append_column("partition", pa.array([partition] * len(table), "int32")))
+    if not parts:
+        refuse(f"error: no object of whole records of {topic} lies under {place}/topics")
     return pa.concat_tables(parts)
+
+
+def refuse(text: str) -> NoReturn:
+    """Say what is wrong with what was asked for, and exit 2."""
+    print(text, file=sys.stderr)
+    sys.exit(2)
 
 
 def main() -> None:
     """Print what the backup holds."""
+    if len(sys.argv) != 3:
+        refuse("usage: python read_with_pyarrow.py FOLDER|s3://BUCKET TOPIC")
     place, topic = sys.argv[1:]
-    records = read(place, topic)
+    try:
+        records = read(place, topic)
+    except (OSError, pa.ArrowInvalid) as error:  # not there, not readable, or not Parquet
+        refuse(f"error: {topic} cannot be read under {place}: {error}")
     print(f"{len(records)} records of {topic}")
     print(f"{records['value'].null_count} tombstones, {records['key'].null_count} null keys")
     for row in records.group_by("partition").aggregate([("offset", "max")]).to_pylist():

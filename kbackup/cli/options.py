@@ -9,7 +9,7 @@ from kbackup.config import PROPERTIES, Property
 
 EXIT_CODES: Final = (
     "Exit codes: 0 done  2 usage  3 skipped  4 refused  5 Kafka  6 S3  7 corrupt  8 locked  "
-    "9 Spark  1 other"
+    "9 Spark  1 other  130/143 stopped"
 )
 
 _FIRST: Final = ("Kafka", "S3", "Layout", "Rotation", "Restore", "Spark", "Safety", "Output")
@@ -30,7 +30,8 @@ class GroupedCommand(click.Command):
 
     Attributes:
         examples: Lines that can be pasted.
-        siblings: The other words that may stand in this command's place, for the usage line.
+        siblings: Of a command that is meant where no word is given: all words that may stand in
+            its place, for the usage line.
     """
 
     examples: tuple[str, ...] = ()
@@ -43,6 +44,16 @@ class GroupedCommand(click.Command):
             if self.siblings
             else (super().collect_usage_pieces(ctx))
         )
+
+    def usage_path(self, ctx: click.Context) -> str:
+        """Return the words in front of the usage line, without a word that need not be typed."""
+        if self.siblings and ctx.parent is not None:
+            return ctx.parent.command_path
+        return ctx.command_path
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the usage line."""
+        formatter.write_usage(self.usage_path(ctx), " ".join(self.collect_usage_pieces(ctx)))
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write usage, text, examples, options, exit codes."""

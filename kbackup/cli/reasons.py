@@ -115,7 +115,8 @@ def skip_sentence(skipped: Mapping[str, int]) -> str:
     for name, number in counted.items():
         words = name.replace("_", " ")
         if words.startswith("missing "):
-            sentences.append(f"{digits(number)} {words.removeprefix('missing ')} missing")
+            noun = words.removeprefix("missing ").removesuffix("s")
+            sentences.append(f"{count(number, noun)} missing")
         elif name not in records:
             sentences.append(f"{digits(number)} {words} skipped")
     return ", ".join(sentences)

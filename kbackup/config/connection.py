@@ -8,11 +8,12 @@ from kbackup.config.parsing import (
     Integer,
     JavaPattern,
     OptionalText,
+    Partitions,
     StoreUrl,
     Topics,
     Word,
 )
-from kbackup.config.property import ALL, KAFKA, RUNS, SINK, Group, declare
+from kbackup.config.property import ALL, KAFKA, READING, RUNS, SINK, Group, declare
 
 
 class Kafka(Group):
@@ -30,7 +31,7 @@ class Kafka(Group):
     )
     topics: Topics = declare(
         (),
-        "Topics, separated by commas; when a backup is read: all that are found.",
+        "Topics, separated by commas; a sink needs them or a pattern, others take all they find.",
         commands=ALL,
         short=("-t",),
         example="orders,payments",
@@ -40,6 +41,9 @@ class Kafka(Group):
         "A regular expression that a topic's whole name must match.",
         commands=ALL,
         example="prod[.].*",
+    )
+    partitions: Partitions = declare(
+        None, "Only these partitions of each topic.", commands=SINK | READING, example="0,3-5"
     )
     auto_offset_reset: Annotated[Literal["earliest", "latest"], *Word] = declare(
         "earliest",

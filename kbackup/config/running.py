@@ -7,13 +7,12 @@ from kbackup.config.parsing import (
     OptionalInteger,
     OptionalText,
     Pairs,
-    Partitions,
     Switch,
     Text,
     Untrimmed,
     Word,
 )
-from kbackup.config.property import ALL, READING, RESTORE, RUNS, SINK, Group, declare
+from kbackup.config.property import ALL, RESTORE, RUNS, Group, declare
 
 
 class Restore(Group):
@@ -64,14 +63,11 @@ class Restore(Group):
 
 
 class Run(Group):
-    """Which part of the work, and on which machines."""
+    """On which machines the work is done."""
 
     title: ClassVar[str] = "Spark"
     commands: ClassVar[frozenset[str]] = RUNS
 
-    partitions: Partitions = declare(
-        None, "Only these partitions of each topic.", commands=SINK | READING, example="0,3-5"
-    )
     master: Text = declare(
         "local[*,4]", "Spark's master; the default uses all cores and tries a task four times."
     )

@@ -108,6 +108,19 @@ def test_scheduled_commands_are_such_that_kbackup_takes(line: str) -> None:
     assert 0 == result.exit_code, result.output
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/cron.md", "examples/crontab"])
+def test_what_cron_runs_is_found_by_cron(page: str) -> None:
+    """
+    A line of a crontab has no user, and the full path of a command that the page installs.
+    """
+    lines = (CHECKOUT / page).read_text(encoding="utf-8").splitlines()
+    jobs = [line.split()[5] for line in lines if re.match(r"[*/\d]+ [*/\d]+ \S+ \S+ \S+  ", line)]
+
+    assert jobs
+    assert {"/opt/kbackup/bin/kbackup"} == set(jobs)
+    assert [] != [line for line in lines if "python3 -m venv /opt/kbackup" in line]
+
+
 def test_there_are_scheduled_commands() -> None:
     """
     The check above has something to check.
@@ -153,6 +166,27 @@ def test_a_backup_is_read_without_kbackup(tmp_path: Path) -> None:
         "0 1 b'k1' [('trace', b't1')] b'{\"n\":1}'",
         "0 2 b'k2' [('trace', b't2')] b'{\"n\":2}'",
     ] == result.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param([], "usage: ", id="nothing"),
+        pytest.param(["nowhere", "orders"], "error: orders cannot be read", id="no such folder"),
+        pytest.param([str(EXAMPLES), "orders"], "error: orders cannot be read", id="no such topic"),
+    ],
+)
+def test_what_is_no_backup_is_said_to_be_none(words: list[str], said: str) -> None:
+    """
+    A mistyped folder or topic is a sentence, not a traceback.
+    """
+    result = run(EXAMPLES / "read_with_pyarrow.py", *words)
+
+    assert (2, True, 1) == (
+        result.returncode,
+        result.stderr.startswith(said),
+        len(result.stderr.splitlines()),
+    )
 
 
 def test_json_lines_can_be_followed_from_python() -> None:

@@ -79,6 +79,11 @@ error: the topic orders
             "exit 3: 1\u2009200 foreign objects skipped, 7 offsets missing",
             id="objects and offsets",
         ),
+        pytest.param(
+            {"exit_code": 3, "skipped": {"missing_objects": 1}},
+            "exit 3: 1 object missing",
+            id="one object",
+        ),
         pytest.param({"exit_code": 3}, "exit 3: records or objects were skipped", id="unnamed"),
         pytest.param(
             {"exit_code": 3, "reason": "kept in orders-dlq"},
