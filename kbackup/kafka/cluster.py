@@ -113,15 +113,21 @@ class Cluster:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
         asked = {TopicPartition(w.topic, w.partition): spec for w in wheres}
-        futures = self._admin.list_offsets(
-            asked, isolation_level=level, request_timeout=self._settings.timeout_s
-        )
-        return {
-            Where(at.topic, at.partition): int(
-                self._result(f"offsets of {at.topic}-{at.partition}", future).offset
+        timeout_s = self._settings.timeout_s
+
+        def ask() -> dict[Where, int]:
+            futures = self._admin.list_offsets(
+                asked, isolation_level=level, request_timeout=timeout_s
             )
-            for at, future in futures.items()
-        }
+            return {
+                Where(at.topic, at.partition): int(future.result(timeout=timeout_s + 5).offset)
+                for at, future in futures.items()
+            }
+
+        found: dict[Where, int] = self._answer(
+            f"reading offsets of {len(asked)} partitions", lambda: patiently(ask, timeout_s)
+        )
+        return found
 
     def committed(self, group: str, wheres: Iterable[Where]) -> dict[Where, Position]:
         """Return the group's positions; a partition without one is left out."""

@@ -23,6 +23,8 @@ _PASSING: Final = frozenset(
         Code._TRANSPORT,  # noqa: SLF001
         # A topic that was just created is not known to every broker at once.
         Code.UNKNOWN_TOPIC_OR_PART,
+        Code.LEADER_NOT_AVAILABLE,
+        Code.NOT_LEADER_FOR_PARTITION,
     }
 )
 PATIENCE_S: Final = 30.0
