@@ -1,8 +1,9 @@
 """Record batches to one Kafka partition, in transactions that carry the position."""
 
+import gc
 import logging
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -89,6 +90,7 @@ class Writer:
         self._producer = Producer(settings.properties(own, settings.producer), logger=_log)
         self._in_transaction = False
         if exactly_once:
+            self._connect()
             self._call("taking over its transactional id", self._producer.init_transactions, 60.0)
 
     def position(self) -> Position | None:
@@ -117,6 +119,15 @@ class Writer:
         if self._exactly_once and not self._in_transaction:
             self._call("beginning a transaction", self._producer.begin_transaction)
             self._in_transaction = True
+        gc.disable()  # none of what is made for each record is part of a cycle
+        try:
+            self._produce(batch)
+        finally:
+            gc.enable()
+        self._call("writing records", self._producer.poll, 0)
+        self._raise_failed()
+
+    def _produce(self, batch: pa.RecordBatch) -> None:
         topic, partition = self._target.topic, self._target.partition
         produce, poll = self._producer.produce, self._producer.poll
         for value, key, timestamp, headers in zip(
@@ -136,8 +147,6 @@ class Writer:
                     raise self._translate("writing records", error) from error
             if self._failed is not None:
                 break
-        self._call("writing records", poll, 0)
-        self._raise_failed()
 
     def commit(self, position: Position) -> None:
         """Make everything written so far visible, together with *position*.
@@ -200,6 +209,18 @@ class Writer:
         self.abort()
         self._consumer.close()
 
+    def _connect(self) -> None:
+        """Wait until the client can ask for its transactional id.
+
+        One that asks before it is connected asks again after 500 ms only.  The answer to the
+        second look-up has come over a connection that is in use: 0.06 s instead of 0.05 or 0.55 s.
+        """
+        try:
+            for _ in range(2):
+                self._producer.list_topics(self._target.topic, self._settings.timeout_s)
+        except KafkaException as error:  # what follows waits longer, and says what is wrong
+            _log.debug("looking up %s: %s", self._target.topic, error)
+
     def _delivered(self, error: Any, message: Any) -> None:  # noqa: ARG002  (the client's signature)
         if error is not None and self._failed is None:
             self._failed = error
@@ -249,16 +270,14 @@ def _times(column: pa.Array) -> Sequence[int]:
     return times
 
 
-def _headers(column: pa.Array) -> Iterator[list[Header] | None]:
+def _headers(column: pa.Array) -> Iterable[list[Header] | None]:
     """Headers of each row as the client takes them; flat lists, for ``to_pylist`` makes dicts."""
-    flat = column.values
-    if not len(flat):
-        for _ in range(len(column)):
-            yield None
-        return
-    pairs: list[Header] = list(
-        zip(flat.field("key").to_pylist(), flat.field("value").to_pylist(), strict=True)
+    flat = column.flatten()  # of these rows only, where the batch is a slice
+    pairs: Iterator[Header] = zip(
+        flat.field("key").to_pylist(), flat.field("value").to_pylist(), strict=True
     )
-    ends: list[int] = column.offsets.to_pylist()
-    for start, end in pairwise(ends):
-        yield pairs[start:end] or None
+    lengths = column.value_lengths()
+    fewest, most = (bound.as_py() for bound in pc.min_max(lengths).values())
+    if most and fewest == most:  # as many on each record, which is twice as fast
+        return map(list, zip(*[pairs] * most, strict=True))
+    return (list(islice(pairs, count)) or None for count in lengths.to_pylist())

@@ -1,0 +1,43 @@
+"""What the writer hands to the client."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbackup.kafka.writer import _headers
+from kbackup.records import SCHEMA
+
+Headers = list[tuple[str, bytes | None]]
+
+HEADERS = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=3)
+
+
+def column(rows: list[Headers]) -> pa.Array:
+    """The rows as the column of a batch."""
+    dicts: list[Any] = [[{"key": k, "value": v} for k, v in row] for row in rows]
+    return pa.array(dicts, SCHEMA.field("headers").type)
+
+
+@given(st.lists(HEADERS, max_size=6), st.integers(0, 6))
+def test_headers_stay_with_their_record(rows: list[Headers], start: int) -> None:
+    """
+    Each record gets its own headers in their order, of a part of a batch too.
+    """
+    found = list(_headers(column(rows).slice(start)))
+
+    assert [row or None for row in rows[start:]] == found
+
+
+@pytest.mark.parametrize("count", [pytest.param(n, id=f"{n} on each record") for n in range(4)])
+def test_as_many_headers_on_each_record(count: int) -> None:
+    """
+    The usual case, the same headers on all records, goes no other way in the result.
+    """
+    rows: list[Headers] = [
+        [(f"name{at}", b"%d-%d" % (row, at)) for at in range(count)] for row in range(5)
+    ]
+
+    assert [row or None for row in rows] == list(_headers(column(rows)))
