@@ -151,6 +151,23 @@ def test_run_is_what_is_meant_when_no_word_is_given(command: str, options: list[
     assert invoke(command, "run", *options) == invoke(command, *options)
 
 
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        pytest.param(["sink"], "kbackup sink [run|plan|status] [OPTIONS]", id="sink"),
+        pytest.param(["sink", "plan"], "kbackup sink plan [OPTIONS]", id="sink plan"),
+        pytest.param(
+            ["restore"], "kbackup restore [run|plan|topics|verify|peek] [OPTIONS]", id="restore"
+        ),
+    ],
+)
+def test_the_usage_line_can_be_typed(words: list[str], usage: str) -> None:
+    """
+    Help shows the words in the order in which they are taken.
+    """
+    assert f"Usage: {usage}" == invoke(*words, "--help").stdout.splitlines()[0]
+
+
 def test_no_two_properties_share_an_option_or_a_variable() -> None:
     """
     One name in three places, and no name twice.
