@@ -251,7 +251,7 @@ def restored(summary: Event) -> list[str]:
     is_wrong = any(error.get("code") == "audit" for error in summary.get("errors") or ())
     audit = None if is_wrong else _AUDITS.get(summary.get("audit") or "")
     planned = summary.get("plan") or ()
-    created = [topic["target"] for topic in planned if topic["action"] == "create"]
+    created = [topic["target"] for topic in planned if topic.get("retention_ms") == "-1"]
     names = ", ".join(created[:_NAMED]) + (", ..." if created[_NAMED:] else "")
     remind = f"created to keep everything until retention.ms is set back: {names}"
     return [*([audit] if audit else []), *([remind] if created else [])]

@@ -87,6 +87,7 @@ class PlannedTopic:
             "objects": self.objects,
             "records": None,
             "bytes": self.stored_bytes,
+            "retention_ms": self.config["retention.ms"] if self.action == "create" else None,
         }
 
 

@@ -242,7 +242,11 @@ class RestoreRun:
             for where, report in zip(wheres, done, strict=True)
         ]
         doubtful = [entry for entry in written if not entry.is_plain]
-        if not doubtful or self._stop.is_set():
+        if self._stop.is_set():
+            self._summary.facts["audit"] = "not made"
+            return
+        self._summary.facts["audit"] = "counted" if doubtful else "plain"
+        if not doubtful:
             return
         task = functools.partial(audit.count, wiring.kafka_settings(self._settings), plan.group)
         counted = {}

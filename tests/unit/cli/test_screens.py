@@ -220,7 +220,12 @@ def test_a_sink_plan_names_its_group(told: Any, show: Any) -> None:
         pytest.param(
             {
                 "plan": [
-                    {"action": "create", "source": "a", "target": "copy_of_a"},
+                    {
+                        "action": "create",
+                        "source": "a",
+                        "target": "copy_of_a",
+                        "retention_ms": "-1",
+                    },
                     {"action": "append", "source": "b", "target": "copy_of_b"},
                 ]
             },
