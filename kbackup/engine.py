@@ -139,7 +139,7 @@ def run(
                 timings.spark_start_s += ready - began
                 timings.work_s += time.monotonic() - ready
     finally:
-        context.stop()
+        _stop(context)
         _gateway_down()
         log.close()
 
@@ -197,10 +197,14 @@ def _start(settings: EngineSettings) -> tuple[Any, Any]:
 
 
 def _local(master: str) -> dict[str, str]:
-    """A driver on this machine alone needs no host name that resolves."""
+    """Alone on this machine: no host name has to resolve, and workers come from our process."""
     if not master.startswith("local"):
         return {}
-    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.python.daemon.module": "kbackup.worker",
+    }
 
 
 def _java_options(settings: EngineSettings) -> str:
@@ -256,6 +260,14 @@ def reason(text: str) -> str:
     ]
     chosen = python[-1] if python else next(iter(lines), "no reason given")
     return chosen[:500]
+
+
+def _stop(context: Any) -> None:
+    """Stop Spark without the second that its accumulators, which nobody here uses, take to end."""
+    accumulators, context._accumulatorServer = context._accumulatorServer, None  # noqa: SLF001
+    accumulators.handle_error = lambda *_: None  # the JVM hangs up first, which it would print
+    context.stop()
+    threading.Thread(target=accumulators.shutdown, daemon=True).start()
 
 
 def _gateway_down() -> None:
