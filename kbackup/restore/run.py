@@ -228,7 +228,8 @@ class RestoreRun:
     def _audit(
         self, plan: RestorePlan, cluster: Cluster, reports: list[Report], java_home: JavaHome
     ) -> None:
-        done = [report for report in reports if report.get("records")]
+        # A partition that failed says so itself, and somebody else may have gone on with it.
+        done = [report for report in reports if report.get("records") and "failure" not in report]
         wheres = [TopicPartition(report["target"], report["partition"]) for report in done]
         after = cluster.spans(wheres, committed_only=False)
         written = [
