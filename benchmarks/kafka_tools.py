@@ -2,6 +2,7 @@
 
 import os
 import re
+import uuid
 from typing import Final
 
 from benchmarks.records import PROCESSES, Load
@@ -29,16 +30,17 @@ _HEAP: Final = "-Xmx512m"  # what Kafka's scripts give their tools
 def consumer(servers: str, topic: str, load: Load) -> list[list[str]]:
     """Return what to run side by side to read as many records as *load* has.
 
-    Each process has a group of its own and stops at its share, so none waits for the other.
+    Each process has a new group of its own and stops at its share, so none waits for the other,
+    and none begins where an earlier one has committed.
     """
     return [
         [
             *_java(), "org.apache.kafka.tools.ConsumerPerformance",
             "--bootstrap-server", servers, "--topic", topic, "--timeout", "60000",
-            "--group", f"bench-tool-{os.getpid()}-{number}",
+            "--group", f"bench-tool-{uuid.uuid4()}",
             "--messages", str(load.records // PROCESSES),
         ]
-        for number in range(PROCESSES)
+        for _ in range(PROCESSES)
     ]  # fmt: skip
 
 
