@@ -62,19 +62,20 @@ class RowGroups:
         return pa.concat_batches(rows) if rows else None
 
     def _measure(self) -> Iterator[pa.RecordBatch]:
-        batch = pa.concat_batches(self._fresh)
-        self._fresh, self._fresh_records, self._fresh_bytes = [], 0, 0
-        sizes = record_bytes(batch)
-        while len(batch):
-            rows, size, is_full = self._room(sizes)
-            self._held.append(batch.slice(0, rows))
-            self._held_records += rows
-            self._held_bytes += size
-            batch, sizes = batch.slice(rows), sizes.slice(rows)
-            if is_full:
-                group = pa.concat_batches(self._held)
-                self._held, self._held_records, self._held_bytes = [], 0, 0
-                yield group
+        fresh, self._fresh, self._fresh_records, self._fresh_bytes = self._fresh, [], 0, 0
+        for batch in fresh:
+            sizes = record_bytes(batch)
+            start = 0
+            while start < len(batch):
+                rows, size, is_full = self._room(sizes.slice(start))
+                self._held.append(batch.slice(start, rows))
+                self._held_records += rows
+                self._held_bytes += size
+                start += rows
+                if is_full:
+                    group = pa.concat_batches(self._held)
+                    self._held, self._held_records, self._held_bytes = [], 0, 0
+                    yield group
 
     def _room(self, sizes: pa.Int64Array) -> tuple[int, int, bool]:
         """How many rows, of how many bytes, the open group takes, and whether that fills it."""

@@ -26,8 +26,12 @@ FETCH_BYTES: Final = 16 * 2**20
 """Bytes one call to the client should bring at most, going by the records seen so far."""
 
 BATCH_RECORDS: Final = 8_000
-BATCH_BYTES: Final = 16 * 2**20
-"""A batch is passed on when it has this many records or bytes."""
+BATCH_BYTES: Final = 4 * 2**20
+"""A batch is passed on when it has this many records or bytes.
+
+Larger ones leave the processor's caches before they are written: at 16 MiB, records of 1 KB cost
+0.8 us more each.
+"""
 
 QUEUE_KIB: Final = 32 * 1024
 """What the client fetches ahead.  With one batch it bounds a reader's memory."""
@@ -52,7 +56,7 @@ class Reader:
     """A consumer that is no member of its group: the group only keeps the position.
 
     Memory: `QUEUE_KIB` fetched ahead, plus one batch of `BATCH_BYTES` and the calls that fill it,
-    about 64 MiB whatever the number of partitions, as long as records are small against that.
+    about 52 MiB whatever the number of partitions, as long as records are small against that.
     """
 
     def __init__(self, settings: KafkaSettings, group: str) -> None:

@@ -21,7 +21,7 @@ from kbackup.config import PROPERTIES
 from kbackup.config.refusals import REFUSALS
 from kbackup.formats import record_reading, row_groups
 from kbackup.kafka import reader, writer
-from kbackup.restore import task
+from kbackup.restore import ahead, task
 from kbackup.sink.job import SinkJob
 
 CHECKOUT = Path(__file__).parents[2]
@@ -215,10 +215,13 @@ def test_each_finding_is_mentioned(code: str) -> None:
     [
         pytest.param("fetched ahead by the Kafka client | {} MiB", reader.QUEUE_KIB / 1024, id="a"),
         pytest.param("one call to the client | {} MiB +", reader.BATCH_BYTES / MIB, id="batch"),
-        pytest.param("one call to the client | 16 MiB + {}", reader.FETCH_BYTES / MIB, id="call"),
+        pytest.param("one call to the client | 4 MiB + {}", reader.FETCH_BYTES / MIB, id="call"),
         pytest.param("for each view | {} MiB and one", row_groups.BYTES / MIB, id="row group"),
         pytest.param("for each view | 2 \u00d7 {} MiB", SPOOL_BYTES / MIB, id="spool"),
-        pytest.param("a batch of it | {} MiB", record_reading.READ_BYTES / MIB, id="read"),
+        pytest.param(
+            "those read ahead | 4 \u00d7 {} MiB", record_reading.READ_BYTES / MIB, id="read"
+        ),
+        pytest.param("those read ahead | {} \u00d7", ahead.DEPTH + 2, id="ahead"),
         pytest.param("not yet acknowledged | {} MiB", writer.QUEUE_KIB / 1024, id="sent"),
     ],
 )
