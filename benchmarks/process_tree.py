@@ -1,8 +1,8 @@
 """What a command takes, all the processes it starts counted: wall time, CPU time, memory.
 
 Linux only.  The meter is a process of its own: whatever it starts becomes its descendant and stays
-so when a process in between dies (``PR_SET_CHILD_SUBREAPER``).  Memory is the sum of proportional set sizes, in
-which a page shared by several processes counts once.
+so when a process in between dies (``PR_SET_CHILD_SUBREAPER``).  Memory is the sum of proportional
+set sizes, in which a page shared by several processes counts once.
 """
 
 import ctypes
