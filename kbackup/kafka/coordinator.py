@@ -25,6 +25,7 @@ _PASSING: Final = frozenset(
         Code.UNKNOWN_TOPIC_OR_PART,
         Code.LEADER_NOT_AVAILABLE,
         Code.NOT_LEADER_FOR_PARTITION,
+        Code._NOENT,  # noqa: SLF001  ("no leaders found": the client asked too soon)
     }
 )
 PATIENCE_S: Final = 30.0

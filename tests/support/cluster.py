@@ -1,8 +1,8 @@
 """The cluster through the client library alone: nothing of kbackup judges itself here."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka import KafkaError as Code
@@ -15,6 +15,8 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
+
+_T = TypeVar("_T")
 
 KEEP = {"retention.ms": "-1"}
 
@@ -124,20 +126,16 @@ class TestCluster:
         if found is None:
             return []
         asked = {TopicPartition(topic, at): OffsetSpec.latest() for at in found.partitions}
-        while True:
-            try:
-                answers = self.admin.list_offsets(asked).values()
-                return [future.result(30).offset for future in answers]
-            except KafkaException as error:
-                if error.args[0].code() != Code.NOT_LEADER_FOR_PARTITION:
-                    raise
-                time.sleep(0.02)  # created just now
+        return _settled(
+            lambda: [future.result(30).offset for future in self.admin.list_offsets(asked).values()]
+        )
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Delete what lies before an offset, as retention does."""
         offsets = [TopicPartition(topic, partition, at) for partition, at in before.items()]
-        for future in self.admin.delete_records(offsets).values():
-            future.result(30)
+        _settled(
+            lambda: [future.result(30) for future in self.admin.delete_records(offsets).values()]
+        )
 
     def committed(self, group: str, topic: str, partitions: Sequence[int] = (0,)) -> list[int]:
         """A group's offsets, those of open transactions left out; -1001 where there is none."""
@@ -161,6 +159,17 @@ class TestCluster:
             consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
         finally:
             consumer.close()
+
+
+def _settled(ask: Callable[[], _T]) -> _T:
+    """What *ask* returns once the leaders of a topic that was just created are known."""
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in (Code.NOT_LEADER_FOR_PARTITION, Code._NOENT):
+                raise
+            time.sleep(0.02)
 
 
 def send(producer: Producer, topic: str, records: Iterable[Record], partition: int = 0) -> None:

@@ -26,6 +26,10 @@ class Broker:
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError._WAIT_COORD,
         KafkaError._TRANSPORT,
+        KafkaError._NOENT,  # "No leaders found"
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
     ],
 )
 def test_a_new_cluster_is_waited_for(code: int) -> None:
