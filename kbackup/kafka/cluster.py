@@ -1,6 +1,7 @@
 """What the driver asks of a cluster: topics, offsets, groups, settings; and topic creation."""
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,6 +33,11 @@ from kbackup.records import TopicPartition as Where
 _log = logging.getLogger(__name__)
 
 _NO_OFFSET: Final = -1001
+
+SETTLE_S: Final = 10.0
+"""How long a transaction that is still open is waited for where none should be."""
+
+_LOOK_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,22 @@ class Cluster:
         low = self._offsets(wheres, OffsetSpec.earliest(), committed_only=False)
         high = self._offsets(wheres, OffsetSpec.latest(), committed_only=committed_only)
         return {where: Span(low[where], high[where]) for where in wheres}
+
+    def settled_spans(self, wheres: Sequence[Where], wait_s: float = SETTLE_S) -> dict[Where, Span]:
+        """Return `spans` once the transactions that have ended are visible in them.
+
+        A commit is answered before its markers are written, so the last stable offset lags for a
+        moment behind a transaction that was committed.  A transaction that stays open is waited
+        for no longer than *wait_s*; the spans end in front of it.
+        """
+        deadline = time.monotonic() + wait_s
+        while True:
+            settled = self.spans(wheres)
+            ends = self._offsets(wheres, OffsetSpec.latest(), committed_only=False)
+            is_settled = all(settled[where].end_offset == end for where, end in ends.items())
+            if is_settled or time.monotonic() > deadline:
+                return settled
+            time.sleep(_LOOK_S)
 
     def _offsets(
         self, wheres: Sequence[Where], spec: Any, *, committed_only: bool

@@ -111,7 +111,7 @@ def compare_topics(
             partitions = _partitions(name, topics.get(name), copy_name, topics.get(copy_name))
             for partition in range(partitions):
                 where, copy = TopicPartition(name, partition), TopicPartition(copy_name, partition)
-                spans = cluster.spans([where, copy])
+                spans = cluster.settled_spans([where, copy])
                 with (
                     closing(reader.read(where, spans[where])) as records,
                     closing(copy_reader.read(copy, spans[copy])) as copies,

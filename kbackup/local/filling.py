@@ -128,7 +128,7 @@ def _readable(settings: KafkaSettings, cluster: Cluster, topic: SampleTopic) -> 
     try:
         return sum(
             len(batch)
-            for where, span in cluster.spans(wheres).items()
+            for where, span in cluster.settled_spans(wheres).items()
             for batch in reader.read(where, span)
         )
     finally:

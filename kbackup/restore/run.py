@@ -231,7 +231,7 @@ class RestoreRun:
         # A partition that failed says so itself, and somebody else may have gone on with it.
         done = [report for report in reports if report.get("records") and "failure" not in report]
         wheres = [TopicPartition(report["target"], report["partition"]) for report in done]
-        after = cluster.spans(wheres, committed_only=False)
+        after = cluster.settled_spans(wheres)
         written = [
             audit.Written(
                 where,

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka import KafkaError as Code
 from confluent_kafka.admin import (
     AdminClient,
@@ -83,7 +83,8 @@ class TestCluster:
     def read(
         self, topic: str, partition: int = 0, *, isolation: str = "read_committed"
     ) -> list[Record]:
-        """All readable records of a partition, in order."""
+        """All readable records of a partition, in order, once ended transactions are visible."""
+        self._settle(topic, partition)
         consumer = Consumer(
             {
                 "bootstrap.servers": self.servers,
@@ -111,6 +112,15 @@ class TestCluster:
         finally:
             consumer.close()
 
+    def _settle(self, topic: str, partition: int) -> None:
+        """Wait a while for the markers of transactions: a commit is answered before them."""
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            stable = self.end_offsets(topic, IsolationLevel.READ_COMMITTED)
+            if stable[partition] == self.end_offsets(topic)[partition]:
+                return
+            time.sleep(0.02)
+
     def ends(self, topic: str, partition: int = 0) -> tuple[int, int]:
         """Log start and end offset."""
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "test-ends"})
@@ -120,15 +130,20 @@ class TestCluster:
         finally:
             consumer.close()
 
-    def end_offsets(self, topic: str) -> list[int]:
+    def end_offsets(
+        self, topic: str, level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> list[int]:
         """End offsets of all partitions, open transactions included; none without a topic."""
         found = self.admin.list_topics(timeout=30).topics.get(topic)
         if found is None:
             return []
         asked = {TopicPartition(topic, at): OffsetSpec.latest() for at in found.partitions}
-        return _settled(
-            lambda: [future.result(30).offset for future in self.admin.list_offsets(asked).values()]
-        )
+
+        def ask() -> list[int]:
+            answers = self.admin.list_offsets(asked, isolation_level=level)
+            return [future.result(30).offset for future in answers.values()]
+
+        return _settled(ask)
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Delete what lies before an offset, as retention does."""

@@ -1,0 +1,54 @@
+"""What the driver asks of a real cluster, where a fake would only agree with us."""
+
+import threading
+
+import pytest
+
+from kbackup.kafka import KafkaSettings
+from kbackup.kafka.cluster import Cluster
+from kbackup.records import Span, TopicPartition
+from tests.support.cluster import TestCluster, send, varied
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def seen(cluster: TestCluster) -> Cluster:
+    """The cluster as kbackup sees it."""
+    return Cluster(KafkaSettings(cluster.servers))
+
+
+def test_a_commit_under_way_is_waited_for(seen: Cluster, cluster: TestCluster, topic: str) -> None:
+    """
+    What ends a moment later is seen whole: the audit of a restore neither miscounts nor fails.
+    """
+    where = TopicPartition(cluster.create(topic), 0)
+    producer = cluster.producer(transactional_id=f"tx-{topic}")
+    producer.init_transactions()
+    producer.begin_transaction()
+    send(producer, topic, varied(20))
+    producer.flush()
+    later = threading.Timer(0.5, producer.commit_transaction)
+    later.start()
+
+    assert {where: Span(0, 0)} == seen.spans([where])
+    assert {where: Span(0, 21)} == seen.settled_spans([where])
+    later.join()
+
+
+def test_a_transaction_that_stays_open_is_not_waited_for_long(
+    seen: Cluster, cluster: TestCluster, topic: str
+) -> None:
+    """
+    The span ends in front of it, so nobody reads for records that do not come.
+    """
+    where = TopicPartition(cluster.create(topic), 0)
+    cluster.write(topic, varied(5))
+    producer = cluster.producer(transactional_id=f"tx-{topic}")
+    producer.init_transactions()
+    producer.begin_transaction()
+    send(producer, topic, varied(20))
+    producer.flush()
+
+    assert {where: Span(0, 5)} == seen.settled_spans([where], wait_s=0.1)
+    producer.abort_transaction()
