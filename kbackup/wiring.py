@@ -4,7 +4,7 @@ import hashlib
 from typing import Final
 
 from kbackup.config import Settings
-from kbackup.engine import EngineSettings
+from kbackup.engine import EngineSettings, Jvm
 from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
@@ -68,9 +68,9 @@ def layout(settings: Settings) -> Layout:
     )
 
 
-def engine_settings(settings: Settings, java_home: str | None) -> EngineSettings:
+def engine_settings(settings: Settings, jvm: Jvm | None) -> EngineSettings:
     """Return what Spark is given."""
-    return EngineSettings(settings.master, settings.spark_conf, java_home, settings.stop_timeout)
+    return EngineSettings(settings.master, settings.spark_conf, jvm, settings.stop_timeout)
 
 
 def format_options(settings: Settings) -> FormatOptions:

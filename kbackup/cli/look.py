@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
-from kbackup.cli.running import Session, java_home, run
+from kbackup.cli.running import Session, find_jvm, run
 from kbackup.errors import KbackupError
 from kbackup.summary import Event, Summary
 
@@ -137,7 +137,7 @@ def _verify(session: Session, summary: Summary, share: Any, *, deep: bool) -> No
     read = None
     if deep:
         job = VerifyJob(wiring.store_settings(settings), wiring.reading(settings))
-        engine = wiring.engine_settings(settings, java_home())
+        engine = wiring.engine_settings(settings, find_jvm())
         read = on_spark(job, engine, session.tell, session.stop.event)
     events = verify(
         store,

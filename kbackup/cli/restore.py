@@ -9,7 +9,7 @@ import click
 from kbackup.cli import Family
 from kbackup.cli.look import peek_command, topics_command, verify_command
 from kbackup.cli.options import GroupedCommand, config_options
-from kbackup.cli.running import Session, java_home, run
+from kbackup.cli.running import Session, find_jvm, run
 from kbackup.summary import Event
 
 
@@ -52,7 +52,7 @@ def plan_command(**parameters: Any) -> None:
 def _restore(session: Session) -> Event:
     from kbackup.restore.run import RestoreRun  # noqa: PLC0415  (imports Kafka and S3 clients)
 
-    return RestoreRun(session.settings, session.tell, session.stop)(java_home, _agree())
+    return RestoreRun(session.settings, session.tell, session.stop)(find_jvm, _agree())
 
 
 def _agree() -> Callable[[str], bool] | None:

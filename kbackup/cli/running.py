@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import kbackup
 from kbackup import config
@@ -20,6 +20,9 @@ from kbackup.config import Doubt, Loaded, Settings
 from kbackup.errors import KbackupError
 from kbackup.stopping import Stop
 from kbackup.summary import Event, Summary
+
+if TYPE_CHECKING:
+    from kbackup.engine import Jvm
 
 Tell = Callable[[Event], None]
 
@@ -235,12 +238,14 @@ def fingerprint(loaded: Loaded) -> str:
     return hashlib.sha256(repr(rows).encode()).hexdigest()
 
 
-def java_home() -> str:
+def find_jvm() -> "Jvm":
     """Find the Java for Spark.
 
     Raises:
         JavaNotFoundError: If there is none.
     """
-    from kbackup.local.java import find_java  # noqa: PLC0415  (only when Spark is started)
+    from kbackup.engine import Jvm  # noqa: PLC0415  (only when Spark is started)
+    from kbackup.local.java import find_java  # noqa: PLC0415
 
-    return str(find_java().home)
+    java = find_java()
+    return Jvm(str(java.home), java.class_archive)

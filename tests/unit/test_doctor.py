@@ -76,6 +76,7 @@ class Java:
     version: str = "17.0.15"
     origin: str = "PATH"
     passed_over: tuple[str, ...] = ()
+    class_archive: Path = Path("/nowhere/classes.jsa")
 
 
 def no_java() -> Java:
