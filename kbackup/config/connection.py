@@ -4,11 +4,13 @@ from typing import Annotated, ClassVar, Literal
 
 from kbackup.config.parsing import (
     Boolean,
+    ConsumerGroup,
     Duration,
     Integer,
     JavaPattern,
     OptionalText,
     Partitions,
+    Servers,
     StoreUrl,
     Topics,
     Word,
@@ -22,7 +24,7 @@ class Kafka(Group):
     title: ClassVar[str] = "Kafka"
     commands: ClassVar[frozenset[str]] = KAFKA
 
-    bootstrap_servers: OptionalText = declare(
+    bootstrap_servers: Servers = declare(
         None,
         "Brokers to start from: HOST:PORT, separated by commas.",
         short=("-k",),
@@ -51,7 +53,7 @@ class Kafka(Group):
         commands=SINK,
         aliases=("consumer.override.auto.offset.reset",),
     )
-    group: OptionalText = declare(
+    group: ConsumerGroup = declare(
         None,
         "Consumer group that keeps the position; default: connect-NAME for a connector's file, "
         "else derived from the bucket and topics.dir.",

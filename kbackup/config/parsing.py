@@ -21,6 +21,12 @@ PARTITIONS_MAX: Final = 200_000
 """Partitions that one ``--partitions`` may name: more than a cluster can hold."""
 
 
+PORT_MAX: Final = 65_535
+
+KAFKA_STRING_MAX: Final = 32_767
+"""Bytes of a string in Kafka's protocol, whose length is a signed 16-bit number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """The word by which the documentation names a type."""
@@ -30,6 +36,13 @@ class Kind:
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
+_SERVER: Final = re.compile(
+    r"(?:[A-Za-z_]+://)?"
+    r"(?:(?:\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]@=]+)(?::(\d{1,5}))?"
+    r"|[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)",
+    re.ASCII,
+)
+"""``host``, ``host:port``, ``[v6]:port`` or a bare v6 address, perhaps behind ``PROTOCOL://``."""
 _NEXT_PAIR: Final = re.compile(r",(?=\s*[\w.-]+=)")
 
 
@@ -138,6 +151,25 @@ def _partitions(value: object) -> object:
     return tuple(sorted(found)) or None
 
 
+def _servers(value: object) -> object:
+    """``host:port`` lists as the client reads them; it would look up a misspelt one for long."""
+    text = _optional(value)
+    if not isinstance(text, str):
+        return text
+    for server in _names(text):  # type: ignore[attr-defined]
+        match = _SERVER.fullmatch(server)
+        if match is None or not 0 < int(match[1] or 9092) <= PORT_MAX:
+            raise ValueError("expected HOST:PORT, separated by commas")
+    return text
+
+
+def _group(value: object) -> object:
+    text = _optional(value)
+    if isinstance(text, str) and len(text.encode()) > KAFKA_STRING_MAX:
+        raise ValueError(f"expected at most {KAFKA_STRING_MAX} bytes, which is Kafka's limit")
+    return text
+
+
 def _store_url(value: object) -> object:
     text = _optional(value)
     if not isinstance(text, str):
@@ -191,6 +223,8 @@ Duration = Annotated[float, *_read(_seconds, "duration")]
 Names = Annotated[tuple[str, ...], *_read(_names, "list")]
 Topics = Annotated[tuple[str, ...], *_read(_topics, "list")]
 Pairs = Annotated[dict[str, str], *_read(_pairs, "NAME=VALUE")]
+Servers = Annotated[str | None, *_read(_servers, "HOST:PORT")]
+ConsumerGroup = Annotated[str | None, *_read(_group, "text")]
 Partitions = Annotated[tuple[int, ...] | None, *_read(_partitions, "partitions")]
 StoreUrl = Annotated[str | None, *_read(_store_url, "URL")]
 JavaPattern = Annotated[str | None, *_read(_java_pattern, "regular expression")]

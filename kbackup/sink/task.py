@@ -17,7 +17,7 @@ from kbackup.channel import Line
 from kbackup.engine import Report
 from kbackup.errors import BadRecordError, KbackupError, StoppedError
 from kbackup.kafka import Position
-from kbackup.kafka.reader import LogStartMovedError, Reader
+from kbackup.kafka.reader import Reader
 from kbackup.records import Span, TopicPartition
 from kbackup.sink.files import ClosedFile, OpenFiles
 from kbackup.sink.job import SinkJob, SinkUnit
@@ -124,19 +124,15 @@ class _Work:
     def _records(self, span: Span) -> Iterator[pa.RecordBatch]:
         """The records of *span*, without those to leave out; ends early when asked to stop."""
         where = self.unit.where
-        try:
-            for batch in self.reader.read(where, span):
-                if self.line.is_stopped():
-                    raise StoppedError(f"{where} stopped")
-                kept = batch
-                if self.job.drops_nulls:
-                    kept = batch.filter(has_value(batch, self.job.views[-1].converter))
-                    self.report["nulls"] += len(batch) - len(kept)
-                if len(kept):
-                    yield kept
-        except LogStartMovedError as error:
-            self.report["expired"] = str(error)
-            raise
+        for batch in self.reader.read(where, span):
+            if self.line.is_stopped():
+                raise StoppedError(f"{where} stopped")
+            kept = batch
+            if self.job.drops_nulls:
+                kept = batch.filter(has_value(batch, self.job.views[-1].converter))
+                self.report["nulls"] += len(batch) - len(kept)
+            if len(kept):
+                yield kept
 
     def _write(self, files: OpenFiles, batch: pa.RecordBatch) -> None:
         try:
