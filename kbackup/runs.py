@@ -15,8 +15,10 @@ import io
 import logging
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, Required
 
 import orjson
@@ -38,6 +40,9 @@ GOOD: Final = frozenset({0, 3})
 
 RECORD_BYTES_MAX: Final = 64 * 2**20
 """A larger run record counts as missing: nobody of ours wrote it."""
+
+_READERS: Final = 8
+"""Run records read side by side, as many as may be in memory; most have a few KB."""
 
 
 _LENIENT: Final = ConfigDict(strict=True, extra="allow")
@@ -126,8 +131,8 @@ def write_run(store: Store, layout: Layout, summary: Mapping[str, Any]) -> None:
 def runs(store: Store, layout: Layout, command: str | None = None) -> Iterator[Run]:
     """Yield the records of past runs into this ``topics.dir``, the newest start first.
 
-    Costs one listing of all runs, then one read for each that is asked for.  A record that cannot
-    be read counts as missing.
+    Costs one listing of all runs, then reads, at most twice as many as are asked for, some side by
+    side: stop early.  A record that cannot be read counts as missing.
 
     Args:
         store: Where the backup lies.
@@ -138,12 +143,14 @@ def runs(store: Store, layout: Layout, command: str | None = None) -> Iterator[R
         StoreError: If the store does not answer.
     """
     prefix = _runs_prefix(layout)
-    found = [entry.key for entry in store.list(prefix) if entry.size <= RECORD_BYTES_MAX]
-    for key in sorted(found, reverse=True):
-        match = _NAME.fullmatch(key.removeprefix(prefix))
-        if match is None or not match.group(1).startswith(_named(command or "")):
-            continue
-        record = _read(store, key)
+    keys = [
+        entry.key
+        for entry in store.list(prefix)
+        if entry.size <= RECORD_BYTES_MAX
+        and (match := _NAME.fullmatch(entry.key.removeprefix(prefix)))
+        and match.group(1).startswith(_named(command or ""))
+    ]
+    for record in _read_all(store, sorted(keys, reverse=True)):
         if record is None or record.get("topics_dir") != layout.topics_dir:
             continue
         if command is None or record.get("command") == command:
@@ -215,6 +222,19 @@ def _put(store: Store, key: str, data: Mapping[str, Any], *, if_absent: bool = F
     body = orjson.dumps(data)
     sha256 = hashlib.sha256(body).hexdigest()
     return store.put(key, io.BytesIO(body), sha256=sha256, metadata={}, if_absent=if_absent)
+
+
+def _read_all(store: Store, keys: Sequence[str]) -> Iterator[Run | None]:
+    """Read records in this order: one, then two, four ... at a time, for most ask for the newest.
+
+    A cron that runs each quarter of an hour leaves 1,000 in ten days; one after the other they
+    would take 20 s from a bucket that answers in 20 ms.
+    """
+    with ThreadPoolExecutor(_READERS) as pool:
+        at, width = 0, 1
+        while at < len(keys):
+            yield from pool.map(partial(_read, store), keys[at : at + width])
+            at, width = at + width, min(2 * width, _READERS)
 
 
 def _read(store: Store, key: str) -> Run | None:

