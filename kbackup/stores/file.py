@@ -24,8 +24,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import file_digest
 from pathlib import Path
-from typing import BinaryIO, Final, TypeAlias
+from typing import Annotated, BinaryIO, Final, TypeAlias
 from urllib.parse import unquote
+
+from pydantic import AfterValidator, TypeAdapter
 
 from kbackup.errors import (
     ConfigurationError,
@@ -46,6 +48,15 @@ NAME_MAX: Final = 255
 
 _Facts: TypeAlias = dict[str, str]
 _Candidates: TypeAlias = list[_Facts]
+
+
+def _with_sha256(facts: _Facts) -> _Facts:
+    if "sha256" not in facts:
+        raise ValueError("sha256 is missing")
+    return facts
+
+
+_FACTS: Final = TypeAdapter(list[Annotated[_Facts, AfterValidator(_with_sha256)]])
 
 _STALE_SECONDS: Final = 86_400
 
@@ -197,13 +208,14 @@ class FileStore:
 
     def _candidates(self, key: str) -> _Candidates:
         """Read the facts written for *key*; none for an object that others have put there."""
+        path = self._facts_path(key)
+        do = "remove it, and the object counts as one that others have put there"
         try:
-            facts: _Candidates = json.loads(self._facts_path(key).read_bytes())
+            return _FACTS.validate_json(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return []
         except ValueError as error:
-            raise CorruptObjectError(str(self._facts_path(key)), "not JSON") from error
-        return facts
+            raise CorruptObjectError(str(path), "no facts of ours", do, key=key) from error
 
     def _facts(self, key: str, path: Path, *, with_sha256: bool = False) -> _Facts:
         """Return the facts that apply to the object that is there now."""

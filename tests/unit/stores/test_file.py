@@ -280,3 +280,24 @@ def test_a_name_that_is_not_text_is_left_out_aloud(
 
     assert ["a"] == keys(store)
     assert ["not UTF-8" in message for message in caplog.messages] == [True]
+
+
+@pytest.mark.parametrize(
+    "facts", [b"", b"{}", b"[1]", b'[{"a": "b"}]', b'[{"sha256": 1}]', b"\xff"]
+)
+def test_facts_that_are_none_of_ours_are_damage_with_a_remedy(
+    store: FileStore, root: Path, facts: bytes
+) -> None:
+    """
+    Whatever lies there, the object is neither trusted nor lost.
+    """
+    put_bytes(store, "a", b"body")
+    (root / ".kbackup/facts/a").write_bytes(facts)
+
+    for look in (store.head, store.open):
+        with pytest.raises(CorruptObjectError, match=r"facts/a: no facts of ours") as caught:
+            look("a")
+        assert "remove it" in caught.value.do
+
+    (root / ".kbackup/facts/a").unlink()
+    assert b"body" == open_bytes(store, "a")
