@@ -17,7 +17,7 @@ from kbackup.restore.catalog import Catalog, FileSet, nothing_there
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.judged import JudgedPartition
 from kbackup.restore.reading import facts
-from kbackup.restore.recorded import Recorded
+from kbackup.restore.recorded import Recorded, record_count
 from kbackup.restore.safety import Intent, Target
 from kbackup.selection import select
 from kbackup.stores import Store
@@ -60,6 +60,7 @@ class PlannedTopic:
         refusals: Why nothing may be done.
         warnings: Codes and sentences.
         objects: Number of objects.
+        records: Number of records in them, None where names and run records do not tell.
         stored_bytes: Bytes of the objects.
     """
 
@@ -71,6 +72,7 @@ class PlannedTopic:
     refusals: tuple[KbackupError, ...]
     warnings: tuple[tuple[str, str], ...]
     objects: int
+    records: int | None
     stored_bytes: int
 
     def event(self) -> dict[str, Any]:
@@ -85,7 +87,7 @@ class PlannedTopic:
             "reason": None if reason is None else str(reason),
             "code": None if reason is None else reason.code,
             "objects": self.objects,
-            "records": None,
+            "records": self.records,
             "bytes": self.stored_bytes,
             "retention_ms": self.config["retention.ms"] if self.action == "create" else None,
         }
@@ -250,6 +252,7 @@ class Planner:
         config = self._config(intent) if target.partitions is None else target.config or {}
         limit = config.get("max.message.bytes")
         units, objects, stored = [], 0, 0
+        counts: list[int | None] = []
         for where in self._catalog.partitions(intent.source):
             if not self._is_wanted(where):
                 continue
@@ -260,6 +263,7 @@ class Planner:
             refusals += self._splittable(where, sets)
             objects += sum(len(files.files) for files in sets)
             stored += sum(file.size for files in sets for file in files.files)
+            counts.append(record_count(sets, self._recorded.get(where, ())))
             unit = RestoreUnit(
                 where,
                 TopicPartition(intent.target, where.partition),
@@ -274,7 +278,7 @@ class Planner:
         action = _action(target, has_units=bool(units), is_refused=bool(refusals))
         return PlannedTopic(
             intent, target, tuple(units), action, self._config(intent), tuple(refusals),
-            tuple(warnings), objects, stored,
+            tuple(warnings), objects, _total(counts), stored,
         )  # fmt: skip
 
     def _chosen(self, where: TopicPartition) -> tuple[list[FileSet], int]:
@@ -398,6 +402,11 @@ class Planner:
             **{name: source[name] for name in KEPT_CONFIG if name in source},
             **self._settings.topic_config,
         }
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    known = list(counts)
+    return None if None in known else sum(count for count in known if count is not None)
 
 
 def _action(target: Target, *, has_units: bool, is_refused: bool) -> str:

@@ -198,6 +198,20 @@ def test_an_object_that_a_run_has_stored_and_that_is_gone_is_no_good_restore(
     assert [] == agreed.refusals
 
 
+def test_the_plan_counts_records_where_run_records_know_them_all(store: Store) -> None:
+    """
+    A number that is not known of every partition is no number of the topic.
+    """
+    put(store, whole("orders", 0, 0), 0, 9)
+    put(store, whole("orders", 1, 0), 0, 4)
+
+    half = plan(store, FakeCluster(), records=[record_of(0, 0, 9, 1)])
+    both = plan(store, FakeCluster(), records=[record_of(0, 0, 9, 1), record_of(1, 0, 4, 1)])
+
+    assert None is half.topics[0].event()["records"]
+    assert 15 == both.topics[0].event()["records"]
+
+
 def test_a_partition_number_beyond_belief_is_refused(store: Store) -> None:
     """
     A planted name must not make a topic of two thousand million partitions.
