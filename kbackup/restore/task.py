@@ -36,6 +36,17 @@ TRANSACTION_RECORDS: Final = 500_000
 TRANSACTION_BYTES: Final = 64 * 2**20
 """A transaction ends behind this many records or bytes: what a kill makes a rerun write again."""
 
+FIRST_BYTES: Final = 8 * 2**20
+"""What the first transaction has.  The next ones grow while the cluster is quick, and shrink where
+it is slow: one that outlasts the producer's timeout of five minutes is lost, and would be again."""
+
+QUICK_S: Final = 10.0
+SLOW_S: Final = 60.0
+"""A transaction that takes less, or more, is followed by a larger, or a smaller one."""
+
+_FACTOR: Final = 4
+_LEAST_BYTES: Final = 2**18
+
 TELL_S: Final = 0.5
 """How often a task tells what it has sent beyond what is safe."""
 
@@ -75,6 +86,8 @@ class _Work:
     report: Report = field(default_factory=dict)
     _pending_records: int = 0
     _pending_bytes: int = 0
+    _limit_bytes: int = FIRST_BYTES
+    _begun: float = 0.0
     _started_at: int = 0
     _told: float = field(default_factory=monotonic)
 
@@ -135,7 +148,7 @@ class _Work:
                     place = Place(place.index, seen, fresh["offset"][-1].as_py() + 1)
                 if (
                     self._pending_records >= TRANSACTION_RECORDS
-                    or self._pending_bytes >= TRANSACTION_BYTES
+                    or self._pending_bytes >= self._limit_bytes
                 ):
                     self._commit(writer, place)
         except _BAD as error:
@@ -170,6 +183,8 @@ class _Work:
         good = self._without_giants(batch, files)
         good, zeros = without_zero_timestamps(good)
         self.report["zero_timestamps"] += zeros
+        if not self._pending_records:
+            self._begun = monotonic()
         writer.write(good)
         if len(good):
             if self.report["first"] is None:
@@ -225,6 +240,7 @@ class _Work:
         done["records"] += self._pending_records
         writer.commit(place.position(self.unit.sets, run=self.job.run, done=done))
         self.report |= done | {"committed": place.offset}
+        self._limit_bytes = next_limit(self._limit_bytes, monotonic() - self._begun)
         self._pending_records = self._pending_bytes = 0
         self._tell_progress()
 
@@ -234,6 +250,13 @@ class _Work:
         facts = {name: self.report[name] for name in names}
         event = {"type": "progress", "run": self.job.run, **facts, "open": self._pending_records}
         self.line.tell(event)
+
+
+def next_limit(limit: int, seconds: float) -> int:
+    """Return how many bytes the transaction has that follows one of *limit* bytes."""
+    if seconds > SLOW_S:
+        return max(_LEAST_BYTES, limit // _FACTOR)
+    return min(TRANSACTION_BYTES, limit * _FACTOR) if seconds < QUICK_S else limit
 
 
 def without_zero_timestamps(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
