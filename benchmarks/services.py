@@ -9,8 +9,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -20,6 +19,7 @@ from benchmarks.process_tree import measure
 from benchmarks.records import PARTITIONS, Load
 from kbackup.local import LocalS3
 from kbackup.local.kafka import LocalKafka
+from kbackup.local.process import LocalService
 from kbackup.stores import Store, StoreSettings, open_store
 
 STORES: Final = ("s3", "dir")
@@ -42,7 +42,7 @@ class Place:
     settings: StoreSettings = field(compare=False)
 
 
-class Services:
+class Services(LocalService):
     """The servers, a context manager that ends them and removes all they held."""
 
     def __init__(self) -> None:
@@ -107,22 +107,11 @@ class Services:
         self.create_topic(load.topic)
         measure(loops.commands("produce", self.servers, load.topic, load), {})
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """End the servers and remove what they held."""
         self.s3.stop()
         self.kafka.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _has_leaders(self, name: str, partitions: int) -> bool:
         try:

@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from kbackup.errors import LocalServiceError
 from kbackup.local.kafka import BROKER_PROPERTIES, START_SECONDS, STARTED
 from kbackup.local.kafka_jars import KAFKA_VERSION
-from kbackup.local.process import free_ports
+from kbackup.local.process import LocalService, free_ports
 
 IMAGE: Final = f"apache/kafka:{KAFKA_VERSION}"
 
 
-class DockerKafka:
+class DockerKafka(LocalService):
     """`LocalKafka`'s interface over a container that testcontainers starts and cleans up.
 
     Args:
@@ -70,17 +69,6 @@ class DockerKafka:
     def restart(self) -> None:
         """Start it again on the same port and data, ending it in good order if it runs."""
         self._container.get_wrapped_container().restart()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def _properties(self, own: Mapping[str, str]) -> dict[str, str]:
         return {

@@ -8,13 +8,12 @@ import tempfile
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from kbackup.errors import LocalServiceError
 from kbackup.local.java import Java, find_java
 from kbackup.local.kafka_jars import KAFKA_VERSION, fetch_kafka
-from kbackup.local.process import Service, free_ports
+from kbackup.local.process import LocalService, Service, free_ports
 
 START_SECONDS: Final = 60
 """How long a start may take; 3 s is usual on two idle cores."""
@@ -77,7 +76,7 @@ logger.server.level = INFO
 """
 
 
-class LocalKafka:
+class LocalKafka(LocalService):
     """One Kafka node, broker and controller in one, on 127.0.0.1; started when made.
 
     A context manager that stops it.  It is gone when the process that made it is gone, however
@@ -154,17 +153,6 @@ class LocalKafka:
         if not self._directory.exists():
             raise LocalServiceError("this Kafka was stopped", "its data is gone", "start a new one")
         self._service = self._start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def _configure(self, controller: int) -> None:
         """Write the configuration, with the controller's port, and format the data directory."""

@@ -6,10 +6,12 @@ import signal
 import socket
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from kbackup.errors import LocalServiceError
 
@@ -56,6 +58,25 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+class LocalService(ABC):
+    """What is started when it is made; a context manager that stops it."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End it and remove all it held; may be repeated."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
 
 
 class Service:

@@ -13,11 +13,10 @@ import urllib.parse
 import urllib.request
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from kbackup.errors import LocalServiceError
-from kbackup.local.process import Service, free_ports
+from kbackup.local.process import LocalService, Service, free_ports
 
 START_SECONDS: Final = 30
 """How long a start may take; under 1 s is usual."""
@@ -28,7 +27,7 @@ SPOOLED_BYTES: Final = 64 << 20
 _REQUIRED: Final = ("moto", "flask", "flask_cors")
 
 
-class LocalS3:
+class LocalS3(LocalService):
     """One S3 server on 127.0.0.1, without TLS; started when made.
 
     A context manager that stops it.  It is gone when the process that made it is gone, however
@@ -104,17 +103,6 @@ class LocalS3:
         """End it and remove its objects; may be repeated, but it cannot be started again."""
         self._service.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def _start(self) -> Service:
         service = Service(

@@ -1,31 +1,9 @@
 """Values that are probably not what was meant."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from kbackup import config
-
-JSON = "io.confluent.connect.s3.format.json.JsonFormat"
-SINK = f"""
-name=s3-sink
-connector.class=io.confluent.connect.s3.S3SinkConnector
-tasks.max=4
-topics=orders
-s3.bucket.name=backups
-flush.size=3
-storage.class=io.confluent.connect.s3.storage.S3Storage
-format.class={JSON}
-value.converter=org.apache.kafka.connect.json.JsonConverter
-value.converter.schemas.enable=false
-"""
-
-Write = Callable[[str], Path]
-
-
-def _load(command: config.Command, *paths: Path, **options: object) -> config.Loaded:
-    return config.load(command, options=options, files=paths, environ={})
+from tests.support.configurations import SINK, Write, load
 
 
 @pytest.mark.parametrize(
@@ -61,7 +39,7 @@ def test_what_is_probably_not_meant_is_said_once(
     """
     A value that does something else than it seems to is a warning, and the run goes on.
     """
-    loaded = _load("sink", write(SINK + text), bootstrap_servers="h:1")
+    loaded = load("sink", write(SINK + text), bootstrap_servers="h:1")
 
     found = [(doubt.code, doubt.name) for doubt in loaded.warnings if doubt.code != "no_effect"]
     assert [(code, name)] == found
@@ -83,7 +61,7 @@ def test_what_is_meant_is_not_doubted(write: Write, text: str) -> None:
     """
     Warnings are rare enough to be read.
     """
-    loaded = _load("sink", write(SINK + text), bootstrap_servers="h:1")
+    loaded = load("sink", write(SINK + text), bootstrap_servers="h:1")
 
     assert [] == [doubt for doubt in loaded.warnings if doubt.code != "no_effect"]
 
@@ -121,6 +99,6 @@ def test_pad_width_zero_acts_as_one(write: Write) -> None:
     """
     text = SINK + "filename.offset.zero.pad.width=0"
 
-    settings = _load("sink", write(text), bootstrap_servers="h:1").settings
+    settings = load("sink", write(text), bootstrap_servers="h:1").settings
 
     assert 1 == settings.filename_offset_zero_pad_width

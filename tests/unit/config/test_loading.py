@@ -5,7 +5,6 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,40 +17,14 @@ from kbackup.config.known import NO_EFFECT
 from kbackup.config.refusals import REFUSALS
 from kbackup.errors import ConfigurationError
 from kbackup.renaming import Rename
-
-WHOLE = {"bootstrap_servers": "h:1", "topics": "orders", "s3_bucket_name": "b"}
-JSON = "io.confluent.connect.s3.format.json.JsonFormat"
-SINK = f"""
-name=s3-sink
-connector.class=io.confluent.connect.s3.S3SinkConnector
-tasks.max=4
-topics=orders
-s3.bucket.name=backups
-flush.size=3
-storage.class=io.confluent.connect.s3.storage.S3Storage
-format.class={JSON}
-value.converter=org.apache.kafka.connect.json.JsonConverter
-value.converter.schemas.enable=false
-"""
-
-Write = Callable[[str], Path]
-
-
-def _load(command: config.Command, *paths: Path, **options: object) -> config.Loaded:
-    return config.load(command, options=options, files=paths, environ={})
-
-
-def _errors(command: config.Command, *paths: Path, **options: object) -> dict[str, str]:
-    with pytest.raises(ConfigurationError) as caught:
-        _load(command, *paths, **options)
-    return {found["name"]: found["why"] for found in caught.value.place["errors"]}
+from tests.support.configurations import JSON, SINK, WHOLE, Write, errors, load
 
 
 def test_whole_records_need_no_setting() -> None:
     """
     Brokers, topics and a bucket are enough.
     """
-    settings = _load("sink", **WHOLE).settings
+    settings = load("sink", **WHOLE).settings
 
     assert ("record", "parquet", "zstd") == (
         settings.view,
@@ -74,7 +47,7 @@ def test_a_connectors_file_is_a_configuration(write: Write) -> None:
     """
     The connectors' layout, cut as the connector cuts, its offsets taken over.
     """
-    settings = _load("sink", write(SINK), bootstrap_servers="h:1").settings
+    settings = load("sink", write(SINK), bootstrap_servers="h:1").settings
 
     assert ("value", "json", "connect-s3-sink") == (
         settings.view,
@@ -97,7 +70,7 @@ def test_a_sinks_file_restores_as_it_is(write: Write) -> None:
         SINK + "transforms=a\ntransforms.a.type=x.InsertField$Value\nrotate.schedule.interval.ms=1"
     )
 
-    loaded = _load("restore", write(text), bootstrap_servers="h:1")
+    loaded = load("restore", write(text), bootstrap_servers="h:1")
 
     [said] = [doubt for doubt in loaded.warnings if doubt.code == "no_effect"]
     assert {"flush.size", "tasks.max", "transforms", "rotate.schedule.interval.ms"} <= set(
@@ -122,7 +95,7 @@ def test_a_source_connectors_file_renames(write: Write) -> None:
         transforms.AddPrefix.replacement=copy_of_$0
     """
 
-    settings = _load("restore", write(text), bootstrap_servers="h:1").settings
+    settings = load("restore", write(text), bootstrap_servers="h:1").settings
 
     assert (Rename(regex=".*", replacement="copy_of_$0"),) == settings.renames
     assert not settings.s3_path_style_access_enabled
@@ -144,7 +117,7 @@ def test_what_a_command_needs_is_asked_for_at_once(
     """
     One run names all that is missing.
     """
-    assert missing == set(_errors(command))
+    assert missing == set(errors(command))
 
 
 @pytest.mark.parametrize("command", ["config", "doctor"])
@@ -152,7 +125,7 @@ def test_looking_at_a_configuration_needs_none(command: config.Command) -> None:
     """
     The commands that look at settings take what there is.
     """
-    assert () == _load(command).warnings or command == "config"
+    assert () == load(command).warnings or command == "config"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +156,7 @@ def test_a_wrong_setting_is_named(options: dict[str, object], name: str) -> None
     """
     Each error names its property, and nothing else is blamed for it.
     """
-    assert [name] == list(_errors("sink", **WHOLE | options))
+    assert [name] == list(errors("sink", **WHOLE | options))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +178,7 @@ def test_the_store_is_a_bucket_or_a_folder(
     """
     A folder takes the place of a bucket; another URL is a server.
     """
-    settings = _load("topics", **given).settings
+    settings = load("topics", **given).settings
 
     assert (url, endpoint) == (settings.url, settings.endpoint_url)
 
@@ -214,7 +187,7 @@ def test_settings_are_frozen_and_cross_a_process() -> None:
     """
     A task in another process gets exactly what was checked.
     """
-    settings = _load("restore", **WHOLE, rename="copy_of_$0", spark_conf=("a=b",)).settings
+    settings = load("restore", **WHOLE, rename="copy_of_$0", spark_conf=("a=b",)).settings
 
     assert settings == pickle.loads(pickle.dumps(settings))
     with pytest.raises(ValidationError):
@@ -235,7 +208,7 @@ def test_kafka_gets_what_is_meant_for_it(write: Write) -> None:
         kafka.timeout=3s
     """
 
-    settings = _load("sink", write(text), **WHOLE).settings
+    settings = load("sink", write(text), **WHOLE).settings
 
     login = {
         "security.protocol": "SASL_SSL",
@@ -276,7 +249,7 @@ def test_no_secret_is_shown(write: Write) -> None:
     """
     Settings can be printed, listed and doubted without giving a credential away.
     """
-    loaded = _load("sink", write(SECRETS), **WHOLE)
+    loaded = load("sink", write(SECRETS), **WHOLE)
 
     printed = f"{loaded!r}{loaded.shown()}{loaded.shown(True)}{loaded.warnings}"
     assert CANARY not in printed
@@ -290,7 +263,7 @@ def test_no_secret_is_in_an_error(write: Write) -> None:
     path = write(SECRETS + WRONG)
 
     with pytest.raises(ConfigurationError) as caught:
-        _load("sink", path, **WHOLE, flush_size="x")
+        load("sink", path, **WHOLE, flush_size="x")
 
     assert len(caught.value.place["errors"]) > 3
     assert CANARY not in f"{caught.value}{caught.value.to_dict()}{config.check([path], {})}"
@@ -329,7 +302,7 @@ def test_all_properties_are_shown() -> None:
     """
     ``config show --all`` leaves none out.
     """
-    rows = _load("config").shown(all=True)
+    rows = load("config").shown(all=True)
 
     assert [found.name for found in config.PROPERTIES] == [row[0] for row in rows]
 
@@ -341,7 +314,7 @@ def test_errors_are_named_together_with_their_origins(write: Write) -> None:
     path = write("flush.size=x\ntopics=<T>\nview=value\nformat.class=avro")
 
     with pytest.raises(ConfigurationError) as caught:
-        _load("sink", path, bootstrap_servers="h:1", s3_bucket_name="b")
+        load("sink", path, bootstrap_servers="h:1", s3_bucket_name="b")
 
     for line, name in enumerate(("flush.size", "topics"), 1):
         assert f"{name}=" in caught.value.why
@@ -356,7 +329,7 @@ def test_a_missing_file_is_the_only_error(tmp_path: Path) -> None:
     What a file would have said is not asked for when it cannot be read.
     """
     with pytest.raises(ConfigurationError, match=r"gone\.json") as caught:
-        _load("sink", tmp_path / "gone.json")
+        load("sink", tmp_path / "gone.json")
 
     assert 1 == len(caught.value.place["errors"])
 

@@ -1,40 +1,11 @@
 """Layout, format, converter and partitioner."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from kbackup import config
-from kbackup.errors import ConfigurationError
+from tests.support.configurations import JSON, SINK, WHOLE, Write, errors, load
 
-WHOLE = {"bootstrap_servers": "h:1", "topics": "orders", "s3_bucket_name": "b"}
-JSON = "io.confluent.connect.s3.format.json.JsonFormat"
 BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
-SINK = f"""
-name=s3-sink
-connector.class=io.confluent.connect.s3.S3SinkConnector
-tasks.max=4
-topics=orders
-s3.bucket.name=backups
-flush.size=3
-storage.class=io.confluent.connect.s3.storage.S3Storage
-format.class={JSON}
-value.converter=org.apache.kafka.connect.json.JsonConverter
-value.converter.schemas.enable=false
-"""
-
-Write = Callable[[str], Path]
-
-
-def _load(command: config.Command, *paths: Path, **options: object) -> config.Loaded:
-    return config.load(command, options=options, files=paths, environ={})
-
-
-def _errors(command: config.Command, *paths: Path, **options: object) -> dict[str, str]:
-    with pytest.raises(ConfigurationError) as caught:
-        _load(command, *paths, **options)
-    return {found["name"]: found["why"] for found in caught.value.place["errors"]}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +61,7 @@ def test_what_a_connector_could_and_we_cannot_is_refused_by_name(
     """
     base = SINK if "value.converter" not in text else SINK.partition("value.converter")[0]
 
-    found = _errors("sink", write(base + text), bootstrap_servers="h:1")
+    found = errors("sink", write(base + text), bootstrap_servers="h:1")
 
     assert [name] == list(found)
 
@@ -113,7 +84,7 @@ def test_the_keys_converter_counts_where_keys_are_stored(
     """
     A setting without effect cannot stop a run.
     """
-    settings = _load("sink", write(SINK + text), bootstrap_servers="h:1").settings
+    settings = load("sink", write(SINK + text), bootstrap_servers="h:1").settings
 
     found = None if settings.key_converter is None else settings.converter("key", "json")
     assert expected == found
@@ -125,7 +96,7 @@ def test_an_unusable_key_converter_does_not_stop_a_restore(write: Write) -> None
     """
     text = SINK + "key.converter=io.confluent.connect.avro.AvroConverter"
 
-    settings = _load("restore", write(text), bootstrap_servers="h:1").settings
+    settings = load("restore", write(text), bootstrap_servers="h:1").settings
 
     assert ("string", {}) == settings.converter("key", "json")
 
@@ -144,7 +115,7 @@ def test_a_restore_assumes_a_converter_by_the_format_it_finds(
     """
     Without a file of the connector's, a restore reads what it finds.
     """
-    settings = _load("restore", **WHOLE).settings
+    settings = load("restore", **WHOLE).settings
 
     assert expected == settings.converter("value", format_name)
 
@@ -167,7 +138,7 @@ def test_the_separator_is_taken_as_it_is(write: Write) -> None:
     """
     text = SINK.replace(JSON, BYTES).partition("value.converter")[0]
 
-    settings = _load(
+    settings = load(
         "sink", write(text + "format.bytearray.separator=\\u0020\\n"), bootstrap_servers="h:1"
     ).settings
 
