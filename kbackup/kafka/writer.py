@@ -2,7 +2,8 @@
 
 import gc
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -25,6 +26,9 @@ BATCH_BYTES: Final = 2**20
 """What the client sends at once, where the topic takes as much; below Kafka's default limit."""
 
 _FULL_WAIT_S: Final = 0.05
+_ABORT_S: Final = 5.0
+"""An abort that takes longer is left to the next writer, which needs the cluster anyway."""
+
 _TRANSACTION_MS: Final = 300_000
 
 Header = tuple[str, bytes | None]
@@ -62,6 +66,7 @@ class Writer:
         self._exactly_once = exactly_once
         self._complaints = Complaints()
         self._failed: Any = None
+        self._patience_s = max(settings.timeout_s, PATIENCE_S)
         self._consumer = Consumer(
             settings.properties(
                 {
@@ -102,9 +107,7 @@ class Writer:
         timeout_s = self._settings.timeout_s
         found = self._call(
             "reading its position",
-            lambda: patiently(
-                lambda: self._consumer.committed(asked, timeout_s), max(timeout_s, PATIENCE_S)
-            ),
+            lambda: patiently(lambda: self._consumer.committed(asked, timeout_s), self._patience_s),
         )
         return Position(found[0].offset, found[0].metadata or "") if found[0].offset >= 0 else None
 
@@ -129,7 +132,7 @@ class Writer:
 
     def _produce(self, batch: pa.RecordBatch) -> None:
         topic, partition = self._target.topic, self._target.partition
-        produce, poll = self._producer.produce, self._producer.poll
+        produce = self._producer.produce
         for value, key, timestamp, headers in zip(
             batch["value"].to_pylist(),
             batch["key"].to_pylist(),
@@ -137,16 +140,25 @@ class Writer:
             _headers(batch["headers"]),
             strict=True,
         ):
-            while True:
-                try:
-                    produce(topic, value, key, partition, None, None, timestamp, headers)
-                    break
-                except BufferError:
-                    self._call("writing records", poll, _FULL_WAIT_S)
-                except KafkaException as error:
-                    raise self._translate("writing records", error) from error
+            try:
+                produce(topic, value, key, partition, None, None, timestamp, headers)
+            except BufferError:
+                self._push(topic, value, key, partition, None, None, timestamp, headers)
+            except KafkaException as error:
+                raise self._translate("writing records", error) from error
             if self._failed is not None:
                 break
+
+    def _push(self, *record: Any) -> None:
+        """Hand over a record as soon as the client has room for it."""
+        wait = self._waiting(self._producer.poll)
+        while self._failed is None:
+            wait(_FULL_WAIT_S)
+            try:
+                self._call("writing records", self._producer.produce, *record)
+            except BufferError:
+                continue
+            return
 
     def commit(self, position: Position) -> None:
         """Make everything written so far visible, together with *position*.
@@ -166,7 +178,7 @@ class Writer:
                 self._complaints,
                 lambda: patiently(
                     lambda: self._consumer.commit(offsets=offsets, asynchronous=False),
-                    max(self._settings.timeout_s, PATIENCE_S),
+                    self._patience_s,
                 ),
             )
             return
@@ -190,9 +202,29 @@ class Writer:
         Raises:
             KafkaError: If the cluster refused a record.
         """
-        while self._call("writing records", self._producer.flush, 1.0) and self._failed is None:
-            pass
+        wait = self._waiting(self._producer.flush)
+        while len(self._producer) and self._failed is None:
+            wait(1.0)
         self._raise_failed()
+
+    def _waiting(self, function: Callable[[float], Any]) -> Callable[[float], None]:
+        """Return *function* as a wait for acknowledgements that gives up when none come."""
+        fewest, heard = len(self._producer), time.monotonic()
+
+        def wait(seconds: float) -> None:
+            nonlocal fewest, heard
+            self._call("writing records", function, seconds)
+            left, now = len(self._producer), time.monotonic()
+            if left < fewest or not left:
+                fewest, heard = left, now
+            elif now - heard > self._patience_s:
+                raise KafkaError(
+                    f"{self._target}: {left} records without an answer for {now - heard:.0f} s",
+                    self._complaints.last or "the broker acknowledged none of them",
+                    "check the brokers; the same command goes on from the committed position",
+                )
+
+        return wait
 
     def abort(self) -> None:
         """Drop what was not committed; safe to call at any time, and it raises nothing."""
@@ -200,7 +232,7 @@ class Writer:
             self._in_transaction = False
             try:
                 self._producer.purge()
-                self._producer.abort_transaction(30.0)
+                self._producer.abort_transaction(_ABORT_S)
             except KafkaException as error:  # the next writer's constructor aborts it
                 _log.warning("aborting on %s: %s", self._target, error.args[0].str())
 

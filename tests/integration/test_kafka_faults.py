@@ -1,6 +1,7 @@
 """Kafka away, changed or used by others; refusals that write nothing; audits that notice."""
 
 import itertools
+import os
 import random
 import signal
 import time
@@ -85,6 +86,34 @@ def test_a_broker_that_dies_and_comes_back_is_waited_for(s3: LocalS3) -> None:
         assert big.restored(cluster, f"copy_of_{big.topic}")
         for partition in range(partitions):
             assert big.records(partition) == backup.records(big.topic, partition)
+
+
+def test_a_broker_that_stays_away_ends_both_and_the_next_runs_go_on(s3: LocalS3) -> None:
+    """
+    Frozen in the middle of a sink and of a restore: exit 5, nothing half done, nothing twice.
+    """
+    with start_kafka() as broker:
+        cluster = TestCluster(broker.bootstrap_servers)
+        big = back_up_large(cluster, s3, "broker-stays-away", 1, 7000)
+        s3.create_bucket("broker-stays-away-again")
+        other = big.kbackup.with_environment(KBACKUP_S3_BUCKET_NAME="broker-stays-away-again")
+        sink_words = ("sink", "-t", big.topic, "--flush-size", "100", "--group", "again")
+        restore_words = big.restore("copy_of_")
+        with running(other, *sink_words) as sink, running(big.kbackup, *restore_words) as restore:
+            sink.wait_for("object", 3)
+            restore.wait_for("progress")
+            os.kill(broker.pid, signal.SIGSTOP)
+            stopped = [sink.finish(300), restore.finish(300)]
+            os.kill(broker.pid, signal.SIGCONT)
+        half = Backup(s3, "broker-stays-away-again").records(big.topic, 0)
+        goes_on = [other.json(*sink_words), big.kbackup.json(*restore_words)]
+
+        assert [5, 5] == [run.code for run in stopped]
+        assert all("Traceback" not in run.stderr for run in stopped)
+        assert 0 < len(half) < len(big.records(0))
+        assert [[], []] == [run.summary["errors"] for run in goes_on]
+        assert big.records(0) == Backup(s3, "broker-stays-away-again").records(big.topic, 0)
+        assert big.restored(cluster, f"copy_of_{big.topic}")
 
 
 # -- the group, the topic ------------------------------------------------------------------------
