@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks import loops
 from benchmarks.process_tree import measure
 from benchmarks.records import PARTITIONS, Load
-from kbackup.local import LocalS3
+from kbackup.doctor.spark import keep_classes
+from kbackup.local import LocalS3, find_java
 from kbackup.local.kafka import LocalKafka
 from kbackup.local.process import LocalService
 from kbackup.stores import Store, StoreSettings, open_store
@@ -46,6 +47,7 @@ class Services(LocalService):
     """The servers, a context manager that ends them and removes all they held."""
 
     def __init__(self) -> None:
+        keep_classes(find_java())  # as on every machine whose doctor was asked
         self._count = itertools.count()
         self._folder = Path(tempfile.mkdtemp(prefix="kbackup-bench-"))
         self.kafka = LocalKafka()

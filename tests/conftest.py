@@ -7,8 +7,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import settings
 
-from kbackup.doctor.spark import answer
-from kbackup.engine import EngineSettings, Jvm, archive_classes
+from kbackup.doctor.spark import keep_classes
 from kbackup.errors import SparkError
 from kbackup.local import LocalS3, find_java, start_kafka
 from kbackup.local.kafka import LocalKafka
@@ -58,10 +57,8 @@ def topic() -> str:
 @pytest.fixture(scope="session")
 def class_archive() -> None:
     """What lets each of the many runs start Spark in half the time, made as the doctor does."""
-    java = find_java()
-    if not java.class_archive.is_file():
-        with suppress(SparkError):  # a Java that cannot make one does without
-            archive_classes(EngineSettings(jvm=Jvm(str(java.home), java.class_archive)), answer)
+    with suppress(SparkError):  # a Java that cannot make one does without
+        keep_classes(find_java())
 
 
 @pytest.fixture

@@ -97,6 +97,17 @@ def _package() -> Check:
     return Check("spark", "pyspark", "ok", text)
 
 
+def keep_classes(java: Java) -> None:
+    """Make the archive as the doctor's first run on a machine does; for what measures and tests.
+
+    Raises:
+        SparkError: As `engine.archive_classes`.
+    """
+    if not java.class_archive.is_file():
+        jvm = Jvm(str(java.home), java.class_archive)
+        engine.archive_classes(EngineSettings(jvm=jvm), answer)
+
+
 def _classes(settings: EngineSettings, archive: Path) -> Check:
     """Make the archive that lets Spark start faster, where there is none yet."""
     if archive.is_file():
