@@ -1,5 +1,6 @@
 """What the driver asks of a cluster: topics, offsets, groups, settings; and topic creation."""
 
+import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -137,7 +138,11 @@ class Cluster:
         asked = {TopicPartition(w.topic, w.partition): spec for w in wheres}
         timeout_s = self._settings.timeout_s
 
+        tries = itertools.count()
+
         def ask() -> dict[Where, int]:
+            if next(tries):  # the client may remember an older topic of the same name
+                self._admin.list_topics(timeout=timeout_s)
             futures = self._admin.list_offsets(
                 asked, isolation_level=level, request_timeout=timeout_s
             )

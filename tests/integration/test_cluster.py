@@ -36,6 +36,19 @@ def test_a_commit_under_way_is_waited_for(seen: Cluster, cluster: TestCluster, t
     later.join()
 
 
+def test_a_topic_that_was_made_anew_is_seen_anew(
+    seen: Cluster, cluster: TestCluster, topic: str
+) -> None:
+    """
+    What the client remembers of a topic that is gone does not hide the partitions of the new one.
+    """
+    seen.spans([TopicPartition(cluster.create(topic), 0)])
+    cluster.delete(topic)
+    cluster.create(topic, 5)
+
+    assert [Span(0, 0)] == list(seen.spans([TopicPartition(topic, 4)]).values())
+
+
 def test_a_transaction_that_stays_open_is_not_waited_for_long(
     seen: Cluster, cluster: TestCluster, topic: str
 ) -> None:

@@ -121,6 +121,21 @@ class TestCluster:
                 return
             time.sleep(0.02)
 
+    def _settled(self, topic: str, ask: Callable[[], _T]) -> _T:
+        """What *ask* returns once the leaders of a topic that was just created are known.
+
+        The client remembers an older topic of the same name, until it is made to look again.
+        """
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                is_passing = error.args[0].code() in (Code.NOT_LEADER_FOR_PARTITION, Code._NOENT)
+                if not is_passing or time.monotonic() > deadline:
+                    raise
+                self.admin.list_topics(topic, timeout=10)
+
     def ends(self, topic: str, partition: int = 0) -> tuple[int, int]:
         """Log start and end offset."""
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "test-ends"})
@@ -143,13 +158,14 @@ class TestCluster:
             answers = self.admin.list_offsets(asked, isolation_level=level)
             return [future.result(30).offset for future in answers.values()]
 
-        return _settled(ask)
+        return self._settled(topic, ask)
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Delete what lies before an offset, as retention does."""
         offsets = [TopicPartition(topic, partition, at) for partition, at in before.items()]
-        _settled(
-            lambda: [future.result(30) for future in self.admin.delete_records(offsets).values()]
+        self._settled(
+            topic,
+            lambda: [future.result(30) for future in self.admin.delete_records(offsets).values()],
         )
 
     def committed(self, group: str, topic: str, partitions: Sequence[int] = (0,)) -> list[int]:
@@ -174,17 +190,6 @@ class TestCluster:
             consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
         finally:
             consumer.close()
-
-
-def _settled(ask: Callable[[], _T]) -> _T:
-    """What *ask* returns once the leaders of a topic that was just created are known."""
-    while True:
-        try:
-            return ask()
-        except KafkaException as error:
-            if error.args[0].code() not in (Code.NOT_LEADER_FOR_PARTITION, Code._NOENT):
-                raise
-            time.sleep(0.02)
 
 
 def send(producer: Producer, topic: str, records: Iterable[Record], partition: int = 0) -> None:
