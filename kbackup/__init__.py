@@ -1,6 +1,4 @@
 """Back up Kafka topics to S3 and put them back: whole records, exactly once, with proof."""
 
-from importlib.metadata import version
-
-__version__ = version("kbackup")
-"""The installed version, as ``kbackup --version`` prints it."""
+__version__ = "0.1.0"
+"""As ``kbackup --version`` prints it; the package takes it from here."""

@@ -12,7 +12,7 @@ from enum import StrEnum
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.records import record_bytes
+from kbackup.records import batch_bytes, record_bytes
 
 NO_TIMESTAMP = -1
 """Kafka's timestamp of a record that has none."""
@@ -82,14 +82,13 @@ def cut(batches: Iterable[pa.RecordBatch], rule: Rule) -> Iterator[Append | Cut]
     state = _Open()
     last_offset = -1
     for batch in batches:
-        sizes = record_bytes(batch)
         start = 0
         while start < len(batch):
-            rest, rest_sizes = batch.slice(start), sizes.slice(start)
-            rows, reason = _room(state, rest, rest_sizes, rule)
+            rest = batch.slice(start)
+            rows, reason = _room(state, rest, rule)
             if rows:
                 part = rest.slice(0, rows)
-                _add(state, part, rest_sizes.slice(0, rows))
+                _add(state, part)
                 last_offset = part["offset"][-1].as_py()
                 yield Append(part)
             if reason is not None:
@@ -98,17 +97,16 @@ def cut(batches: Iterable[pa.RecordBatch], rule: Rule) -> Iterator[Append | Cut]
             start += rows
 
 
-def _room(
-    state: _Open, batch: pa.RecordBatch, sizes: pa.Array, rule: Rule
-) -> tuple[int, Reason | None]:
+def _room(state: _Open, batch: pa.RecordBatch, rule: Rule) -> tuple[int, Reason | None]:
     """How many rows of *batch* the open file takes, and why no more; None where it takes all."""
     best: tuple[int, Reason | None] = (len(batch), None)
     if rule.records is not None:
         left = max(1, rule.records) - state.records
         if left <= best[0]:
             best = (left, Reason.RECORDS)
-    if rule.bytes is not None:
-        reached = pc.greater_equal(pc.cumulative_sum(sizes), rule.bytes - state.bytes)
+    if rule.bytes is not None and state.bytes + batch_bytes(batch) >= rule.bytes:
+        up_to = pc.cumulative_sum(record_bytes(batch))
+        reached = pc.greater_equal(up_to, rule.bytes - state.bytes)
         at = pc.index(reached, True).as_py()
         if at >= 0 and (at + 1 < best[0] or (at + 1 == best[0] and best[1] is None)):
             best = (at + 1, Reason.BYTES)
@@ -135,8 +133,8 @@ def _first_timestamp(timestamps: pa.Array) -> int | None:
     return timestamps[at].as_py() if at >= 0 else None
 
 
-def _add(state: _Open, part: pa.RecordBatch, sizes: pa.Array) -> None:
+def _add(state: _Open, part: pa.RecordBatch) -> None:
     state.records += len(part)
-    state.bytes += pc.sum(sizes).as_py()
+    state.bytes += batch_bytes(part)
     if state.base_timestamp is None:
         state.base_timestamp = _first_timestamp(part["timestamp"])

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+import kbackup
 from kbackup.cli.options import EXIT_CODES
 
 _COMMANDS: Final = {
@@ -73,9 +74,7 @@ class Root(Family):
 
 def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from kbackup import __version__  # noqa: PLC0415  (reads the package's metadata)
-
-        click.echo(f"kbackup {__version__}")
+        click.echo(f"kbackup {kbackup.__version__}")
         ctx.exit()
 
 

@@ -9,18 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kbackup import plugins
+from kbackup.assumptions import assumed_converter
 from kbackup.config.doubts import Doubt, Value, error, warning
 from kbackup.errors import ConfigurationError
 
 CONVERTERS_OF: Final = {"json": ("json", "string"), "bytes": ("bytes",)}
 """The converters a format of ours can follow; a format not listed is asked for nothing."""
-ASSUMED: Final = {
-    ("json", "value"): "json",
-    ("json", "key"): "string",
-    ("bytes", "value"): "bytes",
-    ("bytes", "key"): "bytes",
-}
-"""What a converter is taken to be where a file relied on its worker's."""
 RECORDS_ONLY: Final = ("parquet",)
 VALUES_ONLY: Final = ("json", "bytes")
 COMPRESSED: Final = ("json", "bytes")
@@ -52,11 +46,6 @@ class Seams:
     found: dict[str, Any] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
     without_effect: list[str] = field(default_factory=list)
-
-
-def assumed_converter(format_name: str | None, part: str) -> str | None:
-    """Return the converter for *part*, "key" or "value", where none is given; None: unknown."""
-    return None if format_name is None else ASSUMED.get((format_name, part))
 
 
 def resolve(

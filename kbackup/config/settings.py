@@ -5,11 +5,11 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, SkipValidation
 
+from kbackup.assumptions import assumed_converter
 from kbackup.config.connection import Kafka, Store
 from kbackup.config.layout import Layout, Rotation, Safety
 from kbackup.config.property import Group, Property, properties
 from kbackup.config.running import Output, Restore, Run
-from kbackup.config.seams import assumed_converter
 from kbackup.renaming import Rename
 
 GROUPS: Final[tuple[type[Group], ...]] = (

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.records import record_bytes
+from kbackup.records import batch_bytes, record_bytes
 
 RECORDS: Final = 16_384
 BYTES: Final = 4 * 2**20
@@ -36,51 +36,37 @@ class RowGroups:
 
     def __init__(self, records: int = RECORDS, bytes: int = BYTES) -> None:  # noqa: A002
         self._limit_records, self._limit_bytes = records, bytes
-        self._held: list[pa.RecordBatch] = []  # rows of the open group, measured
+        self._held: list[pa.RecordBatch] = []
         self._held_records = self._held_bytes = 0
-        self._fresh: list[pa.RecordBatch] = []  # rows behind them, not measured yet
-        self._fresh_records = self._fresh_bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take rows of ``records.SCHEMA`` and yield the groups they complete; exhaust it."""
-        if not len(batch):
-            return
-        self._fresh.append(batch)
-        self._fresh_records += len(batch)
-        self._fresh_bytes += batch.nbytes  # never below record_bytes, and much cheaper
-        if (
-            self._held_records + self._fresh_records >= self._limit_records
-            or self._held_bytes + self._fresh_bytes >= self._limit_bytes
-        ):
-            yield from self._measure()
+        while len(batch):
+            part, size, is_full = self._room(batch)
+            self._held.append(part)
+            self._held_records += len(part)
+            self._held_bytes += size
+            batch = batch.slice(len(part))
+            if is_full:
+                yield pa.concat_batches(self._held)
+                self._begin()
 
     def rest(self) -> pa.RecordBatch | None:
         """Return the last, short group, None where no rows are left, and begin anew."""
-        rows = self._held + self._fresh
-        self._held, self._fresh = [], []
-        self._held_records = self._held_bytes = self._fresh_records = self._fresh_bytes = 0
-        return pa.concat_batches(rows) if rows else None
+        held = self._held
+        self._begin()
+        return pa.concat_batches(held) if held else None
 
-    def _measure(self) -> Iterator[pa.RecordBatch]:
-        fresh, self._fresh, self._fresh_records, self._fresh_bytes = self._fresh, [], 0, 0
-        for batch in fresh:
-            sizes = record_bytes(batch)
-            start = 0
-            while start < len(batch):
-                rows, size, is_full = self._room(sizes.slice(start))
-                self._held.append(batch.slice(start, rows))
-                self._held_records += rows
-                self._held_bytes += size
-                start += rows
-                if is_full:
-                    group = pa.concat_batches(self._held)
-                    self._held, self._held_records, self._held_bytes = [], 0, 0
-                    yield group
+    def _begin(self) -> None:
+        self._held, self._held_records, self._held_bytes = [], 0, 0
 
-    def _room(self, sizes: pa.Int64Array) -> tuple[int, int, bool]:
-        """How many rows, of how many bytes, the open group takes, and whether that fills it."""
-        room = self._limit_records - self._held_records
-        up_to = pc.cumulative_sum(sizes.slice(0, room))
+    def _room(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int, bool]:
+        """The first rows of *batch* that the open group takes, their bytes, and if they fill it."""
+        left = self._limit_records - self._held_records
+        part = batch.slice(0, left)
+        size = batch_bytes(part)
+        if self._held_bytes + size < self._limit_bytes:
+            return part, size, len(part) == left
+        up_to = pc.cumulative_sum(record_bytes(part))
         at = pc.index(pc.greater_equal(up_to, self._limit_bytes - self._held_bytes), True).as_py()
-        rows = at + 1 if at >= 0 else len(up_to)
-        return rows, up_to[rows - 1].as_py(), at >= 0 or rows == room
+        return part.slice(0, at + 1), up_to[at].as_py(), True

@@ -3,7 +3,7 @@
 import gc
 import logging
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -279,7 +279,7 @@ class _Columns:
         self._timestamps: list[tuple[int, int]] = []
         self._keys: list[bytes | None] = []
         self._values: list[bytes | None] = []
-        self._headers: list[Sequence[tuple[str, bytes | None]]] = []
+        self._headers: list[list[tuple[str, bytes | None]] | None] = []
 
     def extend(self, messages: list[Any]) -> int:
         """Add records; return the bytes of their keys and values."""
@@ -287,7 +287,7 @@ class _Columns:
         values = list(map(_VALUE, messages))
         self._offsets += map(_OFFSET, messages)
         self._timestamps += map(_TIMESTAMP, messages)
-        self._headers += [headers or () for headers in map(_HEADERS, messages)]
+        self._headers += map(_HEADERS, messages)
         self._keys += keys
         self._values += values
         size = sum(map(len, filter(None, values))) + sum(map(len, filter(None, keys)))
@@ -305,9 +305,14 @@ class _Columns:
                 pa.array(types, pa.int8()),
                 pa.array(self._keys, pa.binary()),
                 pa.array(self._values, pa.binary()),
-                pa.array(self._headers, _HEADERS_TYPE),
+                _lists(pa.array(self._headers, _HEADERS_TYPE)),
             ],
             schema=SCHEMA,
         )
         self.__init__()  # type: ignore[misc]
         return batch
+
+
+def _lists(headers: pa.ListArray) -> pa.ListArray:
+    """Return *headers* with an empty list for each null: the client's word for none is None."""
+    return pa.ListArray.from_arrays(headers.offsets, headers.values, type=_HEADERS_TYPE)

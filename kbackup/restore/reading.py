@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from kbackup import converters, formats
-from kbackup.config.seams import assumed_converter
+from kbackup.assumptions import assumed_converter
 from kbackup.converters import Converter
 from kbackup.errors import BadRecordError, CorruptObjectError, IncompleteBackupError, KbackupError
 from kbackup.naming import View

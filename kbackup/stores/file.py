@@ -24,10 +24,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import file_digest
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, TypeAlias
+from typing import BinaryIO, Final, TypeAlias
 from urllib.parse import unquote
-
-from pydantic import AfterValidator, TypeAdapter
 
 from kbackup.errors import (
     ConfigurationError,
@@ -49,14 +47,6 @@ NAME_MAX: Final = 255
 _Facts: TypeAlias = dict[str, str]
 _Candidates: TypeAlias = list[_Facts]
 
-
-def _with_sha256(facts: _Facts) -> _Facts:
-    if "sha256" not in facts:
-        raise ValueError("sha256 is missing")
-    return facts
-
-
-_FACTS: Final = TypeAdapter(list[Annotated[_Facts, AfterValidator(_with_sha256)]])
 
 _STALE_SECONDS: Final = 86_400
 
@@ -211,7 +201,7 @@ class FileStore:
         path = self._facts_path(key)
         do = "remove it, and the object counts as one that others have put there"
         try:
-            return _FACTS.validate_json(path.read_bytes())
+            return _parsed(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return []
         except ValueError as error:
@@ -264,6 +254,18 @@ def _refuse_link(path: Path) -> None:
     if path.is_symlink():  # left out of a listing, it could hide half a backup
         do = "mount what it points to in its place, or remove it"
         raise StoreError(f"follow {path}", "it is a symbolic link", do)
+
+
+def _parsed(text: bytes) -> _Candidates:
+    facts = json.loads(text)
+    if not isinstance(facts, list) or not all(map(_are_facts, facts)):
+        raise ValueError("not a list of facts")
+    return facts
+
+
+def _are_facts(entry: object) -> bool:
+    is_text = isinstance(entry, dict) and all(isinstance(text, str) for text in entry.values())
+    return is_text and "sha256" in entry  # type: ignore[operator]
 
 
 def _sha256(path: Path) -> str:

@@ -1,10 +1,12 @@
 """What travels between the stages."""
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from record_samples import batch_of, record_batches
 
-from kbackup.records import RECORD_OVERHEAD, Facts, record_bytes
+from kbackup.records import RECORD_OVERHEAD, Facts, batch_bytes, record_bytes
 
 FACTS = Facts(10, 29, 15, 1_700_000_000_000, None, "ab" * 32)
 
@@ -40,6 +42,16 @@ def test_a_record_counts_for_what_it_holds() -> None:
     )
 
     assert [8, 0, 5] == [size - RECORD_OVERHEAD for size in record_bytes(batch).to_pylist()]
+
+
+@given(record_batches(), st.integers(0, 3))
+def test_a_batch_counts_for_what_its_records_do(batch: pa.RecordBatch, start: int) -> None:
+    """
+    However it is cut: what is measured quickly is what is measured row by row.
+    """
+    part = batch.slice(start)
+
+    assert sum(record_bytes(part).to_pylist()) == batch_bytes(part)
 
 
 @given(record_batches())
