@@ -196,7 +196,9 @@ def _print(records: Iterable[Event], template: str | None) -> None:
             out.write(json.dumps(record, ensure_ascii=False) + "\n")
         elif out.is_terminal:
             text = render(record, template).decode(errors="backslashreplace")
-            out.write("".join(escape(line) + "\n" for line in text.splitlines()))
+            # at line feeds only: a value may hold what else Unicode takes for a line's end
+            lines = text.removesuffix("\n").split("\n") if text else []
+            out.write("".join(escape(line) + "\n" for line in lines))
         else:
             out.write_bytes(render(record, template))
         if out.error is not None:

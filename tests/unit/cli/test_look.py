@@ -1,7 +1,10 @@
 """The commands that look, as they are typed."""
 
+import io
+import sys
 from pathlib import Path
 
+import pytest
 from backup_samples import Backup, batch
 from click.testing import CliRunner
 
@@ -20,3 +23,28 @@ def test_peek_leaves_bytes_alone_in_a_pipe(tmp_path: Path) -> None:
     result = CliRunner().invoke(root, [*words, "--template", "%k|%s|%h"], prog_name="kbackup")
 
     assert (0, b"\xfe|\xff\xc3\xa9|trace=\xff") == (result.exit_code, result.stdout_bytes)
+
+
+class Terminal(io.StringIO):
+    """A screen."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_peek_breaks_lines_on_a_screen_at_line_feeds_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    What else counts as a line's end somewhere is shown as the character it is.
+    """
+    backup = Backup.in_folder(tmp_path)
+    backup.put("orders", 0, batch([7], value="a\x0bb\x85c\u2028d\re".encode()))
+    words = ["restore", "peek", "orders:0@7", "--store-url", f"file://{tmp_path}"]
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+
+    with pytest.raises(SystemExit):
+        root.main([*words, "--template", "%s|\n"], prog_name="kbackup", standalone_mode=False)
+
+    assert "a\\x0bb\\x85c\\u2028d\\re|\n" == screen.getvalue()
