@@ -44,7 +44,7 @@ def main(scale: float, repeat: int, only: tuple[str, ...], output: Path | None) 
             print(json.dumps(row), flush=True)
             rows.append(row)
         result = report.medians(report.with_ratios(rows))
-        lines += [{"type": "median", **row} for row in result]
+        lines += [{**row, "type": "median"} for row in result]
         if not only or "memory" in only:
             lines += [{"type": "memory", **row} for row in memory.measured(services, scale)]
     for line in lines:
