@@ -46,9 +46,10 @@ class Summary:
         if count:
             self.skipped[reason] = self.skipped.get(reason, 0) + count
 
-    def total(self, name: str) -> int:
-        """Return the sum of a column of the partitions."""
-        return sum(row.get(name) or 0 for row in self.partitions)
+    def total(self, name: str) -> int | None:
+        """Return the sum of a column of the partitions, None where one of them is unknown."""
+        counts = [row[name] for row in self.partitions if name in row]
+        return None if None in counts else sum(counts)
 
     def exit_code(self, signal: int | None = None) -> int:
         """Return the exit code of all that happened; *signal* is the one that stopped the run."""

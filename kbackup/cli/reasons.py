@@ -17,7 +17,7 @@ _MEANING: Final = {
     4: "refused for safety",
     5: "Kafka cannot be used",
     6: "the store cannot be used",
-    7: "the backup is corrupt or incomplete",
+    7: "the backup is corrupt, incomplete, or lacks what was asked for",
     8: "another run holds the lock",
     9: "Spark failed",
     130: "stopped by SIGINT",

@@ -75,6 +75,7 @@ class Cluster:
             what, self._complaints, lambda: self._admin.list_topics(timeout=settings.timeout_s)
         )
         self.cluster_id: str = found.cluster_id or ""
+        self.brokers = len(found.brokers)
         self._names: dict[str, int] = {}
         for name, topic in found.topics.items():
             self._names[name] = len(topic.partitions)

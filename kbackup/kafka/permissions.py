@@ -37,7 +37,7 @@ class Permissions:
         self._complaints = Complaints()
         properties = settings.properties({"error_cb": self._complaints}, settings.admin)
         self._admin = calls(
-            "connecting to Kafka", self._complaints, lambda: AdminClient(properties)
+            "connecting to Kafka", self._complaints, lambda: AdminClient(properties, logger=_log)
         )
 
     def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:

@@ -273,6 +273,7 @@ class Planner:
             if not self._is_done(unit, positions.get(unit.target)):
                 units.append(unit)
         refusals += self._unbelievable(intent)
+        refusals += self._unreplicable(intent, target)
         refusals += self._missing(intent)
         warnings += self._lacks(intent)
         action = _action(target, has_units=bool(units), is_refused=bool(refusals))
@@ -293,6 +294,20 @@ class Planner:
         start = whole[0].start_offset
         kept = [files for files in sets if files.is_whole or not start <= files.start_offset <= end]
         return kept, len(sets) - len(kept)
+
+    def _unreplicable(self, intent: Intent, target: Target) -> list[KbackupError]:
+        """Refuse what the cluster would refuse when the topic is created."""
+        factor, brokers = self._settings.replication_factor, self._cluster.brokers
+        if target.partitions is not None or factor is None or factor <= brokers:
+            return []
+        return [
+            RefusedError(
+                f"{intent.target} cannot be created with --replication-factor {factor}",
+                f"the cluster has {brokers} broker{'s' if brokers > 1 else ''}",
+                "give fewer, or leave it to the cluster's default",
+                topic=intent.target,
+            )
+        ]
 
     def _unbelievable(self, intent: Intent) -> list[KbackupError]:
         """Refuse a partition number that only a planted or mistaken name can have."""

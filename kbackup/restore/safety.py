@@ -159,8 +159,8 @@ def _not_empty(intent: Intent, target: Target, if_exists: str) -> Iterator[Kback
         )
     elif if_exists == "fail" and target.records and not target.has_position:
         yield TargetNotEmptyError(
-            f"{intent.target} is not empty: it holds {target.records} offsets",
-            "and this restore has no position there",
+            f"{intent.target} is not empty",
+            f"it holds {target.records} offsets, and this restore has no position there",
             "choose another name, or --if-exists append to add to what is there",
             topic=intent.target,
         )

@@ -92,7 +92,7 @@ error: the topic orders
         ),
         pytest.param(
             {"exit_code": 7, "errors": [{}, {}]},
-            "exit 7: the backup is corrupt or incomplete (2 errors)",
+            "exit 7: the backup is corrupt, incomplete, or lacks what was asked for (2 errors)",
             id="two errors",
         ),
         pytest.param(
@@ -102,7 +102,7 @@ error: the topic orders
         ),
         pytest.param(
             {"exit_code": 7, "errors": [{"code": "outdated"}, {"code": "corrupt"}]},
-            "exit 7: the backup is corrupt or incomplete (2 errors)",
+            "exit 7: the backup is corrupt, incomplete, or lacks what was asked for (2 errors)",
             id="outdated and more",
         ),
         pytest.param({"exit_code": 143}, "exit 143: stopped by SIGTERM", id="stopped"),

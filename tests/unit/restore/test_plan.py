@@ -30,6 +30,7 @@ class FakeCluster:
     """Topics, what they hold, and a group's positions."""
 
     cluster_id = HERE
+    brokers = 3
 
     def __init__(self, topics: Mapping[str, int] | None = None, records: int = 0) -> None:
         self._topics = dict(topics or {})
@@ -210,6 +211,21 @@ def test_the_plan_counts_records_where_run_records_know_them_all(store: Store) -
 
     assert None is half.topics[0].event()["records"]
     assert 15 == both.topics[0].event()["records"]
+
+
+def test_more_replicas_than_brokers_are_refused_by_the_plan(store: Store) -> None:
+    """
+    The plan says what the cluster would say in the middle of the run.
+    """
+    put(store, whole("orders", 0, 0), 0, 9)
+
+    asked = plan(store, FakeCluster(), replication_factor=4)
+    fits = plan(store, FakeCluster(), replication_factor=3)
+    there = plan(store, FakeCluster({"orders": 1}), replication_factor=4)
+
+    assert ["refused"] == [error.code for error in asked.refusals]
+    assert [] == fits.refusals
+    assert [] == there.refusals
 
 
 def test_a_partition_number_beyond_belief_is_refused(store: Store) -> None:
