@@ -71,14 +71,19 @@ class Cluster:
             settings.properties({"error_cb": self._complaints}, settings.admin), logger=_log
         )
         what = f"connecting to Kafka at {settings.bootstrap_servers}"
-        found = calls(
-            what, self._complaints, lambda: self._admin.list_topics(timeout=settings.timeout_s)
-        )
+        found = calls(what, self._complaints, self._metadata)
         self.cluster_id: str = found.cluster_id or ""
         self.brokers = len(found.brokers)
         self._names: dict[str, int] = {}
         for name, topic in found.topics.items():
             self._names[name] = len(topic.partitions)
+
+    def _metadata(self) -> Any:
+        try:
+            return self._admin.list_topics(timeout=self._settings.timeout_s)
+        except KafkaException:
+            self._admin.poll(0)  # the client says why, such as an unknown host, when it is asked
+            raise
 
     def topic_names(self) -> list[str]:
         """Return the names of all topics that this principal may see, sorted."""

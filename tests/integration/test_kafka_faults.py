@@ -55,6 +55,18 @@ def test_no_broker_is_said_within_the_timeout(words: tuple[str, ...], kbackup: K
 
     assert time.monotonic() - begin < 10  # three seconds on a quiet machine
     assert address in run.summary["errors"][0]["what"]
+    assert "Connection refused" in run.summary["errors"][0]["why"]
+
+
+def test_a_host_that_is_unknown_is_said(kbackup: Kbackup) -> None:
+    """
+    A misspelt name and a broker that is down have different remedies.
+    """
+    run = kbackup.json(
+        "sink", "-t", "orders", "-k", "no-such.invalid:9092", "--kafka-timeout", "2s", expect=5
+    )
+
+    assert "resolve 'no-such.invalid:9092'" in run.summary["errors"][0]["why"]
 
 
 def test_a_broker_that_dies_and_comes_back_is_waited_for(s3: LocalS3) -> None:
