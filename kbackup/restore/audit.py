@@ -25,7 +25,8 @@ class Written:
         records: Records acknowledged and committed.
         commits: Transactions that held some of them; 0 without transactions.
         before: End offset before the run.
-        after: What the log holds after the run.
+        after: What the log holds after the run, up to the first transaction that is open.
+        is_hidden: Whether another producer's transaction is open, behind which nothing is read.
     """
 
     target: TopicPartition
@@ -33,6 +34,7 @@ class Written:
     commits: int
     before: int
     after: Span
+    is_hidden: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -86,11 +88,16 @@ def differences(
     for entry in written:
         found = counted.get(entry.target, entry.records)
         if found < entry.records or (exactly_once and found > entry.records):
+            why = "somebody else writes to the topic, or it deletes what it is given"
+            do = "compare with kbackup restore verify, then restore into a new topic"
+            if entry.is_hidden and found < entry.records:
+                why = "another producer's transaction is open, and hides what follows it"
+                do = "end that producer; then consumers see the records, which are committed"
             yield AuditError(
-                f"{entry.target} holds {counted[entry.target]} records of this run's "
+                f"{entry.target} shows {counted[entry.target]} records of this run's "
                 f"{entry.records}",
-                "somebody else writes to the topic, or it deletes what it is given",
-                "compare with kbackup restore verify, then restore into a new topic",
+                why,
+                do,
                 topic=entry.target.topic,
                 partition=entry.target.partition,
             )

@@ -233,6 +233,7 @@ class RestoreRun:
         done = [report for report in reports if report.get("records") and "failure" not in report]
         wheres = [TopicPartition(report["target"], report["partition"]) for report in done]
         after = cluster.settled_spans(wheres)
+        ends = cluster.spans(wheres, committed_only=False)
         written = [
             audit.Written(
                 where,
@@ -240,6 +241,7 @@ class RestoreRun:
                 report["commits"] if self._settings.exactly_once else 0,
                 plan.spans.get(where, Span(0, 0)).end_offset,
                 after[where],
+                after[where].end_offset < ends[where].end_offset,
             )
             for where, report in zip(wheres, done, strict=True)
         ]

@@ -12,10 +12,11 @@ from typing import Final
 
 from kbackup.channel import Line
 from kbackup.engine import Report
+from kbackup.errors import KafkaError
 from kbackup.kafka.cluster import Cluster
 from kbackup.kafka.reader import LogStartMovedError
 from kbackup.records import Span, TopicPartition
-from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.job import SinkJob, SinkUnit, recreated
 from kbackup.sink.task import DONE, back_up
 
 POLL_S: Final = 1.0
@@ -51,6 +52,7 @@ class Watch:
 def follow(
     job: SinkJob,
     starts: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, str],
     idle_ms: int,
     units: Sequence[SinkUnit],
     line: Line,
@@ -61,6 +63,7 @@ def follow(
         job: What tasks need to know; with its ``flush_tail`` a short file is closed when a
             record has waited *idle_ms*, without it only full files are written.
         starts: The next offset to back up.
+        topic_ids: Of the topics that were planned: another one under the same name ends it.
         idle_ms: How long a record may wait.
         units: The partitions.
         line: To the driver.
@@ -71,7 +74,20 @@ def follow(
     watches = {where: Watch(starts[where], size) for where in wheres}
     totals = {unit.where: _begin(unit, starts[unit.where]) for unit in units}
     idle_s = idle_ms / 1000 if job.flush_tail else None
+    ids = {where.topic: topic_ids[where.topic] for where in wheres}
+    gone: frozenset[str] = frozenset()
     while not line.is_stopped():
+        before, gone, changed = gone, *_replaced(cluster, ids)
+        for where, total in totals.items():
+            if where.topic in changed:
+                total["failure"] = recreated(where).to_dict()
+            elif where.topic in gone & before:  # seen twice: no passing answer of one broker
+                total["failure"] = _deleted(where).to_dict()
+        if any("failure" in total for total in totals.values()):
+            break
+        if gone:
+            line.wait(POLL_S)
+            continue
         ends = cluster.spans(wheres)
         for where, watch in watches.items():
             end = ends[where].end_offset
@@ -89,6 +105,26 @@ def follow(
             break
         line.wait(POLL_S)
     yield from totals.values()
+
+
+def _replaced(
+    cluster: Cluster, topic_ids: Mapping[str, str]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the topics that are not there, and those that are others of the same name."""
+    found = cluster.topics(topic_ids)
+    ids = {name: topic.topic_id for name, topic in found.items()}
+    changed = {name for name, now in ids.items() if now and topic_ids[name] not in ("", now)}
+    return frozenset(topic_ids.keys() - found.keys()), frozenset(changed)
+
+
+def _deleted(where: TopicPartition) -> KafkaError:
+    return KafkaError(
+        f"{where.topic} is no longer there",
+        "it was deleted while it was backed up",
+        "what is stored stays as it is; take it out of the topics to back up",
+        topic=where.topic,
+        partition=where.partition,
+    )
 
 
 def _visited(watch: Watch, committed: int, end: int, size: int) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from kbackup.errors import TopicChangedError
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
@@ -60,3 +61,13 @@ class SinkUnit:
     where: TopicPartition
     span: Span
     metadata: str = ""
+
+
+def recreated(where: TopicPartition) -> TopicChangedError:
+    """Return the error of a partition whose topic is another one than was backed up."""
+    return TopicChangedError(
+        f"{where.topic} is not the topic that was backed up",
+        "it was deleted and created again: its topic id is another one",
+        "back it up to another topics.dir; what is stored stays as it is",
+        topic=where.topic,
+    )

@@ -13,7 +13,6 @@ from kbackup.errors import (
     KafkaError,
     KbackupError,
     ObjectKeyError,
-    TopicChangedError,
 )
 from kbackup.kafka import Position
 from kbackup.kafka.cluster import Cluster, Topic
@@ -21,7 +20,7 @@ from kbackup.naming import OFFSET_MAX, Layout, ObjectKey
 from kbackup.records import Span, TopicPartition
 from kbackup.selection import select
 from kbackup.sink.evidence import gather
-from kbackup.sink.job import SinkUnit
+from kbackup.sink.job import SinkUnit, recreated
 from kbackup.sink.start import Evidence, Start, decide
 from kbackup.stores import Store
 
@@ -132,7 +131,7 @@ def make(settings: Settings, cluster: Cluster, store: Store) -> SinkPlan:
     evidence = gather(store, layout, cluster.spans(wheres), committed)
     strangers = _strangers(store, layout, topics, evidence)
     planned = tuple(
-        PlannedPartition(where, evidence[where], None, _recreated(where))
+        PlannedPartition(where, evidence[where], None, recreated(where))
         if where.topic in strangers
         else _plan_partition(where, evidence[where], settings)
         for where in wheres
@@ -191,15 +190,6 @@ def _strangers(
         for name in doubtful
         if found.get(name) and topics[name].topic_id and found[name] != topics[name].topic_id
     }
-
-
-def _recreated(where: TopicPartition) -> TopicChangedError:
-    return TopicChangedError(
-        f"{where.topic} is not the topic that was backed up",
-        "it was deleted and created again: its topic id is another one",
-        "back it up to another topics.dir; what is stored stays as it is",
-        topic=where.topic,
-    )
 
 
 def _plan_partition(where: TopicPartition, seen: Evidence, settings: Settings) -> PlannedPartition:

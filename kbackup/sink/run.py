@@ -181,7 +181,9 @@ class SinkRun:
             if at.start is not None
         ]
         starts = {at.where: at.start.offset for at in plan.partitions if at.start is not None}
-        task = functools.partial(follow, self._job(plan), starts, self._settings.rotate_idle_ms)
+        ids = {name: topic.topic_id for name, topic in plan.topics.items()}
+        job, idle_ms = self._job(plan), self._settings.rotate_idle_ms
+        task = functools.partial(follow, job, starts, ids, idle_ms)
         with Beats(lambda: runs.write_run(store, self._layout, self._finish(store))):
             self._tasks(task, units, find_jvm, slices_per_core=1)
         for where, gap in self._met_gaps:

@@ -184,6 +184,30 @@ def test_a_recreated_topic_does_not_touch_the_older_backup(
     assert before == backup.keys("topics/")
 
 
+def test_a_topic_recreated_under_a_sink_that_follows_ends_it(
+    kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str
+) -> None:
+    """
+    Nothing of the new topic is mixed into the old one's backup, however many records it has, and
+    the summary counts what is stored.
+    """
+    cluster.create(topic)
+    cluster.write(topic, varied(100))
+    words = ("sink", "-t", topic, "--follow", "--rotate-idle-ms", "500")
+    with running(kbackup, *words) as command:
+        command.wait_for("object")
+        cluster.delete(topic)
+        cluster.create(topic)
+        cluster.write(topic, varied(200, seed=5))
+        run = command.finish(120)
+    again = kbackup.json("sink", "-t", topic, expect=4)
+
+    assert run.code in (4, 5)  # 5 where the topic was not there when it looked
+    assert 100 == run.summary["records"]
+    assert varied(100) == backup.records(topic, 0)
+    assert ["topic_changed"] == [error["code"] for error in again.summary["errors"]]
+
+
 def test_a_deleted_topic_is_exit_5(kbackup: Kbackup, cluster: TestCluster, topic: str) -> None:
     """
     A topic that was asked for and is not there is named.
