@@ -38,7 +38,7 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
 _SERVER: Final = re.compile(
     r"(?:[A-Za-z_]+://)?"
-    r"(?:(?:\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]@=]+)(?::(\d{1,5}))?"
+    r"(?:(?:\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[^\s:/\[\]@=]+)(?::(\d{1,5}))?"
     r"|[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)",
     re.ASCII,
 )
@@ -156,7 +156,10 @@ def _servers(value: object) -> object:
     text = _optional(value)
     if not isinstance(text, str):
         return text
-    for server in _names(text):  # type: ignore[attr-defined]
+    servers: tuple[str, ...] = _names(text)  # type: ignore[assignment]
+    if not servers:
+        raise ValueError("expected HOST:PORT, separated by commas")
+    for server in servers:
         match = _SERVER.fullmatch(server)
         if match is None or not 0 < int(match[1] or 9092) <= PORT_MAX:
             raise ValueError("expected HOST:PORT, separated by commas")

@@ -204,7 +204,7 @@ class FileStore:
             return _parsed(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return []
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CorruptObjectError(str(path), "no facts of ours", do, key=key) from error
 
     def _facts(self, key: str, path: Path, *, with_sha256: bool = False) -> _Facts:

@@ -63,3 +63,14 @@ def test_a_partition_that_was_not_counted_is_no_difference() -> None:
     written = [Written(WHERE, 50, 2, before=10, after=Span(0, 70))]
 
     assert [] == list(differences(written, {}, exactly_once=True))
+
+
+def test_records_behind_an_open_transaction_are_not_called_lost() -> None:
+    """
+    They are there, and somebody else's producer hides them: the operator looks in the right place.
+    """
+    written = [Written(WHERE, 50, 2, before=10, after=Span(0, 10), is_hidden=True)]
+
+    (found,) = differences(written, {WHERE: 0}, exactly_once=True)
+
+    assert "transaction is open" in str(found)

@@ -283,7 +283,7 @@ def test_a_name_that_is_not_text_is_left_out_aloud(
 
 
 @pytest.mark.parametrize(
-    "facts", [b"", b"{}", b"[1]", b'[{"a": "b"}]', b'[{"sha256": 1}]', b"\xff"]
+    "facts", [b"", b"{}", b"[1]", b'[{"a": "b"}]', b'[{"sha256": 1}]', b"\xff", b"[" * 50_000]
 )
 def test_facts_that_are_none_of_ours_are_damage_with_a_remedy(
     store: FileStore, root: Path, facts: bytes
