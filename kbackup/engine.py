@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -35,6 +36,12 @@ _SLICES_PER_CORE: Final = 4
 
 _JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xshare:auto"
 """The JVM only schedules, so it is tuned to start: 3.6 s to a context instead of 6.9 s."""
+
+_CRASH: Final = "A fatal error has been detected by the Java Runtime"
+"""What the JVM says when it crashes, as it does with a class archive that is cut short."""
+
+_STALE_S: Final = 3600.0
+"""An archive in the making that is older was left by a process that was killed."""
 
 _ENDING: Final = "spark-end"
 """The thread that sees a JVM out."""
@@ -168,17 +175,20 @@ def run(
         _end_beside(context, log)
 
 
-def archive_classes(settings: EngineSettings, task: Task) -> None:
+def archive_classes(settings: EngineSettings, task: Task) -> Path:
     """Make the class archive of the settings' Java, from what one small job loads.
 
     It holds the classes as the JVM wants them in memory, 70 MB, and saves every later run the
     time to load and check them.
 
+    Returns:
+        Where it is.
+
     Raises:
         SparkError: If Spark does not start, or its Java cannot make one.
     """
-    assert settings.jvm is not None  # noqa: S101  (a place must be known)
-    assert settings.jvm.class_archive is not None  # noqa: S101
+    if settings.jvm is None or settings.jvm.class_archive is None:
+        raise SparkError("no class archive was made", "HOME is not set", "set KBACKUP_CACHE_DIR")
     archive = settings.jvm.class_archive
     scratch = archive.with_name(f"{archive.name}.{os.getpid()}")
     given = settings.conf.get("spark.driver.extraJavaOptions", "")
@@ -190,17 +200,26 @@ def archive_classes(settings: EngineSettings, task: Task) -> None:
     )
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
+        for left in archive.parent.glob("classes-*.jsa.*"):
+            if left.stat().st_mtime < time.time() - _STALE_S:
+                left.unlink(missing_ok=True)
         run(task, [0], recording, lambda _: None, threading.Event(), slices_per_core=1)
         _ended()
+        with scratch.open("rb") as made:
+            os.fsync(made.fileno())
         scratch.replace(archive)
     except FileNotFoundError as error:
         raise SparkError(
-            "no class archive was made", "this Java cannot make one", "another Java 17 or newer may"
+            "no class archive was made",
+            f"this Java cannot make one, or may not, or has no room in {archive.parent}",
+            "look at that folder, or use another Java 17 or newer",
         ) from error
     except OSError as error:
         raise SparkError(f"{archive} cannot be written", str(error), "") from error
     finally:
-        scratch.unlink(missing_ok=True)
+        with suppress(OSError):
+            scratch.unlink()
+    return archive
 
 
 def deal(units: Sequence[Unit], shares: int) -> list[list[Unit]]:
@@ -228,7 +247,30 @@ class _Job:
                 yield from self._task(units, line)
 
 
+def class_archive(settings: EngineSettings) -> Path | None:
+    """Return the class archive of the settings' Java, None where there is none to be read."""
+    archive = None if settings.jvm is None else settings.jvm.class_archive
+    try:
+        is_there = archive is not None and archive.is_file() and os.access(archive, os.R_OK)
+    except OSError:
+        return None
+    return archive if is_there else None
+
+
 def _start(settings: EngineSettings) -> tuple[Any, Any]:
+    archive = class_archive(settings)
+    try:
+        return _launch(settings, archive)
+    except SparkError as error:
+        if archive is None or _CRASH not in error.why:
+            raise
+        _log.warning("Java crashed with the class archive %s: starting without it", archive)
+        with suppress(OSError):  # the doctor makes another one
+            archive.unlink()
+        return _launch(settings, None)
+
+
+def _launch(settings: EngineSettings, archive: Path | None) -> tuple[Any, Any]:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (commands that look need no Spark)
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
@@ -240,7 +282,7 @@ def _start(settings: EngineSettings) -> tuple[Any, Any]:
     conf = SparkConf().setMaster(settings.master)
     for name, value in {**_CONF, **_local(settings.master), **settings.conf}.items():
         conf.set(name, value)
-    conf.set("spark.driver.extraJavaOptions", _java_options(settings))
+    conf.set("spark.driver.extraJavaOptions", _java_options(settings, archive))
     on_interrupt = signal.getsignal(signal.SIGINT)
     log = tempfile.TemporaryFile(prefix="kbackup-spark-")  # noqa: SIM115  (lives as long as the JVM)
     try:
@@ -249,6 +291,7 @@ def _start(settings: EngineSettings) -> tuple[Any, Any]:
     except (PySparkException, OSError, ValueError) as error:
         raise _not_started(str(error), log) from error
     except Exception as error:  # py4j's errors have no common class worth importing it for
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001  (it is dead)
         raise _not_started(f"{type(error).__name__}: {error}", log) from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, on_interrupt)  # pyspark puts its own in its place
@@ -266,11 +309,11 @@ def _local(master: str) -> dict[str, str]:
     }
 
 
-def _java_options(settings: EngineSettings) -> str:
+def _java_options(settings: EngineSettings, archive: Path | None) -> str:
     quiet = files("kbackup") / "log4j2.properties"
     options = [_JVM, f'"-Dlog4j2.configurationFile={quiet}"']
-    archive = settings.jvm and settings.jvm.class_archive
-    if archive and archive.is_file():
+    options.append(f'"-XX:ErrorFile={tempfile.gettempdir()}/kbackup-java-%p.log"')
+    if archive is not None:
         options.append(f'"-XX:SharedArchiveFile={archive}"')  # of another Java it is passed over
     options.append(settings.conf.get("spark.driver.extraJavaOptions", ""))
     return " ".join(options).strip()

@@ -5,6 +5,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -37,8 +38,8 @@ class Java(Protocol):
         """What was looked at before it and is no use."""
 
     @property
-    def class_archive(self) -> Path:
-        """Where its archive of Spark's classes is or would be."""
+    def class_archive(self) -> Path | None:
+        """Where its archive of Spark's classes is or would be; None for nowhere."""
 
 
 def checks(
@@ -72,9 +73,13 @@ def checks(
     else:
         ready = replace(settings, jvm=Jvm(str(java.home), java.class_archive))
         start = _start(ready, stop)
+        if start.level == "fail" and (archive := engine.class_archive(ready)) is not None:
+            with suppress(OSError):  # a damaged one is found out by trying without
+                archive.unlink()
+            start = _start(ready, stop)
         yield start
         if start.level == "ok" and not stop.is_set():
-            yield _classes(ready, java.class_archive)
+            yield _classes(ready)
 
 
 def _java(java: Java) -> Check:
@@ -103,17 +108,17 @@ def keep_classes(java: Java) -> None:
     Raises:
         SparkError: As `engine.archive_classes`.
     """
-    if not java.class_archive.is_file():
-        jvm = Jvm(str(java.home), java.class_archive)
-        engine.archive_classes(EngineSettings(jvm=jvm), answer)
+    settings = EngineSettings(jvm=Jvm(str(java.home), java.class_archive))
+    if engine.class_archive(settings) is None:
+        engine.archive_classes(settings, answer)
 
 
-def _classes(settings: EngineSettings, archive: Path) -> Check:
+def _classes(settings: EngineSettings) -> Check:
     """Make the archive that lets Spark start faster, where there is none yet."""
-    if archive.is_file():
+    if (archive := engine.class_archive(settings)) is not None:
         return Check("spark", "class archive", "ok", f"present: {archive}")
     try:
-        engine.archive_classes(settings, answer)
+        archive = engine.archive_classes(settings, answer)
     except KbackupError as error:
         text = f"none, so Spark starts more slowly: {error.why}"
         return Check("spark", "class archive", "ok", text)

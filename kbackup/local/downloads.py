@@ -117,13 +117,21 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
 
 
 def cache_path() -> Path:
-    """Return where the cache is or would be; nothing is made or looked at."""
+    """Return where the cache is or would be; nothing is made or looked at.
+
+    Raises:
+        LocalServiceError: If this user has no home.
+    """
     if ours := os.environ.get("KBACKUP_CACHE_DIR"):
         return Path(ours).absolute()
     xdg = os.environ.get("XDG_CACHE_HOME", "")
     # a relative path there is to be ignored: XDG Base Directory Specification, "Basics"
-    root = Path(xdg) if Path(xdg).is_absolute() else Path("~/.cache").expanduser()
-    return root / "kbackup"
+    if Path(xdg).is_absolute():
+        return Path(xdg) / "kbackup"
+    try:
+        return Path("~/.cache/kbackup").expanduser()
+    except RuntimeError as error:
+        raise _unusable(Path("~/.cache/kbackup"), "HOME is not set") from error
 
 
 def _sha256(path: Path) -> str | None:

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from kbackup.errors import JavaNotFoundError
+from kbackup.errors import JavaNotFoundError, LocalServiceError
 from kbackup.local.downloads import cache_directory, cache_path, write_atomically
 
 _logger = logging.getLogger(__name__)
@@ -72,14 +72,18 @@ class Java:
         return self.home / "bin" / "java"
 
     @property
-    def class_archive(self) -> Path:
-        """Where this Java's archive of Spark's classes is, once there is one.
+    def class_archive(self) -> Path | None:
+        """Where this Java's archive of Spark's classes is, once there is one; None for nowhere.
 
         An archive holds for one Java and one class path: another of either has another file.
         """
+        try:
+            cache = cache_path()
+        except LocalServiceError:
+            return None
         spark = os.environ.get("SPARK_HOME") or f"{_package_folder('pyspark')} {version('pyspark')}"
         facts = f"{self.home}\n{self.version}\n{spark}"
-        return cache_path() / f"classes-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.jsa"
+        return cache / f"classes-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.jsa"
 
 
 def find_java(minimum: int = MINIMUM) -> Java:

@@ -1,5 +1,6 @@
 """``kbackup doctor`` with everything in order, and with each thing it needs broken in turn."""
 
+import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -191,10 +192,24 @@ def test_the_doctor_makes_the_archive_that_lets_spark_start_faster(
     assert 1 == len(made)
     assert str(made[0]) in check(again, "class archive")["text"]
     assert made == list(tmp_path.glob("*.jsa*"))
-    made[0].chmod(0o644)
-    made[0].write_bytes(b"not an archive")
+
+
+def test_a_damaged_class_archive_keeps_nobody_from_starting(
+    kbackup: Kbackup, tmp_path: Path
+) -> None:
+    """
+    Java crashes with one that is cut short; the doctor replaces it, and needs no second call.
+    """
+    own = kbackup.with_environment(KBACKUP_CACHE_DIR=str(tmp_path))
     own.json("doctor")
-    own.json("doctor", *strict, expect=9)
+    (made,) = tmp_path.glob("*.jsa")
+    made.chmod(0o644)
+    os.truncate(made, 30_000_000)
+
+    found = own.json("doctor")
+
+    assert "made" in check(found, "class archive")["text"]
+    assert 30_000_000 < made.stat().st_size
 
 
 def test_spark_that_does_not_start_is_exit_9(kbackup: Kbackup, orders: str) -> None:

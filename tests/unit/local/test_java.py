@@ -9,7 +9,7 @@ import pytest
 
 from kbackup.errors import JavaNotFoundError
 from kbackup.local import java as module
-from kbackup.local.java import find_java, proxy_options, trust_store_options
+from kbackup.local.java import Java, find_java, proxy_options, trust_store_options
 
 
 def fake_java(home: Path, version: str, *, is_slim: bool = False) -> Path:
@@ -224,3 +224,18 @@ def test_java_is_told_of_the_proxy(
     monkeypatch.setenv("HTTPS_PROXY", proxy)
 
     assert expected == proxy_options()
+
+
+def test_a_user_without_a_home_has_no_class_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A container's user may have none; Spark starts without an archive then.
+    """
+
+    def unknown(_uid: int) -> None:
+        raise KeyError
+
+    for name in ("HOME", "KBACKUP_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+
+    assert Java(Path("/opt/java"), "17", "PATH").class_archive is None
