@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError as Code
 
 from kbackup.errors import KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka import Complaints, KafkaSettings, Position, calls, kafka_error
-from kbackup.kafka.coordinator import PATIENCE_S, patiently
+from kbackup.kafka.coordinator import ANSWER_MS, PATIENCE_S, patiently
 from kbackup.records import SCHEMA, Span
 from kbackup.records import TopicPartition as Where
 
@@ -78,6 +78,13 @@ class Reader:
             "error_cb": self._complaints,
         }
         self._consumer = Consumer(settings.properties(ours, settings.consumer), logger=_log)
+        keeper = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "socket.timeout.ms": ANSWER_MS,
+            "error_cb": self._complaints,
+        }
+        self._keeper = Consumer(settings.properties(keeper, settings.consumer), logger=_log)
         self._mean_bytes = 1024.0
         self._patience_s = max(settings.timeout_s, PATIENCE_S)
         self._met: set[str] = set()
@@ -85,6 +92,7 @@ class Reader:
     def close(self) -> None:
         """Leave the cluster."""
         self._consumer.close()
+        self._keeper.close()
 
     def read(self, where: Where, span: Span) -> Generator[pa.RecordBatch, None, None]:
         """Read the records of *span*, which holds fewer where some were compacted or aborted.
@@ -121,7 +129,7 @@ class Reader:
             f"reading the position of group {self._group} in {where}",
             self._complaints,
             lambda: patiently(
-                lambda: self._consumer.committed(asked, self._settings.timeout_s), self._patience_s
+                lambda: self._keeper.committed(asked, self._settings.timeout_s), self._patience_s
             ),
         )
         return Position(found[0].offset, found[0].metadata or "") if found[0].offset >= 0 else None
@@ -146,7 +154,7 @@ class Reader:
             what,
             self._complaints,
             lambda: patiently(
-                lambda: self._consumer.commit(offsets=offsets, asynchronous=False),
+                lambda: self._keeper.commit(offsets=offsets, asynchronous=False),
                 self._patience_s,
             ),
         )

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError as Code
 
 from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError
 from kbackup.kafka import Complaints, KafkaSettings, Position, calls, kafka_error
-from kbackup.kafka.coordinator import PATIENCE_S, patiently
+from kbackup.kafka.coordinator import ANSWER_MS, PATIENCE_S, patiently
 from kbackup.records import TopicPartition as Where
 
 _log = logging.getLogger(__name__)
@@ -72,6 +72,7 @@ class Writer:
                 {
                     "group.id": group,
                     "enable.auto.commit": False,
+                    "socket.timeout.ms": ANSWER_MS,
                     "error_cb": self._complaints,
                 },
                 settings.consumer,

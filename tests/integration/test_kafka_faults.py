@@ -330,7 +330,7 @@ def test_a_sink_that_was_asleep_while_another_did_its_work_changes_nothing(
     not move the group back, and it ends with exit 1.
     """
     cluster.create(topic)
-    records = varied(20_000)
+    records = varied(60_000)
     cluster.write(topic, records)
     words = ("sink", "-t", topic, "--flush-size", "200", "--no-lock")
 
@@ -346,7 +346,7 @@ def test_a_sink_that_was_asleep_while_another_did_its_work_changes_nothing(
         woken.code, [error["code"] for error in woken.summary["errors"]],
     )  # fmt: skip
     assert before == {key: file.sha256 for key, file in backup.files().items()}
-    assert [20_000] == cluster.committed(other.summary["group"], topic)
+    assert [60_000] == cluster.committed(other.summary["group"], topic)
     assert records == backup.records(topic)
 
 
