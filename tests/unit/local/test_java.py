@@ -136,6 +136,52 @@ def test_a_slim_java_is_spared_the_module_it_lacks(
     assert done.stdout.splitlines() == ["-cp", "a b:*", "", "it's $HOME"]
 
 
+def described_java(home: Path, release: str) -> Path:
+    """Make a home with a description, whose ``java`` says nothing."""
+    program = fake_java(home, "1") / "bin" / "java"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    (home / "release").write_text(release)
+    return home
+
+
+@pytest.mark.parametrize(
+    ("modules", "is_whole"), [("java.base jdk.incubator.vector", True), ("java.base", False)]
+)
+def test_a_java_that_is_described_is_not_started(
+    modules: str, is_whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The file beside it says version and modules, which saves a start in every run.
+    """
+    release = f'IMPLEMENTOR="Somebody"\nJAVA_VERSION="17.0.9"\nMODULES="{modules}"\n'
+    monkeypatch.setenv("JAVA_HOME", str(described_java(tmp_path / "described", release)))
+
+    found = find_java()
+
+    assert "17.0.9" == found.version
+    assert is_whole == (tmp_path / "described" == found.home)
+
+
+@pytest.mark.parametrize(
+    ("release", "why"),
+    [
+        pytest.param('JAVA_VERSION="11.0.2"\nMODULES="java.base"\n', "is Java 11.0.2", id="old"),
+        pytest.param('JAVA_VERSION="17.0.9"\n', "does not run", id="half a description"),
+        pytest.param("", "does not run", id="an empty one"),
+    ],
+)
+def test_a_description_is_no_excuse(
+    release: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    An old Java is passed over by what is written, and what is not all there is run after all.
+    """
+    monkeypatch.setenv("JAVA_HOME", str(described_java(tmp_path / "described", release)))
+
+    with pytest.raises(JavaNotFoundError, match=why):
+        find_java()
+
+
 def test_a_launcher_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A process that inherits JAVA_HOME from us uses the same launcher, not one of its own.
