@@ -31,13 +31,6 @@ _PASSING: Final = frozenset(
 PATIENCE_S: Final = 30.0
 """How long a task that works waits at least for a broker that was there a moment ago."""
 
-ANSWER_MS: Final = 10_000
-"""How long a client that asks for and commits positions waits for one answer.
-
-It asks three times: with the client's 60 s a commit to a frozen broker took minutes to fail.  What
-reads records keeps the 60 s, for a large answer over a slow line takes its time.
-"""
-
 _PAUSE_S: Final = 0.1
 
 

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka import KafkaError as Code
 
 from kbackup.errors import KafkaError, KbackupError, TopicChangedError
-from kbackup.kafka import Complaints, KafkaSettings, Position, calls, kafka_error
-from kbackup.kafka.coordinator import ANSWER_MS, PATIENCE_S, patiently
+from kbackup.kafka import Complaints, KafkaSettings, calls, kafka_error
+from kbackup.kafka.coordinator import PATIENCE_S
 from kbackup.records import SCHEMA, Span
 from kbackup.records import TopicPartition as Where
 
@@ -45,14 +45,8 @@ class LogStartMovedError(KbackupError):
     code = "expired"
 
 
-class OffsetMovedError(KbackupError):
-    """The group's offset is ahead of what this run would commit."""
-
-    code = "offset_moved"
-
-
 class Reader:
-    """A consumer that is no member of its group: the group only keeps the position.
+    """A consumer that is no member of its group, for it is told what to read.
 
     Memory: `QUEUE_KIB` fetched ahead, plus one batch of `BATCH_BYTES` and the calls that fill it,
     about 52 MiB whatever the number of partitions, as long as records are small against that.
@@ -60,7 +54,6 @@ class Reader:
 
     def __init__(self, settings: KafkaSettings, group: str) -> None:
         self._settings = settings
-        self._group = group
         self._complaints = Complaints()
         ours = {
             "group.id": group,
@@ -78,13 +71,6 @@ class Reader:
             "error_cb": self._complaints,
         }
         self._consumer = Consumer(settings.properties(ours, settings.consumer), logger=_log)
-        keeper = {
-            "group.id": group,
-            "enable.auto.commit": False,
-            "socket.timeout.ms": ANSWER_MS,
-            "error_cb": self._complaints,
-        }
-        self._keeper = Consumer(settings.properties(keeper, settings.consumer), logger=_log)
         self._mean_bytes = 1024.0
         self._patience_s = max(settings.timeout_s, PATIENCE_S)
         self._met: set[str] = set()
@@ -92,7 +78,6 @@ class Reader:
     def close(self) -> None:
         """Leave the cluster."""
         self._consumer.close()
-        self._keeper.close()
 
     def read(self, where: Where, span: Span) -> Generator[pa.RecordBatch, None, None]:
         """Read the records of *span*, which holds fewer where some were compacted or aborted.
@@ -117,47 +102,6 @@ class Reader:
         finally:
             gc.enable()
             self._consumer.unassign()
-
-    def position(self, where: Where) -> Position | None:
-        """Return the group's position, None where it has none.
-
-        Raises:
-            KafkaError: If the cluster does not say.
-        """
-        asked = [TopicPartition(where.topic, where.partition)]
-        found = calls(
-            f"reading the position of group {self._group} in {where}",
-            self._complaints,
-            lambda: patiently(
-                lambda: self._keeper.committed(asked, self._settings.timeout_s), self._patience_s
-            ),
-        )
-        return Position(found[0].offset, found[0].metadata or "") if found[0].offset >= 0 else None
-
-    def commit(self, where: Where, position: Position) -> None:
-        """Commit *position* to the group, unless it would move the group back.
-
-        Raises:
-            KafkaError: If the group has live members, or cannot be written.
-            OffsetMovedError: If the group is ahead: another run overtook this one.
-        """
-        what = f"committing {where} offset {position.offset} to group {self._group}"
-        found = self.position(where)
-        if found is not None and found.offset > position.offset:
-            raise OffsetMovedError(
-                what,
-                f"the group stands at {found.offset} already: another run overtook this one",
-                "no record is lost; let one run at a time work on a group",
-            )
-        offsets = [TopicPartition(where.topic, where.partition, position.offset, position.metadata)]
-        calls(
-            what,
-            self._complaints,
-            lambda: patiently(
-                lambda: self._keeper.commit(offsets=offsets, asynchronous=False),
-                self._patience_s,
-            ),
-        )
 
     def _meet(self, topic: str) -> None:
         """Learn where *topic* lies before it is assigned.

@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka import KafkaError as Code
+from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError
-from kbackup.kafka import Complaints, KafkaSettings, Position, calls, kafka_error
-from kbackup.kafka.coordinator import ANSWER_MS, PATIENCE_S, patiently
+from kbackup.kafka import Complaints, KafkaSettings, Position, kafka_error
+from kbackup.kafka.coordinator import PATIENCE_S
+from kbackup.kafka.positions import Positions
 from kbackup.records import TopicPartition as Where
 
 _log = logging.getLogger(__name__)
@@ -67,18 +68,7 @@ class Writer:
         self._complaints = Complaints()
         self._failed: Any = None
         self._patience_s = max(settings.timeout_s, PATIENCE_S)
-        self._consumer = Consumer(
-            settings.properties(
-                {
-                    "group.id": group,
-                    "enable.auto.commit": False,
-                    "socket.timeout.ms": ANSWER_MS,
-                    "error_cb": self._complaints,
-                },
-                settings.consumer,
-            ),
-            logger=_log,
-        )
+        self._positions = Positions(settings, group)
         own: dict[str, Any] = {
             "enable.idempotence": True,
             "linger.ms": 20,
@@ -104,13 +94,7 @@ class Writer:
 
         Read after the constructor has fenced earlier writers, so nobody moves it any more.
         """
-        asked = [TopicPartition(self._target.topic, self._target.partition)]
-        timeout_s = self._settings.timeout_s
-        found = self._call(
-            "reading its position",
-            lambda: patiently(lambda: self._consumer.committed(asked, timeout_s), self._patience_s),
-        )
-        return Position(found[0].offset, found[0].metadata or "") if found[0].offset >= 0 else None
+        return self._positions.read(self._target)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Send the records of *batch* in order; returns when the client has taken them all.
@@ -167,22 +151,15 @@ class Writer:
         Raises:
             KafkaError: If the cluster refused; the transaction is aborted, nothing is visible.
         """
+        if not self._exactly_once:
+            self.flush()
+            self._positions.advance(self._target, position)
+            return
         offsets = [
             TopicPartition(
                 self._target.topic, self._target.partition, position.offset, position.metadata
             )
         ]
-        if not self._exactly_once:
-            self.flush()
-            calls(
-                f"committing the position of {self._target}",
-                self._complaints,
-                lambda: patiently(
-                    lambda: self._consumer.commit(offsets=offsets, asynchronous=False),
-                    self._patience_s,
-                ),
-            )
-            return
         if not self._in_transaction:
             self._call("beginning a transaction", self._producer.begin_transaction)
             self._in_transaction = True
@@ -191,7 +168,7 @@ class Writer:
             "sending its position",
             self._producer.send_offsets_to_transaction,
             offsets,
-            self._consumer.consumer_group_metadata(),
+            self._positions.for_transaction(),
             60.0,
         )
         self._call("committing a transaction", self._producer.commit_transaction, 60.0)
@@ -240,7 +217,7 @@ class Writer:
     def close(self) -> None:
         """Leave the cluster; what was not committed is dropped."""
         self.abort()
-        self._consumer.close()
+        self._positions.close()
 
     def _connect(self) -> None:
         """Wait until the client can ask for its transactional id.

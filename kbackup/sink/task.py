@@ -6,6 +6,7 @@ one cut runs beside the filling of the next one; commits stay in order.
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, Final
@@ -17,6 +18,7 @@ from kbackup.channel import Line
 from kbackup.engine import Report
 from kbackup.errors import BadRecordError, KbackupError, StoppedError
 from kbackup.kafka import Position
+from kbackup.kafka.positions import Positions
 from kbackup.kafka.reader import Reader
 from kbackup.records import Span, TopicPartition
 from kbackup.sink.files import ClosedFile, OpenFiles
@@ -39,10 +41,12 @@ def back_up(job: SinkJob, units: Sequence[SinkUnit], line: Line) -> Iterator[Rep
     Memory: one reader, one open cut and one being uploaded, whatever the number of units.
     """
     store = open_store(job.store)
-    reader = Reader(job.kafka, job.group)
-    try:
+    with (
+        closing(Positions(job.kafka, job.group)) as positions,
+        closing(Reader(job.kafka, job.group)) as reader,
+    ):
         for unit in units:
-            work = _Work(job, unit, store, reader, line)
+            work = _Work(job, unit, store, positions, reader, line)
             try:
                 work.run()
             except KbackupError as error:
@@ -50,8 +54,6 @@ def back_up(job: SinkJob, units: Sequence[SinkUnit], line: Line) -> Iterator[Rep
             yield work.report
             if line.is_stopped():
                 return
-    finally:
-        reader.close()
 
 
 def _placed(error: KbackupError, where: TopicPartition) -> KbackupError:
@@ -67,6 +69,7 @@ class _Work:
     job: SinkJob
     unit: SinkUnit
     store: Store
+    positions: Positions
     reader: Reader
     line: Line
     report: Report = field(default_factory=dict)
@@ -109,7 +112,7 @@ class _Work:
         Spark tries a task again whose worker died.  What that one committed is not read again,
         and counts as done.
         """
-        position = self.reader.position(self.unit.where)
+        position = self.positions.read(self.unit.where)
         last = None if position is None else LastObject.from_metadata(position.metadata)
         if position is None or last is None or last.run != self.job.run:
             return span
@@ -161,7 +164,7 @@ class _Work:
         done = {name: self.report[name] for name in DONE}
         self.report["metadata"] = replace(last, run=self.job.run, done=done).to_metadata()
         position = Position(next_offset, self.report["metadata"])
-        self.reader.commit(self.unit.where, position)
+        self.positions.advance(self.unit.where, position)
         self.report["committed"] = next_offset
         self._tell_progress(0)
 

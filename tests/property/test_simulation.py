@@ -21,7 +21,7 @@ from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
 from kbackup.views import ReadOptions, ViewSpec
-from tests.support.fakes import CrashError, FakeReader, SilentLine
+from tests.support.fakes import CrashError, FakePositions, FakeReader, SilentLine
 
 WHERE = TopicPartition("orders", 0)
 
@@ -35,13 +35,15 @@ def job(size: int, run: str) -> SinkJob:
     )  # fmt: skip
 
 
-def run_once(reader: FakeReader, store: Store, size: int, run: str) -> dict[str, object]:
+def run_once(
+    reader: FakeReader, positions: FakePositions, store: Store, size: int, run: str
+) -> dict[str, object]:
     """One run of the task, as the driver would plan it."""
-    found = reader.position(WHERE)
+    found = positions.read(WHERE)
     start = 0 if found is None else found.offset
     metadata = "" if found is None else found.metadata
     unit = SinkUnit(WHERE, Span(start, reader.end_offset), metadata)
-    work = _Work(job(size, run), unit, store, reader, SilentLine())  # type: ignore[arg-type]
+    work = _Work(job(size, run), unit, store, positions, reader, SilentLine())  # type: ignore[arg-type]
     work.run()
     return work.report
 
@@ -71,16 +73,16 @@ def test_after_any_crashes_and_faults_the_backup_is_that_of_a_run_without(
     Nothing below the committed offset is ever missing, and in the end keys and records are the
     same as if nothing had happened.
     """
-    reference = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
-    run_once(FakeReader(log), reference, size, "reference")
-    store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
     reader = FakeReader(log)
-    reader.fails_at_commit = crashes
+    reference = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
+    run_once(reader, FakePositions(), reference, size, "reference")
+    store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
+    positions = FakePositions(crashes)
 
     for at, script in enumerate([*scripts, *[[]] * (len(crashes) + 1)]):
         with suppress(KbackupError, CrashError):
-            run_once(reader, FaultyStore(" ".join(script), store), size, f"run-{at}")
-        position = reader.position(WHERE)
+            run_once(reader, positions, FaultyStore(" ".join(script), store), size, f"run-{at}")
+        position = positions.read(WHERE)
         committed = 0 if position is None else position.offset
         safe = [row for row in log.to_pylist() if row["offset"] < committed]
         assert safe == [row for row in stored(store)[1] if row["offset"] < committed]

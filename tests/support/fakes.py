@@ -1,6 +1,6 @@
 """Kafka in memory: a log, a group, a target; no more of it than the tasks use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,22 +11,15 @@ from kbackup.records import Span, TopicPartition
 
 
 class FakeReader:
-    """A partition's log and the group's position."""
+    """A partition's log."""
 
     def __init__(self, log: pa.RecordBatch, rows: int = 3) -> None:
         self.log, self.rows = log, rows
-        self.positions: dict[TopicPartition, Position] = {}
-        self.fails_at_commit: set[int] = set()
-        self.commits = 0
 
     @property
     def end_offset(self) -> int:
         """The offset behind the last record."""
         return self.log["offset"][-1].as_py() + 1 if len(self.log) else 0
-
-    def position(self, where: TopicPartition) -> Position | None:
-        """The group's position."""
-        return self.positions.get(where)
 
     def read(self, _where: TopicPartition, span: Span) -> Iterator[pa.RecordBatch]:
         """The records of a span, a few at a time."""
@@ -38,10 +31,23 @@ class FakeReader:
         for at in range(0, len(rows), self.rows):
             yield rows.slice(at, self.rows)
 
-    def commit(self, where: TopicPartition, position: Position) -> None:
+
+class FakePositions:
+    """A group's positions; the commits *fails_at* crash, counted from 1."""
+
+    def __init__(self, fails_at: Set[int] = frozenset()) -> None:
+        self.positions: dict[TopicPartition, Position] = {}
+        self.fails_at = fails_at
+        self.commits = 0
+
+    def read(self, where: TopicPartition) -> Position | None:
+        """The group's position."""
+        return self.positions.get(where)
+
+    def advance(self, where: TopicPartition, position: Position) -> None:
         """Move the group on, never back; a planned failure is the crash of the process."""
         self.commits += 1
-        if self.commits in self.fails_at_commit:
+        if self.commits in self.fails_at:
             raise CrashError
         assert where not in self.positions or self.positions[where].offset <= position.offset
         self.positions[where] = position

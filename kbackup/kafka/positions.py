@@ -1,0 +1,118 @@
+"""The positions that a consumer group keeps, from the side of a task.
+
+A client of their own asks for them, so that nothing waits behind a large answer with records, and
+every call has a deadline: the client's synchronous commit has none, and a broker that accepts
+requests and answers nothing keeps it for minutes.  An administrator's client would have deadlines
+too, but goes on asking a connection that is gone once its broker was restarted (librdkafka issue
+5511, in 2.16).
+"""
+
+import logging
+import threading
+import time
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaError as Code
+
+from kbackup.errors import KbackupError
+from kbackup.kafka import Complaints, KafkaSettings, Position, calls
+from kbackup.kafka.coordinator import PATIENCE_S, patiently
+from kbackup.records import TopicPartition as Where
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 0.005
+"""How long one look for an answer takes: the client does not return when it has called back."""
+
+_CLOSE_S: Final = 5.0
+
+
+class OffsetMovedError(KbackupError):
+    """The group's offset is ahead of what this run would commit."""
+
+    code = "offset_moved"
+
+
+class Positions:
+    """The committed offsets of one group, which has no members.
+
+    Not safe to use from several threads at once.
+    """
+
+    def __init__(self, settings: KafkaSettings, group: str) -> None:
+        self._settings, self._group = settings, group
+        self._complaints = Complaints()
+        self._patience_s = max(settings.timeout_s, PATIENCE_S)
+        self._answers: list[tuple[int, Any]] = []
+        ours = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "error_cb": self._complaints,
+            "on_commit": self._committed,
+        }
+        self._consumer = Consumer(settings.properties(ours, settings.consumer), logger=_log)
+
+    def close(self) -> None:
+        """Leave the cluster, if it lets us: a commit without an answer is not waited for long."""
+        leaving = threading.Thread(target=self._consumer.close, daemon=True)
+        leaving.start()
+        leaving.join(_CLOSE_S)
+
+    def read(self, where: Where) -> Position | None:
+        """Return the group's position, None where it has none.
+
+        Raises:
+            KafkaError: If the cluster does not say.
+        """
+        asked = [TopicPartition(where.topic, where.partition)]
+        found = calls(
+            f"reading the position of group {self._group} in {where}",
+            self._complaints,
+            lambda: patiently(
+                lambda: self._consumer.committed(asked, self._settings.timeout_s), self._patience_s
+            ),
+        )
+        return Position(found[0].offset, found[0].metadata or "") if found[0].offset >= 0 else None
+
+    def advance(self, where: Where, position: Position) -> None:
+        """Commit *position*, unless it would move the group back.
+
+        Raises:
+            KafkaError: If the group has live members, or cannot be written.
+            OffsetMovedError: If the group is ahead: another run overtook this one.
+        """
+        what = f"committing {where} offset {position.offset} to group {self._group}"
+        found = self.read(where)
+        if found is not None and found.offset > position.offset:
+            raise OffsetMovedError(
+                what,
+                f"the group stands at {found.offset} already: another run overtook this one",
+                "no record is lost; let one run at a time work on a group",
+            )
+        offset = TopicPartition(where.topic, where.partition, position.offset, position.metadata)
+        calls(
+            what,
+            self._complaints,
+            lambda: patiently(lambda: self._commit(offset), self._patience_s),
+        )
+
+    def for_transaction(self) -> Any:
+        """Return what a producer names this group by when it commits the group's offsets."""
+        return self._consumer.consumer_group_metadata()
+
+    def _commit(self, offset: TopicPartition) -> None:
+        self._answers.clear()
+        self._consumer.commit(offsets=[offset], asynchronous=True)
+        deadline = time.monotonic() + self._patience_s
+        while time.monotonic() < deadline:
+            self._consumer.poll(_LOOK_S)  # calls `_committed`
+            for answered, error in self._answers:
+                if answered == offset.offset:
+                    if error is not None:
+                        raise KafkaException(error)
+                    return
+        raise KafkaException(Code(Code._TIMED_OUT))  # noqa: SLF001  (how the client spells it)
+
+    def _committed(self, error: Any, offsets: list[TopicPartition]) -> None:
+        self._answers += [(at.offset, error or at.error) for at in offsets]
