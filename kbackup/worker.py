@@ -25,6 +25,7 @@ _USED_BY_TASKS: Final = (
     "kbackup.sink.task",
     "kbackup.formats.parquet",
     "kbackup.stores.file",
+    "pyspark.worker",
 )
 """What nearly every task imports; the rest comes with the first task that wants it."""
 
