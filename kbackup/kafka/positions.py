@@ -44,7 +44,7 @@ class Positions:
         self._settings, self._group = settings, group
         self._complaints = Complaints()
         self._patience_s = max(settings.timeout_s, PATIENCE_S)
-        self._answers: list[tuple[int, Any]] = []
+        self._answers: dict[tuple[str, int, int], Any] = {}
         ours = {
             "group.id": group,
             "enable.auto.commit": False,
@@ -102,17 +102,17 @@ class Positions:
         return self._consumer.consumer_group_metadata()
 
     def _commit(self, offset: TopicPartition) -> None:
+        asked = (offset.topic, offset.partition, offset.offset)
         self._answers.clear()
         self._consumer.commit(offsets=[offset], asynchronous=True)
         deadline = time.monotonic() + self._patience_s
-        while time.monotonic() < deadline:
+        while asked not in self._answers:
+            if time.monotonic() > deadline:
+                raise KafkaException(Code(Code._TIMED_OUT))  # noqa: SLF001  (its spelling)
             self._consumer.poll(_LOOK_S)  # calls `_committed`
-            for answered, error in self._answers:
-                if answered == offset.offset:
-                    if error is not None:
-                        raise KafkaException(error)
-                    return
-        raise KafkaException(Code(Code._TIMED_OUT))  # noqa: SLF001  (how the client spells it)
+        if (error := self._answers[asked]) is not None:
+            raise KafkaException(error)
 
     def _committed(self, error: Any, offsets: list[TopicPartition]) -> None:
-        self._answers += [(at.offset, error or at.error) for at in offsets]
+        for at in offsets:
+            self._answers[at.topic, at.partition, at.offset] = error or at.error

@@ -1,0 +1,88 @@
+"""The positions of a group whose broker accepts connections and answers nothing."""
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import TopicPartition as At
+
+from kbackup.errors import KafkaError
+from kbackup.kafka import KafkaSettings, Position, positions
+from kbackup.kafka.positions import Positions
+from kbackup.records import TopicPartition
+
+WHERE = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Positions]:
+    """A group's positions, kept by a broker that is frozen, with a second's patience."""
+    monkeypatch.setattr(positions, "PATIENCE_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        address = f"127.0.0.1:{frozen.getsockname()[1]}"
+        made = Positions(KafkaSettings(address, timeout_s=1.0), "group")
+        yield made
+        begin = time.monotonic()
+        made.close()  # the client itself would wait for minutes where a commit is unanswered
+        assert time.monotonic() - begin < 10
+
+
+def test_a_position_that_is_not_told_is_an_error_in_time(group: Positions) -> None:
+    """
+    It names group and partition.
+    """
+    begin = time.monotonic()
+
+    with pytest.raises(KafkaError, match="position of group group in orders-0"):
+        group.read(WHERE)
+
+    assert time.monotonic() - begin < 10
+
+
+def test_a_commit_that_is_not_answered_is_an_error_in_time(
+    group: Positions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The broker froze between the question and the commit.
+    """
+    monkeypatch.setattr(group, "read", lambda _: Position(5))
+    begin = time.monotonic()
+
+    with pytest.raises(KafkaError, match="committing orders-0 offset 7 to group group"):
+        group.advance(WHERE, Position(7))
+
+    assert time.monotonic() - begin < 10
+
+
+def test_an_answer_that_comes_late_is_not_taken_for_another_partitions(
+    group: Positions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Offsets of two partitions may be the same number.
+    """
+    monkeypatch.setattr(group, "read", lambda _: None)
+    late = At("orders", 1, 7)
+    monkeypatch.setattr(positions, "_LOOK_S", 0.01)
+    answer = group._committed
+    consumer = group._consumer
+
+    class Late:
+        """The group's client, which calls back for what was committed a while ago."""
+
+        def commit(self, **_: object) -> None:
+            """Take a commit, and never answer it."""
+
+        def poll(self, seconds: float) -> None:
+            """Answer the other one."""
+            time.sleep(seconds)
+            answer(None, [late])
+
+        def close(self) -> None:
+            """Leave."""
+            consumer.close()
+
+    monkeypatch.setattr(group, "_consumer", Late())
+
+    with pytest.raises(KafkaError, match="orders-0 offset 7"):
+        group.advance(WHERE, Position(7))
