@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from kbackup.config import Settings
-from kbackup.errors import KbackupError, LockedError, StoreError
+from kbackup.errors import ConfigurationError, KbackupError, LockedError, StoreError
 from kbackup.locks.file import LockFile
 from kbackup.locks.object import Holder, LockObject, holders, prefix
 from kbackup.naming import Layout
@@ -233,8 +233,18 @@ class RunLock:
 
 
 def _cache_folder() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
-    return Path(cache) / "kbackup" / "locks"
+    xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # a relative path there is to be ignored: XDG Base Directory Specification, "Basics"
+    if xdg.is_absolute():
+        return xdg / "kbackup" / "locks"
+    try:
+        return Path("~/.cache/kbackup/locks").expanduser()
+    except RuntimeError as error:
+        raise ConfigurationError(
+            "there is no folder for lock files",
+            "HOME is not set, and this user has no home",
+            "set KBACKUP_LOCK_DIR to a folder on this host that can be written to",
+        ) from error
 
 
 def _hash(text: str) -> str:

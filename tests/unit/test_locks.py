@@ -515,6 +515,26 @@ def test_the_lock_file_is_in_the_users_cache(
     assert [".lock"] == found
 
 
+def test_a_user_without_a_home_is_told_to_name_a_folder(
+    lock: Callable[..., RunLock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    No folder called "~" is made where the command happens to run.
+    """
+
+    def unknown(_uid: int) -> None:
+        raise KeyError
+
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+
+    with pytest.raises(ConfigurationError, match="no folder for lock files") as caught:
+        lock("r1", folder=None)
+
+    assert "KBACKUP_LOCK_DIR" in caught.value.do
+
+
 def test_who_holds_locks_can_be_seen(store: ClockedStore, lock: Callable[..., RunLock]) -> None:
     """
     The locks of one purpose in one topics.dir are listed, and nothing else that lies there.
