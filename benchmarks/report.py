@@ -15,6 +15,7 @@ Row = dict[str, Any]
 _COLUMNS = {
     "wall s": ("wall_s", ",.1f"),
     "Spark s": ("spark_start_s", ",.1f"),
+    "workers s": ("worker_start_s", ",.1f"),
     "s without": ("seconds", ",.1f"),
     "CPU s": ("cpu_s", ",.1f"),
     "peak MiB": ("peak_mib", ",.0f"),

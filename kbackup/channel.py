@@ -14,6 +14,7 @@ import secrets
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,7 +42,11 @@ class Address:
 
 
 class Hub:
-    """The driver's end.  *hear* is called with each event, one at a time, from another thread."""
+    """The driver's end.  *hear* is called with each event, one at a time, from another thread.
+
+    Attributes:
+        met_at: When the first task called, by the clock of ``time.monotonic``; None until then.
+    """
 
     def __init__(self, host: str, hear: Callable[[Event], None]) -> None:
         self._secret = secrets.token_hex(16)
@@ -49,6 +54,7 @@ class Hub:
         self._lock = threading.Lock()
         self._lines: set[socket.socket] = set()
         self._is_stopping = False
+        self.met_at: float | None = None
         hub = self
 
         class Handler(socketserver.StreamRequestHandler):
@@ -83,6 +89,7 @@ class Hub:
         if not hmac.compare_digest(lines.readline(128).strip(), self._secret.encode()):
             return
         with self._lock:
+            self.met_at = self.met_at or time.monotonic()
             self._lines.add(connection)
             if self._is_stopping:
                 _send_stop(connection)

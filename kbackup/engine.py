@@ -108,10 +108,12 @@ class Timings:
 
     Attributes:
         spark_start_s: Seconds until Spark took work.
-        work_s: Seconds from then to the last report, its Python workers' start included.
+        worker_start_s: Seconds from then until the first task ran in a Python worker.
+        work_s: Seconds from there to the last report.
     """
 
     spark_start_s: float = 0.0
+    worker_start_s: float = 0.0
     work_s: float = 0.0
 
     def to_dict(self) -> dict[str, float]:
@@ -169,8 +171,10 @@ def run(
             finished.set()
             hub.close()
             if timings is not None:
+                met = hub.met_at or ready
                 timings.spark_start_s += ready - began
-                timings.work_s += time.monotonic() - ready
+                timings.worker_start_s += met - ready
+                timings.work_s += time.monotonic() - met
     finally:
         _end_beside(context, log)
 
