@@ -15,6 +15,7 @@ from kbackup.records import Span, TopicPartition
 from kbackup.restore.catalog import FileSet
 from kbackup.restore.findings import Finding
 from kbackup.restore.recorded import Recorded
+from kbackup.restore.shadowed import without_shadowed
 from kbackup.restore.siblings import key_of
 
 _HOLES_NAMED: Final = 5
@@ -194,14 +195,9 @@ def _overlaps(extents: Sequence[Extent]) -> Iterator[Finding]:
 
 
 def _beside_whole(extents: Sequence[Extent]) -> Iterator[Finding]:
-    whole = [extent.files.start_offset for extent in extents if extent.files.is_whole]
-    if not whole:
-        return
-    values = [
-        extent.files for extent in extents
-        if not extent.files.is_whole and whole[0] <= extent.files.start_offset <= whole[-1]
-    ]  # fmt: skip
-    if values:
-        text = f"{len(values)} value objects lie beside whole records, which are used"
-        where = values[0].where
-        yield Finding("overlap", where, None, text=text, is_error=False)
+    ends = {extent.files.files[0].key: extent.last for extent in extents}
+    sets = [extent.files for extent in extents]
+    kept = without_shadowed(sets, lambda files: ends[files.files[0].key])
+    if left := len(sets) - len(kept):
+        text = f"{left} value objects lie beside whole records, which are used"
+        yield Finding("overlap", sets[0].where, None, text=text, is_error=False)

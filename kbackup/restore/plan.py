@@ -19,6 +19,7 @@ from kbackup.restore.judged import JudgedPartition
 from kbackup.restore.reading import facts
 from kbackup.restore.recorded import Recorded, record_count
 from kbackup.restore.safety import Intent, Target
+from kbackup.restore.shadowed import without_shadowed
 from kbackup.selection import select
 from kbackup.stores import Store
 
@@ -283,17 +284,14 @@ class Planner:
         )  # fmt: skip
 
     def _chosen(self, where: TopicPartition) -> tuple[list[FileSet], int]:
-        """Return the sets to restore; of value objects only those no whole record covers."""
+        """Return the sets to restore, and how many are left out: whole records cover them."""
         sets = self._catalog.sets[where]
-        whole = [files for files in sets if files.is_whole]
-        if not whole or len(whole) == len(sets):
-            return sets, 0
-        last = whole[-1].main
-        known = None if last is None else facts(self._store, last)
-        end = known.last_offset if known is not None else whole[-1].start_offset
-        start = whole[0].start_offset
-        kept = [files for files in sets if files.is_whole or not start <= files.start_offset <= end]
+        kept = without_shadowed(sets, self._last_of)
         return kept, len(sets) - len(kept)
+
+    def _last_of(self, files: FileSet) -> int | None:
+        known = None if files.main is None else facts(self._store, files.main)
+        return None if known is None else known.last_offset
 
     def _unreplicable(self, intent: Intent, target: Target) -> list[KbackupError]:
         """Refuse what the cluster would refuse when the topic is created."""
