@@ -21,7 +21,7 @@ from kbackup.records import Span, TopicPartition
 from kbackup.selection import select
 from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkUnit, recreated
-from kbackup.sink.start import Evidence, Start, decide
+from kbackup.sink.start import Evidence, LastObject, Start, decide
 from kbackup.stores import Store
 
 _RECORDS_READ: Final = 200
@@ -59,10 +59,25 @@ class PlannedPartition:
         """Return what a task has to do, None where there is nothing."""
         if self.start is None or self.start.offset >= self.seen.log.end_offset:
             return None
-        committed = self.seen.committed
-        keeps = committed is not None and committed.offset == self.start.offset
-        metadata = committed.metadata if committed is not None and keeps else ""
+        stands = self.position() or self.seen.committed
+        keeps = stands is not None and stands.offset == self.start.offset
+        metadata = stands.metadata if stands is not None and keeps else ""
         return SinkUnit(self.where, Span(self.start.offset, self.seen.log.end_offset), metadata)
+
+    def position(self) -> Position | None:
+        """Return what to set the group to before anything is read, None where it stands right.
+
+        It is set back where it stands too far ahead, and on behind what has expired: the next run
+        need not find that out again.
+        """
+        if self.start is None:
+            return None
+        if self.start.expired is not None:
+            committed = self.seen.committed
+            if committed is not None and self.seen.is_confirmed:
+                return Position(self.start.offset, committed.metadata)
+            return Position(self.start.offset, LastObject(None, None).to_metadata())
+        return Position(self.start.offset) if self.start.moves_group else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +98,6 @@ class SinkPlan:
         """Return what tasks have to do, the largest share first."""
         units = [unit for at in self.partitions if (unit := at.unit()) is not None]
         return sorted(units, key=lambda unit: len(unit.span), reverse=True)
-
-    def moved(self) -> dict[TopicPartition, Position]:
-        """Return the positions at which the group stands too far ahead, put right."""
-        return {
-            at.where: Position(at.start.offset)
-            for at in self.partitions
-            if at.start is not None and at.start.moves_group
-        }
 
 
 def make(settings: Settings, cluster: Cluster, store: Store) -> SinkPlan:

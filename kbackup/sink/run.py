@@ -1,7 +1,7 @@
 """One run of the sink: plan, lock, tasks on Spark, account for every offset, leave a record."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ from kbackup import engine, runs, wiring
 from kbackup.config import Settings
 from kbackup.engine import Report
 from kbackup.errors import KbackupError
+from kbackup.kafka import Position
 from kbackup.kafka.cluster import Cluster
 from kbackup.locks import RunLock, lost_lock
 from kbackup.records import Span, TopicPartition
@@ -56,7 +57,10 @@ class SinkRun:
         cluster = Cluster(wiring.kafka_settings(settings))
         store = open_store(wiring.store_settings(settings))
         if settings.dry_run:
-            self._show(planning.make(settings, cluster, store), cluster)
+            plan = planning.make(settings, cluster, store)
+            self._show(plan, cluster)
+            for at in plan.partitions:
+                self._tell_expired(at)
             return
         names = list(settings.topics) or [settings.topics_regex or ""]
         self._summary.facts["names"] = names
@@ -65,9 +69,9 @@ class SinkRun:
             try:
                 plan = planning.make(settings, cluster, store)
                 self._show(plan, cluster)
-                self._prepare(plan, cluster, store)
+                self._prepare(plan.partitions, plan.group, cluster, store)
                 if settings.follow:
-                    self._follow(plan, store, find_jvm)
+                    self._follow(plan, cluster, store, find_jvm)
                 else:
                     self._once(plan, cluster, store, find_jvm)
             except KbackupError as error:
@@ -110,17 +114,24 @@ class SinkRun:
                         )
                     )
 
-    def _prepare(self, plan: SinkPlan, cluster: Cluster, store: Store) -> None:
-        """Put the group right where it stands too far ahead, and write down what has expired."""
-        cluster.set_positions(plan.group, plan.moved())
-        for at in plan.partitions:
-            self._expired(store, at)
+    def _prepare(
+        self, partitions: Iterable[PlannedPartition], group: str, cluster: Cluster, store: Store
+    ) -> None:
+        """Write down what has expired, and put the group where the run begins."""
+        positions = {}
+        for at in partitions:
+            gap = self._tell_expired(at)
+            if gap is not None:
+                runs.write_gap(store, self._layout, at.where, gap, self._run)
+            if (position := at.position()) is not None:
+                positions[at.where] = position
+        cluster.set_positions(group, positions)
 
-    def _expired(self, store: Store, at: PlannedPartition) -> None:
-        """Tell of offsets that expired before they were backed up, and write them down."""
+    def _tell_expired(self, at: PlannedPartition) -> Span | None:
+        """Tell of offsets that expired before they were backed up, count and return them."""
         gap = None if at.start is None else at.start.expired
         if gap is None:
-            return
+            return None
         text = (
             f"{at.where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired in the "
             "cluster before they were backed up"
@@ -131,11 +142,8 @@ class SinkRun:
                 offsets=[gap.start_offset, gap.end_offset - 1],
             )
         )  # fmt: skip
-        self._gap(store, at.where, gap)
-
-    def _gap(self, store: Store, where: TopicPartition, gap: Span) -> None:
         self._summary.skip("expired_offsets", len(gap))
-        runs.write_gap(store, self._layout, where, gap, self._run)
+        return gap
 
     def _job(self, plan: SinkPlan) -> SinkJob:
         settings = self._settings
@@ -164,8 +172,7 @@ class SinkRun:
                 return
             plan = planning.make(self._settings, cluster, store)
             again = [at for at in plan.partitions if at.where in overtaken]
-            for at in again:
-                self._expired(store, at)
+            self._prepare(again, plan.group, cluster, store)
             units = [unit for at in again if (unit := at.unit()) is not None]
         for where in {unit.where for unit in units}:
             self._summary.fail(
@@ -174,7 +181,9 @@ class SinkRun:
                              "raise the topic's retention", topic=where.topic)
             )  # fmt: skip
 
-    def _follow(self, plan: SinkPlan, store: Store, find_jvm: engine.FindJvm) -> None:
+    def _follow(
+        self, plan: SinkPlan, cluster: Cluster, store: Store, find_jvm: engine.FindJvm
+    ) -> None:
         units = [
             SinkUnit(at.where, at.seen.log, "") if (unit := at.unit()) is None else unit
             for at in plan.partitions
@@ -186,8 +195,28 @@ class SinkRun:
         task = functools.partial(follow, job, starts, ids, idle_ms)
         with Beats(lambda: runs.write_run(store, self._layout, self._finish(store))):
             self._tasks(task, units, find_jvm, slices_per_core=1)
-        for where, gap in self._met_gaps:
-            self._gap(store, where, gap)
+        self._leave_behind(self._met_gaps, plan.group, cluster, store)
+
+    def _leave_behind(
+        self,
+        gaps: Iterable[tuple[TopicPartition, Span]],
+        group: str,
+        cluster: Cluster,
+        store: Store,
+    ) -> None:
+        """Write down the gaps that tasks met, and set the group on behind those at its position."""
+        ends: dict[TopicPartition, int] = {}
+        for where, gap in gaps:
+            self._summary.skip("expired_offsets", len(gap))
+            runs.write_gap(store, self._layout, where, gap, self._run)
+            ends[where] = gap.end_offset
+        stands = cluster.committed(group, ends)
+        behind = {
+            where: Position(ends[where], position.metadata)
+            for where, position in stands.items()
+            if position.offset < ends[where]
+        }
+        cluster.set_positions(group, behind)
 
     def _tasks(
         self,

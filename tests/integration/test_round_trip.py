@@ -138,23 +138,29 @@ def test_empty_and_emptied_topics_are_told_apart(
     assert {topic: "empty", f"{topic}-emptied": "emptied"} == states
 
 
+@pytest.mark.parametrize("first_left", [150, 200], ids=["some", "all"])
 def test_records_that_expired_between_two_runs_are_news_once(
-    kbackup: Kbackup, cluster: TestCluster, topic: str
+    first_left: int, kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
     """
-    A gap exits 3 and is written down; the next run exits 0.
+    A gap exits 3, as its plan does, and is written down; the next run exits 0.
     """
     cluster.create(topic)
     cluster.write(topic, varied(100))
     kbackup.json("sink", "-t", topic)
     cluster.write(topic, varied(100, seed=1))
-    cluster.delete_records(topic, {0: 150})
+    cluster.delete_records(topic, {0: first_left})
 
+    plan = kbackup.json("sink", "plan", "-t", topic, expect=3)
     gap = kbackup.json("sink", "-t", topic, expect=3)
     again = kbackup.json("sink", "-t", topic)
 
-    assert {"expired_offsets": 50} == gap.summary["skipped"]
-    assert [100, 149] == next(w["offsets"] for w in gap.of("warning") if w["code"] == "gap")
+    expired = [100, first_left - 1]
+    assert (
+        {"expired_offsets": first_left - 100} == gap.summary["skipped"] == plan.summary["skipped"]
+    )
+    for told in (plan, gap):
+        assert [expired] == [w["offsets"] for w in told.of("warning") if w["code"] == "gap"]
     assert {} == again.summary["skipped"]
 
 

@@ -1,0 +1,63 @@
+"""Where a planned partition's group is set before anything is read."""
+
+import pytest
+
+from kbackup.kafka import Position
+from kbackup.records import Span, TopicPartition
+from kbackup.sink.plan import PlannedPartition
+from kbackup.sink.start import Evidence, LastObject, decide
+
+WHERE = TopicPartition("orders", 0)
+KEPT = LastObject("topics/orders/x", 499, "r1", {"records": 500}).to_metadata()
+
+
+def planned(seen: Evidence) -> PlannedPartition:
+    """A partition of which this is known."""
+    return PlannedPartition(WHERE, seen, decide(WHERE, seen, reset="earliest"))
+
+
+@pytest.mark.parametrize("end", [1000, 1500])
+def test_the_group_goes_on_behind_what_has_expired(end: int) -> None:
+    """
+    Whether records are left or not, so that the next run need not tell it again.
+    """
+    at = planned(Evidence(Span(1000, end), Position(500, KEPT), True, has_objects=True))
+    unit = at.unit()
+
+    assert Position(1000, KEPT) == at.position()
+    assert (None if end == 1000 else KEPT) == (None if unit is None else unit.metadata)
+
+
+def test_a_group_whose_object_is_not_known_is_believed_behind_a_gap() -> None:
+    """
+    The offset had expired, the bucket said where the backup ends: that is asked for no more.
+    """
+    at = planned(Evidence(Span(1000, 1500), None, stored_to=500, has_objects=True))
+
+    position = at.position()
+
+    assert position is not None
+    assert (1000, LastObject(None, None)) == (
+        position.offset, LastObject.from_metadata(position.metadata),
+    )  # fmt: skip
+
+
+def test_a_group_that_stands_right_is_left_alone() -> None:
+    """
+    Nothing is committed before anything is stored.
+    """
+    at = planned(Evidence(Span(0, 1500), Position(500, KEPT), True, has_objects=True))
+
+    assert at.position() is None
+
+
+def test_a_group_too_far_ahead_is_set_back() -> None:
+    """
+    The bucket's end counts, and what was kept with the offset does not.
+    """
+    at = planned(Evidence(Span(0, 1500), Position(900), stored_to=500, has_objects=True))
+    unit = at.unit()
+
+    assert Position(500) == at.position()
+    assert unit is not None
+    assert (500, "") == (unit.span.start_offset, unit.metadata)
