@@ -96,12 +96,19 @@ class Hub:
         try:
             while line := lines.readline(_LINE_MAX):
                 with self._lock:
-                    self._hear(json.loads(line))
+                    self._tell(json.loads(line))
         except OSError:
             pass  # the task is gone; Spark knows what became of it
         finally:
             with self._lock:
                 self._lines.discard(connection)
+
+    def _tell(self, event: Event) -> None:
+        """Pass *event* on; a display that fails must not look like a driver that has died."""
+        try:
+            self._hear(event)
+        except Exception:  # noqa: BLE001  (whatever it is)
+            _log.exception("showing %s", event.get("type"))
 
 
 class Line:

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 import kbackup
 from kbackup.channel import Address, Event, Hub, Line
-from kbackup.errors import ConfigurationError, KbackupError, SparkError
+from kbackup.errors import ConfigurationError, KbackupError, SparkError, StoppedError
 
 _log = logging.getLogger(__name__)
 
@@ -166,7 +166,10 @@ def run(
             count = context.defaultParallelism * (slices_per_core or _SLICES_PER_CORE)
             shares = deal(units, min(count, len(units)))
             job = _Job(task, hub.address, kbackup.__version__)
-            return _collect(context.parallelize(shares, len(shares)).mapPartitions(job))
+            reports = _collect(context.parallelize(shares, len(shares)).mapPartitions(job))
+            if not stop.is_set():
+                check_whole(reports, len(units))
+            return reports
         finally:
             finished.set()
             hub.close()
@@ -369,6 +372,24 @@ def reason(text: str) -> str:
     ]
     chosen = python[-1] if python else next(iter(lines), "no reason given")
     return chosen[:500]
+
+
+def check_whole(reports: Sequence[Report], units: int) -> None:
+    """Refuse reports of tasks that stopped although nobody asked them to.
+
+    A task whose line to the driver breaks takes the driver for dead, and stops.
+
+    Raises:
+        SparkError: If something was left undone and no report says why.
+    """
+    failures = [report["failure"]["code"] for report in reports if "failure" in report]
+    stopped = failures.count(StoppedError.code)
+    if stopped or (len(reports) < units and not failures):
+        raise SparkError(
+            "tasks stopped before their work was done",
+            f"{max(stopped, units - len(reports))} of {units} lost their line to the driver",
+            "run the same command again: it goes on from the committed offsets",
+        )
 
 
 def _end_beside(context: Any, log: Any) -> None:

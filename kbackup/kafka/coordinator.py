@@ -21,6 +21,7 @@ _PASSING: Final = frozenset(
         Code.NOT_COORDINATOR,
         Code._WAIT_COORD,  # noqa: SLF001  (how the client spells it)
         Code._TRANSPORT,  # noqa: SLF001
+        Code.UNSTABLE_OFFSET_COMMIT,  # of a transaction that is not over yet
         # A topic that was just created is not known to every broker at once.
         Code.UNKNOWN_TOPIC_OR_PART,
         Code.LEADER_NOT_AVAILABLE,

@@ -41,7 +41,7 @@ class Positions:
     """
 
     def __init__(self, settings: KafkaSettings, group: str) -> None:
-        self._settings, self._group = settings, group
+        self._group = group
         self._complaints = Complaints()
         self._patience_s = max(settings.timeout_s, PATIENCE_S)
         self._answers: dict[tuple[str, int, int], Any] = {}
@@ -66,14 +66,19 @@ class Positions:
             KafkaError: If the cluster does not say.
         """
         asked = [TopicPartition(where.topic, where.partition)]
+
+        def ask() -> TopicPartition:
+            (found,) = self._consumer.committed(asked, self._patience_s)
+            if found.error is not None:  # the answer as a whole does not show it
+                raise KafkaException(found.error)
+            return found
+
         found = calls(
             f"reading the position of group {self._group} in {where}",
             self._complaints,
-            lambda: patiently(
-                lambda: self._consumer.committed(asked, self._settings.timeout_s), self._patience_s
-            ),
+            lambda: patiently(ask, self._patience_s),
         )
-        return Position(found[0].offset, found[0].metadata or "") if found[0].offset >= 0 else None
+        return Position(found.offset, found.metadata or "") if found.offset >= 0 else None
 
     def advance(self, where: Where, position: Position) -> None:
         """Commit *position*, unless it would move the group back.

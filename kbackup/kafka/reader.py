@@ -101,6 +101,7 @@ class Reader:
             yield from self._batches(where, span)
         finally:
             gc.enable()
+            gc.unfreeze()
             self._consumer.unassign()
 
     def _meet(self, topic: str) -> None:
@@ -197,10 +198,15 @@ class Reader:
         raise kafka_error(f"reading {where}", KafkaException(error), self._complaints)
 
     def _log_end(self, where: Where) -> int:
-        _low, high = self._consumer.get_watermark_offsets(
-            TopicPartition(where.topic, where.partition), timeout=self._settings.timeout_s
+        asked = TopicPartition(where.topic, where.partition)
+        found = calls(
+            f"reading the end offset of {where}",
+            self._complaints,
+            lambda: self._consumer.get_watermark_offsets(asked, self._settings.timeout_s),
         )
-        return int(high)
+        if found is None:  # how the client says that time was up
+            raise KafkaError(f"{where}: its end offset", "no answer", "check the brokers")
+        return int(found[1])
 
 
 # Methods of the client's message, looked up once: they are called for every record.

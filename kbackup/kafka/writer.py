@@ -86,8 +86,12 @@ class Writer:
         self._producer = Producer(settings.properties(own, settings.producer), logger=_log)
         self._in_transaction = False
         if exactly_once:
-            self._connect()
-            self._call("taking over its transactional id", self._producer.init_transactions, 60.0)
+            try:
+                self._connect()
+                self._call("taking over its transactional id", self._producer.init_transactions, 60)
+            except KbackupError:
+                self.close()
+                raise
 
     def position(self) -> Position | None:
         """Return the committed position in the backup, None at the first start.
@@ -218,6 +222,7 @@ class Writer:
         """Leave the cluster; what was not committed is dropped."""
         self.abort()
         self._positions.close()
+        del self._producer  # its threads end with it, and it is part of a cycle
 
     def _connect(self) -> None:
         """Wait until the client can ask for its transactional id.

@@ -290,8 +290,6 @@ def known_topics(
             if name in wanted and name not in found:
                 config = entry.get("config") or {}
                 found[name] = SourceTopic(int(entry.get("partitions") or 0), source, config)
-        if wanted <= found.keys():
-            break
     return found, watched
 
 

@@ -145,7 +145,9 @@ class _Work:
                 seen += len(batch)
                 if len(fresh):
                     self._write(writer, fresh, files)
-                    place = Place(place.index, seen, fresh["offset"][-1].as_py() + 1)
+                    # of the connectors' directories each begins anew; a position never goes back
+                    behind = max(place.offset, fresh["offset"][-1].as_py() + 1)
+                    place = Place(place.index, seen, behind)
                 if (
                     self._pending_records >= TRANSACTION_RECORDS
                     or self._pending_bytes >= self._limit_bytes

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kbackup import engine, runs, wiring
 from kbackup.config import Settings
 from kbackup.engine import Report
-from kbackup.errors import KbackupError
+from kbackup.errors import KbackupError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.kafka.cluster import Cluster
 from kbackup.locks import RunLock, lost_lock
@@ -104,15 +104,16 @@ class SinkRun:
             self._tell(self._summary.warn("no_topic", text))
         for at in plan.partitions:
             self._summary.partitions.append(accounting.begin(at))
-            if at.refusal is not None:
-                self._summary.fail(at.refusal)
-            if at.start is not None:
-                for code, text in at.start.warnings:
-                    self._tell(
-                        self._summary.warn(
-                            code, text, topic=at.where.topic, partition=at.where.partition
-                        )
-                    )
+            self._tell_start(at)
+
+    def _tell_start(self, at: PlannedPartition) -> None:
+        """Tell what is odd about where a partition goes on, or why it does not."""
+        if at.refusal is not None:
+            self._summary.fail(at.refusal)
+        if at.start is not None:
+            place = {"topic": at.where.topic, "partition": at.where.partition}
+            for code, text in at.start.warnings:
+                self._tell(self._summary.warn(code, text, **place))
 
     def _prepare(
         self, partitions: Iterable[PlannedPartition], group: str, cluster: Cluster, store: Store
@@ -172,6 +173,10 @@ class SinkRun:
                 return
             plan = planning.make(self._settings, cluster, store)
             again = [at for at in plan.partitions if at.where in overtaken]
+            for at in again:
+                self._tell_start(at)
+            for where in overtaken - {at.where for at in again}:
+                self._summary.fail(_gone(where))
             self._prepare(again, plan.group, cluster, store)
             units = [unit for at in again if (unit := at.unit()) is not None]
         for where in {unit.where for unit in units}:
@@ -283,3 +288,13 @@ class SinkRun:
         else:
             summary["last_success"] = self._run[:20] if is_good else None
         return summary
+
+
+def _gone(where: TopicPartition) -> KbackupError:
+    return TopicChangedError(
+        f"{where} is no longer there",
+        "its topic was deleted, or made anew with fewer partitions",
+        "what is stored stays as it is; look at the topic before running again",
+        topic=where.topic,
+        partition=where.partition,
+    )

@@ -106,8 +106,10 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
         TopicChangedError: If the log ends before what was backed up: another topic of this name.
     """
     wanted, warnings = _wanted(where, seen)
-    first = seen.log.end_offset if reset == "latest" else seen.log.start_offset
     if wanted is None:
+        is_new = seen.committed is None and not seen.has_objects  # reset serves a first start only
+        is_news_only = is_new and reset == "latest"
+        first = seen.log.end_offset if is_news_only else seen.log.start_offset
         return Start(first, warnings=warnings, moves_group=seen.committed is not None)
     if wanted > seen.log.end_offset:
         raise TopicChangedError(
@@ -129,13 +131,7 @@ def _wanted(
 ) -> tuple[int | None, tuple[tuple[str, str], ...]]:
     """The offset that leaves no hole, None for the beginning, and what to say of it."""
     if seen.committed is None:
-        if seen.stored_to is None:
-            return None, ()
-        text = (
-            f"{where}: the group has no offset (they expire), the bucket ends at "
-            f"{seen.stored_to}: going on there"
-        )
-        return seen.stored_to, (("offset_missing", text),)
+        return _wanted_by_bucket(where, seen)
     committed = seen.committed.offset
     if seen.is_confirmed:
         return committed, ()
@@ -152,3 +148,22 @@ def _wanted(
         "going on there, so that no hole arises"
     )
     return seen.stored_to, (("bucket_behind", text),)
+
+
+def _wanted_by_bucket(
+    where: TopicPartition, seen: Evidence
+) -> tuple[int | None, tuple[tuple[str, str], ...]]:
+    """The same where the group has no offset."""
+    if seen.stored_to is not None:
+        text = (
+            f"{where}: the group has no offset (they expire), the bucket ends at "
+            f"{seen.stored_to}: going on there"
+        )
+        return seen.stored_to, (("offset_missing", text),)
+    if not seen.has_objects:
+        return None, ()
+    text = (
+        f"{where}: the group has no offset, and the bucket's objects do not say where they end: "
+        "starting at the beginning"
+    )
+    return None, (("offset_missing", text),)

@@ -138,3 +138,25 @@ def test_the_secret_is_not_shown() -> None:
 
     assert hub.address.secret not in repr(hub.address)
     hub.close()
+
+
+def test_a_display_that_fails_does_not_stop_the_task() -> None:
+    """
+    An event that cannot be shown is lost, and the line holds.
+    """
+    ear = Ear()
+
+    def hear(event: Event) -> None:
+        if event["at"] == 0:
+            raise ValueError
+        ear(event)
+
+    hub = Hub("127.0.0.1", hear)
+    with Line(hub.address) as line:
+        for at in range(2):
+            line.tell({"at": at})
+        heard = ear.wait(1)
+        is_stopped = line.is_stopped()
+    hub.close()
+
+    assert ([{"at": 1}], False) == (heard, is_stopped)

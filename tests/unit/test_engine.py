@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.engine import EngineSettings, deal, reason
-from kbackup.errors import ConfigurationError
+from kbackup.engine import EngineSettings, Report, check_whole, deal, reason
+from kbackup.errors import ConfigurationError, KafkaError, KbackupError, SparkError, StoppedError
 
 
 @given(st.lists(st.integers()), st.integers(1, 9))
@@ -39,3 +39,35 @@ ValueError: the thing that broke
     at org.apache.spark.api.python.BasePythonRunner"""
 
     assert "ValueError: the thing that broke" == reason(text)
+
+
+def report(error: KbackupError | None = None) -> Report:
+    """What a task says of one unit."""
+    return {} if error is None else {"failure": error.to_dict()}
+
+
+@pytest.mark.parametrize(
+    ("reports", "units"),
+    [
+        pytest.param([report(), report(StoppedError("orders-0 stopped"))], 2, id="in a unit"),
+        pytest.param([report()], 2, id="between two units"),
+    ],
+)
+def test_tasks_that_stopped_without_being_asked_are_a_failure(
+    reports: list[Report], units: int
+) -> None:
+    """
+    A task that lost its line takes the driver for dead; what it left undone is no success.
+    """
+    with pytest.raises(SparkError, match="before their work was done"):
+        check_whole(reports, units)
+
+
+@pytest.mark.parametrize(
+    "reports", [[report(), report()], [report(KafkaError("no broker"))]], ids=["all", "a failure"]
+)
+def test_tasks_that_say_what_became_of_their_units_are_believed(reports: list[Report]) -> None:
+    """
+    A failure that is told needs no second one.
+    """
+    check_whole(reports, 2)

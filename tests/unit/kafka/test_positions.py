@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import TopicPartition as At
 
 from kbackup.errors import KafkaError
@@ -86,3 +87,35 @@ def test_an_answer_that_comes_late_is_not_taken_for_another_partitions(
 
     with pytest.raises(KafkaError, match="orders-0 offset 7"):
         group.advance(WHERE, Position(7))
+
+
+def test_an_error_of_the_partition_is_not_taken_for_no_position(
+    group: Positions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Of a transaction that is not over the answer says so beside the partition only.
+    """
+    unstable = At("orders", 0)
+
+    class Answer:
+        """What the client returns: an error that only its own code can set."""
+
+        error = ClientError(ClientError.UNSTABLE_OFFSET_COMMIT)
+        offset, metadata = unstable.offset, None
+
+    class Unstable:
+        """The group's client."""
+
+        def committed(self, *_: object) -> list[Answer]:
+            """Answer without a position."""
+            return [Answer()]
+
+        def close(self) -> None:
+            """Leave."""
+
+    consumer = group._consumer
+    monkeypatch.setattr(group, "_consumer", Unstable())
+
+    with pytest.raises(KafkaError, match="position of group group in orders-0"):
+        group.read(WHERE)
+    consumer.close()

@@ -46,6 +46,12 @@ def start(log: Span, *, reset: str = "earliest", committed: int | None = None,
             [],
             id="reset serves a first start only",
         ),
+        pytest.param(
+            {"reset": "latest", "committed": 40}, 5, ["bucket_behind"], id="not an emptied bucket"
+        ),
+        pytest.param(
+            {"reset": "latest", "objects": True}, 5, ["offset_missing"], id="nor a lost offset"
+        ),
     ],
 )
 def test_no_hole_arises(known: dict[str, object], offset: int, codes: list[str]) -> None:
