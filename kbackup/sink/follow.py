@@ -6,18 +6,21 @@ memory is that of a single run whatever the number of partitions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Final
 
+from kbackup import runs
 from kbackup.channel import Line
 from kbackup.engine import Report
-from kbackup.errors import KafkaError
+from kbackup.errors import KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka.cluster import Cluster
+from kbackup.kafka.coordinator import PATIENCE_S
 from kbackup.kafka.reader import LogStartMovedError
 from kbackup.records import Span, TopicPartition
 from kbackup.sink.job import SinkJob, SinkUnit, recreated
 from kbackup.sink.task import DONE, back_up
+from kbackup.stores import open_store
 
 POLL_S: Final = 1.0
 """How often the end offsets are asked for."""
@@ -68,43 +71,143 @@ def follow(
         units: The partitions.
         line: To the driver.
     """
-    cluster = Cluster(job.kafka)
-    wheres = [unit.where for unit in units]
-    size = max(1, job.rule.records or 1)
-    watches = {where: Watch(starts[where], size) for where in wheres}
-    totals = {unit.where: _begin(unit, starts[unit.where]) for unit in units}
-    idle_s = idle_ms / 1000 if job.flush_tail else None
-    ids = {where.topic: topic_ids[where.topic] for where in wheres}
+    following = _Following(job, idle_ms / 1000 if job.flush_tail else None, line)
+    for unit in units:
+        following.add(unit, starts[unit.where], topic_ids[unit.where.topic])
+    following.run()
+    yield from following.totals.values()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at the cluster finds.
+
+    Attributes:
+        logs: What the logs hold; empty where a topic is gone.
+        gone: Topics that are not there.
+        changed: Topics that are others of the same name.
+    """
+
+    logs: Mapping[TopicPartition, Span] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
-    while not line.is_stopped():
-        before, gone, changed = gone, *_replaced(cluster, ids)
-        for where, total in totals.items():
-            if where.topic in changed:
-                total["failure"] = recreated(where).to_dict()
-            elif where.topic in gone & before:  # seen twice: no passing answer of one broker
-                total["failure"] = _deleted(where).to_dict()
-        if any("failure" in total for total in totals.values()):
-            break
-        if gone:
-            line.wait(POLL_S)
-            continue
-        ends = cluster.spans(wheres)
-        for where, watch in watches.items():
-            end = ends[where].end_offset
-            is_full = end - watch.position >= watch.wanted
-            if line.is_stopped() or not watch.is_due(end, monotonic(), idle_s):
+    changed: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Following:
+    """The partitions of one task, what is known of them, and the reports that grow on it."""
+
+    job: SinkJob
+    idle_s: float | None
+    line: Line
+    totals: dict[TopicPartition, Report] = field(default_factory=dict)
+    _watches: dict[TopicPartition, Watch] = field(default_factory=dict)
+    _topic_ids: dict[str, str] = field(default_factory=dict)
+    _cluster: Cluster | None = None
+
+    def add(self, unit: SinkUnit, start: int, topic_id: str) -> None:
+        """Follow one more partition, from offset *start* on."""
+        self.totals[unit.where] = _begin(unit, start)
+        self._watches[unit.where] = Watch(start, self._file_records)
+        self._topic_ids[unit.where.topic] = topic_id
+
+    def run(self) -> None:
+        """Visit partitions until asked to stop, or until one cannot be followed any more."""
+        before = Look()
+        heard = monotonic()
+        while not self.line.is_stopped() and not self._has_failed():
+            try:
+                look = self._look()
+            except KafkaError as error:
+                if monotonic() - heard > PATIENCE_S:
+                    self._fail(dict.fromkeys(self.totals, error))
+                self.line.wait(POLL_S)
                 continue
-            unit = SinkUnit(where, Span(watch.position, end), totals[where]["metadata"])
-            visit = replace(job, flush_tail=job.flush_tail and not is_full)
-            for report in back_up(visit, [unit], line):
-                _add(totals[where], report)
-            if _was_overtaken(totals[where]):
-                _go_on_behind(totals[where], cluster.spans([where])[where], job.run, line)
-            _visited(watch, totals[where]["committed"], end, size)
-        if any("failure" in total for total in totals.values()):
-            break
-        line.wait(POLL_S)
-    yield from totals.values()
+            heard = monotonic()
+            reasons = {at: changed(at, watch.position, look, before)
+                       for at, watch in self._watches.items()}  # fmt: skip
+            self._fail({at: error for at, error in reasons.items() if error is not None})
+            before = look
+            if not self._has_failed():
+                for where, log in look.logs.items():
+                    self._visit(where, log.end_offset)
+                self.line.wait(POLL_S)
+
+    @property
+    def _file_records(self) -> int:
+        return max(1, self.job.rule.records or 1)
+
+    def _has_failed(self) -> bool:
+        return any("failure" in total for total in self.totals.values())
+
+    def _fail(self, errors: Mapping[TopicPartition, KbackupError]) -> None:
+        for where, error in errors.items():
+            self.totals[where]["failure"] = error.to_dict()
+
+    def _look(self) -> Look:
+        """Look at the cluster.
+
+        Raises:
+            KafkaError: If it does not answer.
+        """
+        self._cluster = self._cluster or Cluster(self.job.kafka)
+        gone, changed = _replaced(self._cluster, self._topic_ids)
+        return Look({} if gone else self._cluster.spans(list(self.totals)), gone, changed)
+
+    def _visit(self, where: TopicPartition, end: int) -> None:
+        """Back up what waits in a partition, if it is worth while."""
+        watch, total = self._watches[where], self.totals[where]
+        is_full = end - watch.position >= watch.wanted
+        if self.line.is_stopped() or not watch.is_due(end, monotonic(), self.idle_s):
+            return
+        unit = SinkUnit(where, Span(watch.position, end), total["metadata"])
+        visit = replace(self.job, flush_tail=self.job.flush_tail and not is_full)
+        for report in back_up(visit, [unit], self.line):
+            _add(total, report)
+        if total.get("failure", {}).get("code") == LogStartMovedError.code:
+            try:
+                self._go_on_behind(where)
+            except KbackupError as error:
+                self._fail({where: error})
+        _visited(watch, total["committed"], end, self._file_records)
+
+    def _go_on_behind(self, where: TopicPartition) -> None:
+        """Write down what expired before it was read, and continue at the log's start.
+
+        Written down at once: the next commit is behind it, and no later run would find it.
+        """
+        assert self._cluster is not None  # noqa: S101  (a partition was seen before it is visited)
+        total = self.totals[where]
+        gap = Span(total["committed"], self._cluster.spans([where])[where].start_offset)
+        if not len(gap):
+            return  # nothing has expired: the failure stays
+        runs.write_gap(open_store(self.job.store), self.job.layout, where, gap, self.job.run)
+        del total["failure"]
+        total["gaps"].append([gap.start_offset, gap.end_offset])
+        total["committed"] = gap.end_offset
+        text = f"{where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired"
+        self.line.tell({"type": "warning", "run": self.job.run, "code": "gap", "text": text})
+
+
+def changed(where: TopicPartition, position: int, look: Look, before: Look) -> KbackupError | None:
+    """Return why a partition cannot be followed any more; most is believed when seen twice.
+
+    One broker's answer may be behind, or come while another takes over.
+    """
+    if where.topic in look.changed:
+        return recreated(where)
+    if where.topic in look.gone & before.gone:
+        return _deleted(where)
+    ends = [one.logs[where].end_offset for one in (before, look) if where in one.logs]
+    if len(ends) == 2 and max(ends) < position:
+        return TopicChangedError(
+            f"{where} ends at offset {ends[-1]}, but was backed up to {position}",
+            "its log was cut back",
+            "what is stored stays as it is; look at the topic before running again",
+            topic=where.topic,
+            partition=where.partition,
+        )
+    return None
 
 
 def _replaced(
@@ -134,20 +237,6 @@ def _visited(watch: Watch, committed: int, end: int, size: int) -> None:
     watch.position = committed
     left = end - committed
     watch.wanted = size if left < size else left + size
-
-
-def _was_overtaken(total: Report) -> bool:
-    return bool(total.get("failure", {}).get("code") == LogStartMovedError.code)
-
-
-def _go_on_behind(total: Report, log: Span, run: str, line: Line) -> None:
-    """Note the offsets that expired before they were read, and continue at the log's start."""
-    del total["failure"]
-    gap = [total["committed"], log.start_offset]
-    total["gaps"].append(gap)
-    total["committed"] = log.start_offset
-    text = f"{total['topic']}-{total['partition']}: offsets {gap[0]} to {gap[1] - 1} have expired"
-    line.tell({"type": "warning", "run": run, "code": "gap", "text": text})
 
 
 def _begin(unit: SinkUnit, start: int) -> Report:

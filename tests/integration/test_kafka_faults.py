@@ -102,7 +102,8 @@ def test_a_broker_that_dies_and_comes_back_is_waited_for(s3: LocalS3) -> None:
 
 def test_a_broker_that_stays_away_ends_both_and_the_next_runs_go_on(s3: LocalS3) -> None:
     """
-    Frozen in the middle of a sink and of a restore: exit 5, nothing half done, nothing twice.
+    Frozen in the middle of a sink and of a restore: exit 5, nothing half done, nothing twice.  A
+    sink that follows ends too.
     """
     with start_kafka() as broker:
         cluster = TestCluster(broker.bootstrap_servers)
@@ -111,16 +112,22 @@ def test_a_broker_that_stays_away_ends_both_and_the_next_runs_go_on(s3: LocalS3)
         other = big.kbackup.with_environment(KBACKUP_S3_BUCKET_NAME="broker-stays-away-again")
         sink_words = ("sink", "-t", big.topic, "--flush-size", "100", "--group", "again")
         restore_words = big.restore("copy_of_")
-        with running(other, *sink_words) as sink, running(big.kbackup, *restore_words) as restore:
+        follow_words = ("sink", "-t", big.topic, "--follow", "--group", "follows", "--no-lock")
+        with (
+            running(other, *sink_words) as sink,
+            running(big.kbackup, *restore_words) as restore,
+            running(big.kbackup, *follow_words) as follow,
+        ):
             sink.wait_for("object", 3)
             restore.wait_for("progress")
+            follow.wait_for("start")
             os.kill(broker.pid, signal.SIGSTOP)
-            stopped = [sink.finish(300), restore.finish(300)]
+            stopped = [command.finish(300) for command in (sink, restore, follow)]
             os.kill(broker.pid, signal.SIGCONT)
         half = Backup(s3, "broker-stays-away-again").records(big.topic, 0)
         goes_on = [other.json(*sink_words), big.kbackup.json(*restore_words)]
 
-        assert [5, 5] == [run.code for run in stopped]
+        assert [5, 5, 5] == [run.code for run in stopped]
         assert all("Traceback" not in run.stderr for run in stopped)
         assert 0 < len(half) < len(big.records(0))
         assert [[], []] == [run.summary["errors"] for run in goes_on]

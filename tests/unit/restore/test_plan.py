@@ -271,8 +271,14 @@ def test_the_newest_record_says_most_of_a_topic() -> None:
     Partitions may have been added since; topics of this cluster's sinks are watched.
     """
     newest = {"cluster_id": HERE, "topic_settings": {"orders": {"partitions": 6, "config": {}}}}
-    older = {"cluster_id": HERE, "topic_settings": {"orders": {"partitions": 3, "config": {}}}}
+    older = {
+        "cluster_id": HERE,
+        "topic_settings": {
+            "orders": {"partitions": 3, "config": {}}, "copy_of_orders": {"partitions": 3},
+        },
+    }  # fmt: skip
 
     found, watched = known_topics([newest, older], ["orders"], HERE)
 
-    assert (SourceTopic(6, HERE, {}), {"orders"}) == (found["orders"], watched)
+    assert SourceTopic(6, HERE, {}) == found["orders"]
+    assert {"orders", "copy_of_orders"} == watched
