@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kbackup.errors import ConfigurationError, KafkaError
+from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.kafka import Complaints, KafkaSettings, Position, calls, kafka_error
 from kbackup.kafka.coordinator import patiently
 from kbackup.records import Span
@@ -269,6 +269,18 @@ class Cluster:
             raise KafkaError(
                 what, self._complaints.last or "no answer", "check the brokers"
             ) from error
+
+
+def absence(settings: KafkaSettings) -> KbackupError | None:
+    """Return why no broker answers, None where one does.
+
+    A partition without a leader looks the same to whoever reads or writes it, but others may work.
+    """
+    try:
+        Cluster(settings)
+    except KbackupError as error:
+        return error
+    return None
 
 
 def check_properties(settings: KafkaSettings) -> None:

@@ -18,11 +18,13 @@ from kbackup.errors import (
     BadRecordError,
     CorruptObjectError,
     IncompleteBackupError,
+    KafkaError,
     KbackupError,
     ObjectNotFoundError,
     StoppedError,
 )
 from kbackup.kafka import Position
+from kbackup.kafka.cluster import absence
 from kbackup.kafka.writer import Writer
 from kbackup.records import record_bytes
 from kbackup.restore.ahead import Ahead
@@ -62,11 +64,16 @@ def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Itera
     Memory: one object, few batches of it and what the client holds unacknowledged.
     """
     store = open_store(job.store)
+    away: KbackupError | None = None  # waited for once, not once a unit
     for unit in units:
         work = _Work(job, unit, store, line)
         try:
+            if away is not None:
+                raise type(away)(away.what, away.why, away.do)
             work.run()
         except KbackupError as error:
+            if away is None and isinstance(error, KafkaError):
+                away = absence(job.kafka)
             error.place.setdefault("topic", unit.target.topic)
             error.place.setdefault("partition", unit.target.partition)
             work.report["failure"] = error.to_dict()
@@ -91,7 +98,7 @@ class _Work:
     _started_at: int = 0
     _told: float = field(default_factory=monotonic)
 
-    def run(self) -> None:
+    def __post_init__(self) -> None:
         unit = self.unit
         self.report = {
             "topic": unit.source.topic, "partition": unit.source.partition,
@@ -99,6 +106,9 @@ class _Work:
             "commits": 0, "duplicates": 0, "zero_timestamps": 0, "first": None, "last": None,
             "bad_records": 0, "bad_objects": 0, "committed": None, "skipped": [],
         }  # fmt: skip
+
+    def run(self) -> None:
+        unit = self.unit
         writer = Writer(
             self.job.kafka,
             unit.target,

@@ -16,8 +16,9 @@ import pyarrow as pa
 from kbackup import rotation
 from kbackup.channel import Line
 from kbackup.engine import Report
-from kbackup.errors import BadRecordError, KbackupError, StoppedError
+from kbackup.errors import BadRecordError, KafkaError, KbackupError, StoppedError
 from kbackup.kafka import Position
+from kbackup.kafka.cluster import absence
 from kbackup.kafka.positions import Positions
 from kbackup.kafka.reader import Reader
 from kbackup.records import Span, TopicPartition
@@ -45,12 +46,17 @@ def back_up(job: SinkJob, units: Sequence[SinkUnit], line: Line) -> Iterator[Rep
         closing(Positions(job.kafka, job.group)) as positions,
         closing(Reader(job.kafka, job.group)) as reader,
     ):
+        away: KbackupError | None = None  # waited for once, not once a unit
         for unit in units:
             work = _Work(job, unit, store, positions, reader, line)
             try:
+                if away is not None:
+                    raise type(away)(away.what, away.why, away.do)
                 work.run()
             except KbackupError as error:
                 work.report["failure"] = _placed(error, unit.where).to_dict()
+                if away is None and isinstance(error, KafkaError):
+                    away = absence(job.kafka)
             yield work.report
             if line.is_stopped():
                 return
@@ -75,7 +81,7 @@ class _Work:
     report: Report = field(default_factory=dict)
     _told: float = field(default_factory=monotonic)
 
-    def run(self) -> None:
+    def __post_init__(self) -> None:
         where, span = self.unit.where, self.unit.span
         self.report = {
             "topic": where.topic, "partition": where.partition, "start": span.start_offset,
@@ -83,7 +89,10 @@ class _Work:
             "bytes_stored": 0, "nulls": 0, "first": None, "last": None,
             "metadata": self.unit.metadata,
         }  # fmt: skip
-        span = self._resumed(span)
+
+    def run(self) -> None:
+        where = self.unit.where
+        span = self._resumed(self.unit.span)
         files = OpenFiles(self.job, where)
         with ThreadPoolExecutor(1) as uploader:
             upload: Future[None] | None = None
