@@ -171,7 +171,7 @@ class RetentionError(RefusedError):
 
 
 class RecordTooLargeError(RefusedError):
-    """A record is larger than the target accepts, or than ``--max-record-bytes`` allows."""
+    """The cluster refused a record as too large for the target."""
 
     code = "record_too_large"
 

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import click
 
-import kbackup
-from kbackup.cli.options import EXIT_CODES
+from kbackup.cli.options import EXIT_CODES, version_option
 
 _COMMANDS: Final = {
     "sink": ("kbackup.cli.sink", "Copy Kafka topics to S3."),
@@ -72,12 +71,6 @@ class Root(Family):
             formatter.write_dl([(word, text) for word, (_, text) in _COMMANDS.items()])
 
 
-def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        click.echo(f"kbackup {kbackup.__version__}")
-        ctx.exit()
-
-
 _HELP: Final = """\
 Back up Kafka topics to S3 and put them back: whole records, exactly once, with proof.
 
@@ -90,16 +83,11 @@ Examples:
 
 
 @click.group(cls=Root, help=_HELP, epilog=EXIT_CODES, context_settings={"max_content_width": 100})
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Print the version and exit.",
-)
 def root() -> None:
     """Hold the commands."""
+
+
+root.params.append(version_option(hidden=False))
 
 
 def main() -> None:

@@ -8,17 +8,35 @@ import click
 
 from kbackup import config
 from kbackup.cli import Family
-from kbackup.cli.options import GroupedCommand, all_options, output_options
+from kbackup.cli.options import (
+    EXIT_CODES,
+    GroupedCommand,
+    all_options,
+    output_options,
+    version_option,
+)
 from kbackup.cli.running import Session, load_output, paths, perform, run
 from kbackup.doctor import Check
 from kbackup.doctor.configuration import doubt
 from kbackup.runs import new_run_id
 from kbackup.summary import Event, Summary
 
+_HELP = """\
+Check a configuration, or show where each value is from.
 
-@click.group("config", cls=Family)
+\b
+Examples:
+  kbackup config check --config s3.properties
+  kbackup config show --config s3.properties --all
+"""
+
+
+@click.group("config", cls=Family, help=_HELP, epilog=EXIT_CODES)
 def command() -> None:
-    """Check a configuration, or show where each value is from."""
+    """Hold the words."""
+
+
+command.params.append(version_option())
 
 
 class _Check(GroupedCommand):

@@ -12,20 +12,24 @@ from kbackup.cli.streams import Stream
 class Failures:
     """Prints what failed when the command is over; nothing where nothing did."""
 
-    def __init__(self, stderr: Stream, *, has_reason: bool) -> None:
-        """Say whether a failure without an error, such as a skip, is explained in one line."""
+    def __init__(self, stderr: Stream, *, has_reason: bool, is_quiet: bool = False) -> None:
+        """Choose what is printed.
+
+        Args:
+            stderr: Where.
+            has_reason: Whether a failure without an error, such as a skip, is explained.
+            is_quiet: Whether nothing is said of a lock that another run holds: crons overlap.
+        """
         self._stderr = stderr
         self._has_reason = has_reason
+        self._is_quiet = is_quiet
 
     def tell(self, event: Mapping[str, Any]) -> None:
         """Do nothing: what is not in the summary has not failed the command."""
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Print each error in its three parts, or the reason of the exit code.
-
-        A held lock says nothing: crons overlap.
-        """
-        if self._has_reason and summary["exit_code"] == LOCKED:
+        """Print each error in its three parts, or the reason of the exit code."""
+        if self._is_quiet and summary["exit_code"] == LOCKED:
             return
         errors = summary.get("errors") or ()
         for error in errors:

@@ -193,7 +193,7 @@ def _print(records: Iterable[Event], template: str | None) -> None:
     out = Stream(sys.stdout)
     for record in records:
         if template is None:
-            out.write(json.dumps(record, ensure_ascii=False) + "\n")
+            out.write(json.dumps(record) + "\n")
         elif out.is_terminal:
             text = render(record, template).decode(errors="backslashreplace")
             # at line feeds only: a value may hold what else Unicode takes for a line's end

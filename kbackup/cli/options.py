@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import click
 
+import kbackup
 from kbackup.config import PROPERTIES, Property
 
 EXIT_CODES: Final = (
@@ -15,6 +16,21 @@ EXIT_CODES: Final = (
 _FIRST: Final = ("Kafka", "S3", "Layout", "Rotation", "Restore", "Spark", "Safety", "Output")
 
 AnyCommand = Callable[..., Any]
+
+
+def print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    """Print the version and leave: the callback of ``--version``."""
+    if wanted and not ctx.resilient_parsing:
+        click.echo(f"kbackup {kbackup.__version__}")
+        ctx.exit()
+
+
+def version_option(*, hidden: bool = True) -> click.Option:
+    """Return ``--version``, which works with every word and is listed once."""
+    return click.Option(
+        ["--version"], is_flag=True, is_eager=True, expose_value=False, hidden=hidden,
+        callback=print_version, help="Print the version and exit.",
+    )  # fmt: skip
 
 
 class GroupedOption(click.Option):
@@ -36,6 +52,10 @@ class GroupedCommand(click.Command):
 
     examples: tuple[str, ...] = ()
     siblings: str = ""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.append(version_option())
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Return the pieces of the usage line."""

@@ -168,7 +168,7 @@ def choose(
     if json:
         parts.append(JsonLines(out, has_summary=command != "restore peek"))  # records alone
     if json or quiet:
-        parts.append(Failures(err, has_reason=not json))
+        parts.append(Failures(err, has_reason=not json, is_quiet=quiet))
     else:
         parts.append(Screens(command, out, err))
     if is_live:

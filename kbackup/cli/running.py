@@ -1,12 +1,13 @@
 """What every command does around its work: settings, output, signals, exit code."""
 
 import hashlib
+import logging
 import os
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,12 +18,15 @@ from kbackup import config
 from kbackup.cli import options, output
 from kbackup.cli.reasons import has_worked
 from kbackup.config import Doubt, Loaded, Settings
-from kbackup.errors import KbackupError
+from kbackup.config.doubts import is_secret
+from kbackup.errors import KbackupError, StoppedError
 from kbackup.stopping import Stop
 from kbackup.summary import Event, Summary
 
 if TYPE_CHECKING:
     from kbackup.engine import Jvm
+
+_log = logging.getLogger(__name__)
 
 Tell = Callable[[Event], None]
 
@@ -83,18 +87,22 @@ def load_output(words: str, parameters: Mapping[str, Any]) -> Loaded:
 
     What is wrong with that ends the process with exit code 2.
     """
+    try:
+        return _load_printing(parameters)
+    except KbackupError as error:
+        _refuse(words, parameters, error)
+
+
+def _load_printing(parameters: Mapping[str, Any]) -> Loaded:
     printing = [found for found in config.PROPERTIES if found.group == "Output"]
     variables = {found.variable for found in printing}
     given = options.given(parameters)
-    try:
-        return config.load(
-            "doctor",
-            options={f.attribute: given[f.attribute] for f in printing if f.attribute in given},
-            files=(),
-            environ={name: text for name, text in os.environ.items() if name in variables},
-        )
-    except KbackupError as error:
-        _refuse(words, parameters, error)
+    return config.load(
+        "doctor",
+        options={f.attribute: given[f.attribute] for f in printing if f.attribute in given},
+        files=(),
+        environ={name: text for name, text in os.environ.items() if name in variables},
+    )
 
 
 def paths(parameters: Mapping[str, Any]) -> list[Path]:
@@ -124,6 +132,9 @@ def perform(words: str, loaded: Loaded, work: Work) -> NoReturn:
     _leave(shown, summary)
 
 
+_ASKED_TO_STOP: Final = frozenset({"sink run", "restore run", "restore verify", "doctor"})
+"""Commands whose work looks whether it was asked to stop."""
+
 _GOES_ON: Final = frozenset({5, 6, 130, 143})
 """Exit codes after which the same command goes on where it stopped."""
 
@@ -136,7 +147,7 @@ def _work(shown: output.Output, words: str, loaded: Loaded, work: Work) -> Event
         shown.tell({**event, **facts} if event["type"] == "start" else event)
 
     try:
-        with shown, _signals(stop):
+        with shown, _signals(stop, is_asked=words in _ASKED_TO_STOP):
             for doubt in loaded.warnings:
                 tell(
                     {"type": "warning", "run": None, "code": doubt.code, "text": _sentence(doubt),
@@ -144,10 +155,14 @@ def _work(shown: output.Output, words: str, loaded: Loaded, work: Work) -> Event
                 )  # fmt: skip
             try:
                 return work(Session(loaded.settings, loaded, tell, stop))
+            except StoppedError:
+                raise
             except KbackupError as error:
                 if loaded.settings.debug:
                     raise
                 return failed(words, error)
+    except StoppedError as error:
+        return failed(words, error, error.signal)
     except KbackupError as error:
         if loaded.settings.debug:
             _traceback(error)
@@ -161,31 +176,37 @@ def _work(shown: output.Output, words: str, loaded: Loaded, work: Work) -> Event
 
 
 def _traceback(error: BaseException) -> None:
-    import traceback  # noqa: PLC0415  (only for --debug)
-
-    traceback.print_exception(error)
+    """Log where *error* came from: log lines are masked, stderr would show a secret in it."""
+    _log.debug("%s", type(error).__name__, exc_info=error)
 
 
 def _sentence(doubt: Doubt) -> str:
     return f"{doubt.text}; {doubt.do}" if doubt.do else doubt.text
 
 
-def failed(words: str, error: KbackupError) -> Event:
-    """Return the summary of a command that came to nothing."""
+def failed(words: str, error: KbackupError, signal: int | None = None) -> Event:
+    """Return the summary of a command that came to nothing, or that *signal* has stopped."""
     from kbackup.runs import new_run_id  # noqa: PLC0415  (not needed for --help)
 
     summary = Summary(new_run_id(datetime.now(UTC)), words.split(maxsplit=1)[0])
     summary.fail(error)
-    return summary.finish()
+    return summary.finish(signal)
 
 
 def _refuse(words: str, parameters: Mapping[str, Any], error: KbackupError) -> NoReturn:
     """Say what is wrong with the configuration, before anything has begun."""
-    given = options.given(parameters)
-    shown = output.choose(
-        words, json=bool(given.get("json_")), quiet=bool(given.get("quiet")), no_progress=True
-    )
-    with shown:
+    try:
+        told = _load_printing(parameters).settings
+        shown = output.choose(
+            words, json=told.json_, quiet=told.quiet, no_progress=True, log_file=told.log_file,
+            summary_file=told.summary_file,
+        )  # fmt: skip
+    except KbackupError:  # that is what is wrong, or a part of it
+        given = options.given(parameters)
+        shown = output.choose(
+            words, json=bool(given.get("json_")), quiet=bool(given.get("quiet")), no_progress=True
+        )
+    with suppress(KbackupError), shown:
         pass
     _leave(shown, failed(words, error))
 
@@ -201,13 +222,19 @@ def _leave(shown: output.Output, summary: Event) -> NoReturn:
 
 
 @contextmanager
-def _signals(stop: Stop) -> Iterator[None]:
-    """The first signal asks for a clean stop, the second leaves at once."""
+def _signals(stop: Stop, *, is_asked: bool) -> Iterator[None]:
+    """The first signal asks for a clean stop, the second leaves at once.
+
+    Where the work does not look if it *is asked* to stop, the first one ends it where it stands:
+    such commands only look, and leave nothing half done.
+    """
 
     def handle(number: int, _frame: object) -> None:
         if stop.is_set():
             os._exit(128 + number)
         stop.ask(signal.SIGTERM if number == signal.SIGHUP else number)
+        if not is_asked:
+            raise StoppedError("stopped", signal=stop.signal or number)
 
     caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, handle) for number in caught}
@@ -225,10 +252,13 @@ def secrets(loaded: Loaded) -> list[str]:
         for entry in config.PROPERTIES
         if entry.is_secret and getattr(loaded.settings, entry.attribute) is not None
     ]
+    settings = loaded.settings
+    passed_on = (
+        settings.kafka_admin, settings.kafka_consumer, settings.kafka_producer,
+        settings.spark_conf, loaded.passed_on,
+    )  # fmt: skip
     return found + [
-        text
-        for name, text in loaded.passed_on.items()
-        if any(word in name for word in ("password", "secret", "jaas", "key.pem", "token"))
+        str(text) for given in passed_on for name, text in given.items() if is_secret(name)
     ]
 
 

@@ -136,7 +136,13 @@ def _add_extra(merged: Merged, extra: Sequence[str]) -> None:
                 Doubt("error", "option", "", "option", "-X", "expected -X any.property=value")
             )
             continue
-        merged.values[ALIASES.get(name, name)] = Value(text, Origin("option"))
+        name = ALIASES.get(name, name)
+        if is_secret(name):
+            why = "everybody on this machine can read the command line"
+            do = "set it in a file or a variable"
+            merged.doubts.append(error("secret", name, Value(text, Origin("option")), why, do))
+            continue
+        merged.values[name] = Value(text, Origin("option"))
 
 
 def _resolve(
