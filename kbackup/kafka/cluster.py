@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kbackup.errors import ConfigurationError, KafkaError, KbackupError
+from kbackup.errors import ConfigurationError, GroupActiveError, KafkaError, KbackupError
 from kbackup.kafka import Complaints, KafkaSettings, Position, calls, kafka_error
 from kbackup.kafka.coordinator import patiently
 from kbackup.records import Span
@@ -269,6 +269,21 @@ class Cluster:
             raise KafkaError(
                 what, self._complaints.last or "no answer", "check the brokers"
             ) from error
+
+
+def check_idle(cluster: Cluster, group: str) -> None:
+    """Refuse a group with live members: it would be moved under somebody's feet.
+
+    Raises:
+        GroupActiveError: Naming the members.
+    """
+    members = cluster.members(group)
+    if members:
+        raise GroupActiveError(
+            f"consumer group {group} has live members",
+            ", ".join(members[:5]),
+            "stop the connector that uses it, or choose another --group",
+        )
 
 
 def absence(settings: KafkaSettings) -> KbackupError | None:

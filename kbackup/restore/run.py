@@ -11,7 +11,7 @@ from kbackup import engine, runs, wiring
 from kbackup.config import Settings
 from kbackup.engine import Report
 from kbackup.errors import KafkaError, KbackupError, RefusedError
-from kbackup.kafka.cluster import Cluster
+from kbackup.kafka.cluster import Cluster, check_idle
 from kbackup.locks import RunLock, lost_lock
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import audit, catalog, recorded
@@ -64,7 +64,10 @@ class RestoreRun:
         cluster = Cluster(wiring.kafka_settings(settings))
         store = open_store(wiring.store_settings(settings))
         if settings.dry_run:
-            self._show(self._plan(cluster, store), cluster)
+            plan = self._plan(cluster, store)
+            self._show(plan, cluster)
+            if agree is None and not plan.refusals:
+                self._confirm(plan, None)  # a plan ends as the run would
             return
         group = [wiring.restore_group(settings)]
         lock = RunLock.for_settings(settings, store, self._layout, "restore", group, self._run)
@@ -84,6 +87,7 @@ class RestoreRun:
 
     def _plan(self, cluster: Cluster, store: Store) -> RestorePlan:
         settings = self._settings
+        check_idle(cluster, wiring.restore_group(settings))
         found = catalog.read(
             store,
             self._layout,

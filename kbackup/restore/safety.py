@@ -21,6 +21,10 @@ from kbackup.errors import (
 from kbackup.naming import check_topic
 from kbackup.selection import is_internal
 
+_OLDEST_TAKEN: Final = (
+    "message.timestamp.before.max.ms",
+    "message.timestamp.difference.max.ms",  # the only one before Kafka 3.6
+)
 _RENAME: Final = "--rename 'copy_of_$0'"
 
 
@@ -174,11 +178,12 @@ def _retention(intent: Intent, target: Target, now_ms: int) -> Iterator[KbackupE
     if append_time or intent.oldest_timestamp is None:
         return
     age = now_ms - intent.oldest_timestamp
-    before = int(config.get("message.timestamp.before.max.ms", 2**63 - 1))
-    if age > before:
+    limits = {name: int(config[name]) for name in _OLDEST_TAKEN if name in config}
+    too_small = [name for name, limit in limits.items() if age > limit]
+    if too_small:
         yield RetentionError(
             f"{intent.target} does not take records as old as these",
-            f"its message.timestamp.before.max.ms is {before}, the oldest is {age} ms old",
+            f"its {too_small[0]} is {limits[too_small[0]]}, the oldest is {age} ms old",
             "raise it on the topic, or restore into a topic that kbackup creates",
             topic=intent.target,
         )

@@ -57,7 +57,7 @@ def begin(at: PlannedPartition) -> dict[str, Any]:
 
 def grow(row: dict[str, Any], report: Report) -> None:
     """Take over a report, which counts what the whole run has done in its partition."""
-    for name in ("records", "objects", "bytes_stored", "first"):
+    for name in ("records", "objects", "bytes_read", "bytes_stored", "first"):
         row[name] = report[name]
     if report["last"] is not None:
         row["last"] = report["last"]

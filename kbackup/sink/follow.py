@@ -243,7 +243,7 @@ def _begin(unit: SinkUnit, start: int) -> Report:
     return {
         "topic": unit.where.topic, "partition": unit.where.partition, "start": start,
         "end": unit.span.end_offset, "committed": start, "records": 0, "objects": 0,
-        "bytes_stored": 0, "nulls": 0, "first": None, "last": None, "gaps": [],
+        "bytes_read": 0, "bytes_stored": 0, "nulls": 0, "first": None, "last": None, "gaps": [],
         "metadata": unit.metadata,
     }  # fmt: skip
 

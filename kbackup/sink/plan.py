@@ -9,13 +9,12 @@ from kbackup import runs, wiring
 from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
-    GroupActiveError,
     KafkaError,
     KbackupError,
     ObjectKeyError,
 )
 from kbackup.kafka import Position
-from kbackup.kafka.cluster import Cluster, Topic
+from kbackup.kafka.cluster import Cluster, Topic, check_idle
 from kbackup.naming import OFFSET_MAX, Layout, ObjectKey
 from kbackup.records import Span, TopicPartition
 from kbackup.selection import select
@@ -204,18 +203,3 @@ def _plan_partition(where: TopicPartition, seen: Evidence, settings: Settings) -
         return PlannedPartition(where, seen, decide(where, seen, reset=settings.auto_offset_reset))
     except KbackupError as error:
         return PlannedPartition(where, seen, None, error)
-
-
-def check_idle(cluster: Cluster, group: str) -> None:
-    """Refuse a group with live members: it would be moved under somebody's feet.
-
-    Raises:
-        GroupActiveError: Naming the members.
-    """
-    members = cluster.members(group)
-    if members:
-        raise GroupActiveError(
-            f"consumer group {group} has live members",
-            ", ".join(members[:5]),
-            "stop the connector that uses it, or choose another --group",
-        )

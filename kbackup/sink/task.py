@@ -21,7 +21,7 @@ from kbackup.kafka import Position
 from kbackup.kafka.cluster import absence
 from kbackup.kafka.positions import Positions
 from kbackup.kafka.reader import Reader
-from kbackup.records import Span, TopicPartition
+from kbackup.records import Span, TopicPartition, batch_bytes
 from kbackup.sink.files import ClosedFile, OpenFiles
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import keep
@@ -29,7 +29,7 @@ from kbackup.sink.start import LastObject
 from kbackup.stores import Store, open_store
 from kbackup.views import has_value
 
-DONE: Final = ("records", "objects", "bytes_stored", "nulls", "first")
+DONE: Final = ("records", "objects", "bytes_read", "bytes_stored", "nulls", "first")
 """What a report counts over all tasks that a run tried a partition with."""
 
 TELL_S: Final = 0.5
@@ -80,13 +80,14 @@ class _Work:
     line: Line
     report: Report = field(default_factory=dict)
     _told: float = field(default_factory=monotonic)
+    _read: int = 0
 
     def __post_init__(self) -> None:
         where, span = self.unit.where, self.unit.span
         self.report = {
             "topic": where.topic, "partition": where.partition, "start": span.start_offset,
             "end": span.end_offset, "committed": span.start_offset, "records": 0, "objects": 0,
-            "bytes_stored": 0, "nulls": 0, "first": None, "last": None,
+            "bytes_read": 0, "bytes_stored": 0, "nulls": 0, "first": None, "last": None,
             "metadata": self.unit.metadata,
         }  # fmt: skip
 
@@ -101,16 +102,18 @@ class _Work:
                     match step:
                         case rotation.Append(batch):
                             self._write(files, batch)
+                            self._read += batch_bytes(batch)
                             self._tell_open(files)
                         case rotation.Cut(next_offset):
                             _finish(upload)
-                            upload = uploader.submit(self._store, files.close(), next_offset)
+                            cut = files.close(), next_offset, self._taken()
+                            upload = uploader.submit(self._store, *cut)
                 _finish(upload)
                 upload = None
                 if files.records and self.job.flush_tail:
-                    self._store(files.close(), span.end_offset)
+                    self._store(files.close(), span.end_offset, self._taken())
                 elif not files.records and self.report["committed"] < span.end_offset:
-                    self._store([], span.end_offset)
+                    self._store([], span.end_offset, 0)
             finally:
                 files.drop()
                 _finish(upload)
@@ -157,8 +160,13 @@ class _Work:
                 topic=where.topic, partition=where.partition, offset=offset,
             ) from error  # fmt: skip
 
-    def _store(self, files: list[ClosedFile], next_offset: int) -> None:
-        """Store the files of one cut, then commit, then tell."""
+    def _taken(self) -> int:
+        """Return the bytes read for the open files, and begin to count anew."""
+        taken, self._read = self._read, 0
+        return taken
+
+    def _store(self, files: list[ClosedFile], next_offset: int, read: int) -> None:
+        """Store the files of one cut, made from *read* bytes, then commit, then tell."""
         last_key = ""
         for file in files:
             try:
@@ -170,6 +178,7 @@ class _Work:
             self.line.tell(_object_event(self.job.run, file))
         before = LastObject.from_metadata(self.report["metadata"]) or LastObject(None, None)
         last = LastObject(last_key, self.report["last"]) if files else before
+        self.report["bytes_read"] += read
         done = {name: self.report[name] for name in DONE}
         self.report["metadata"] = replace(last, run=self.job.run, done=done).to_metadata()
         position = Position(next_offset, self.report["metadata"])

@@ -12,7 +12,7 @@ from kbackup.errors import KbackupError
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
-from kbackup.records import Span, TopicPartition
+from kbackup.records import Span, TopicPartition, batch_bytes
 from kbackup.restore import catalog, reading
 from kbackup.rotation import Rule
 from kbackup.sink.job import SinkJob, SinkUnit
@@ -75,7 +75,8 @@ def test_after_any_crashes_and_faults_the_backup_is_that_of_a_run_without(
     """
     reader = FakeReader(log)
     reference = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
-    run_once(reader, FakePositions(), reference, size, "reference")
+    report = run_once(reader, FakePositions(), reference, size, "reference")
+    assert (len(log), batch_bytes(log)) == (report["records"], report["bytes_read"])
     store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
     positions = FakePositions(crashes)
 
