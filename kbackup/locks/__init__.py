@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from kbackup.config import Settings
-from kbackup.errors import ConfigurationError, KbackupError, LockedError, StoreError
+from kbackup.errors import ConfigurationError, KbackupError, LockedError, StoppedError, StoreError
 from kbackup.locks.file import LockFile
 from kbackup.locks.object import Holder, LockObject, holders, prefix
 from kbackup.naming import Layout
@@ -74,7 +74,7 @@ class RunLock:
         timeout_s: float,
         run: str,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Describe the lock; nothing is taken yet.
@@ -89,7 +89,7 @@ class RunLock:
             timeout_s: How long to wait for another holder, 0 for not at all.
             run: The run's id.
             now: For the times in the object, which only people read.
-            sleep: Waits that many seconds.
+            sleep: Waits that many seconds; returns True where the run was asked to stop.
             monotonic: Seconds by a clock that never jumps.
         """
         text = "\0".join((layout.topics_dir, purpose, *sorted(names)))
@@ -113,6 +113,7 @@ class RunLock:
         purpose: str,
         names: Collection[str],
         run: str,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> "Self | nullcontext[None]":
         """Return the lock that *settings* ask for; with ``--no-lock`` one that is none."""
         if settings.no_lock:
@@ -126,6 +127,7 @@ class RunLock:
             folder=None if settings.lock_dir is None else Path(settings.lock_dir),
             timeout_s=settings.lock_timeout,
             run=run,
+            sleep=sleep,
         )
 
     @property
@@ -204,7 +206,11 @@ class RunLock:
         if left <= 0:
             do = "let it end; --lock-timeout 10m waits for it"
             raise LockedError(f"another run has the lock {self._object.key}", why, do)
-        self._sleep(min(_POLL_S, left))
+        self._pause(min(_POLL_S, left))
+
+    def _pause(self, seconds: float) -> None:
+        if self._sleep(seconds) is True:
+            raise StoppedError(f"stopped before it had the lock {self._object.key}")
 
     def _may_take_over(self, found: Holder, age: float) -> bool:
         ours = self._object.body
@@ -220,7 +226,7 @@ class RunLock:
     def _take_over(self) -> bool:
         """Replace the lock object; whether it is ours after all that try have done so."""
         self._object.replace()
-        self._sleep(SETTLE_S)
+        self._pause(SETTLE_S)
         found = self._object.read()
         return found is not None and self._object.is_ours(found)
 

@@ -70,7 +70,9 @@ class RestoreRun:
                 self._confirm(plan, None)  # a plan ends as the run would
             return
         group = [wiring.restore_group(settings)]
-        lock = RunLock.for_settings(settings, store, self._layout, "restore", group, self._run)
+        lock = RunLock.for_settings(
+            settings, store, self._layout, "restore", group, self._run, self._stop.event.wait
+        )
         with lock as held:
             plan = self._plan(cluster, store)
             self._show(plan, cluster)

@@ -64,7 +64,9 @@ class SinkRun:
             return
         names = list(settings.topics) or [settings.topics_regex or ""]
         self._summary.facts["names"] = names
-        lock = RunLock.for_settings(settings, store, self._layout, "sink", names, self._run)
+        lock = RunLock.for_settings(
+            settings, store, self._layout, "sink", names, self._run, self._stop.event.wait
+        )
         with lock as held:
             try:
                 plan = planning.make(settings, cluster, store)

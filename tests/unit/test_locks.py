@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup import config
-from kbackup.errors import ConfigurationError, LockedError, StoreError
+from kbackup.errors import ConfigurationError, LockedError, StoppedError, StoreError
 from kbackup.locks import RunLock, holders
 from kbackup.naming import Layout
 from kbackup.stores import ObjectHead, StoreSettings
@@ -513,6 +513,18 @@ def test_the_lock_file_is_in_the_users_cache(
         found = [path.suffix for path in (tmp_path / "cache/kbackup/locks").iterdir()]
 
     assert [".lock"] == found
+
+
+def test_a_run_that_waits_for_the_lock_can_be_stopped(lock: Callable[..., RunLock]) -> None:
+    """
+    SIGTERM does not wait for --lock-timeout, and says nothing of a held lock.
+    """
+    with (
+        lock("r1"),
+        pytest.raises(StoppedError),
+        lock("r2", "there", timeout_s=600.0, sleep=lambda _: True),
+    ):
+        pass
 
 
 def test_a_user_without_a_home_is_told_to_name_a_folder(
