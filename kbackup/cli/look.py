@@ -164,11 +164,13 @@ def _verify(session: Session, summary: Summary, share: Any, *, deep: bool) -> No
 )  # fmt: skip
 @click.option(
     "--template", cls=GroupedOption, group="Output", metavar="TEXT",
-    help="How to print a record, in kcat's words: %t %p %o %k %s %K %S %h %T \\n.",
+    help="How to print a record, in kcat's words: %t %p %o %k %s %K %S %h %T \\n; also -f.",
 )  # fmt: skip
 @config_options("peek")
 def peek_command(what: str, count: int, template: str | None, **parameters: Any) -> None:
     """Print records of an object, a partition or an offset; no JVM is started."""
+    if template is None and "%" in str(parameters.get("format_class")):
+        template = parameters.pop("format_class")  # what kcat's -f means; no format is named so
 
     def work(session: Session) -> Event:
         from kbackup import wiring  # noqa: PLC0415  (imports an S3 client)

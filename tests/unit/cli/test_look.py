@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from kbackup.cli import root
 
 
-def test_peek_leaves_bytes_alone_in_a_pipe(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--template", "-f"])
+def test_peek_leaves_bytes_alone_in_a_pipe(option: str, tmp_path: Path) -> None:
     """
     Keys, payloads and headers that are no text reach the next program as they were backed up.
     """
@@ -20,7 +21,7 @@ def test_peek_leaves_bytes_alone_in_a_pipe(tmp_path: Path) -> None:
     backup.put("orders", 0, batch([7], key=b"\xfe", value=b"\xff\xc3\xa9", headers=headers))
     words = ["restore", "peek", "orders:0@7", "--store-url", f"file://{tmp_path}"]
 
-    result = CliRunner().invoke(root, [*words, "--template", "%k|%s|%h"], prog_name="kbackup")
+    result = CliRunner().invoke(root, [*words, option, "%k|%s|%h"], prog_name="kbackup")
 
     assert (0, b"\xfe|\xff\xc3\xa9|trace=\xff") == (result.exit_code, result.stdout_bytes)
 
