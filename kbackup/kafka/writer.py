@@ -32,6 +32,9 @@ _ABORT_S: Final = 5.0
 
 _TRANSACTION_MS: Final = 300_000
 
+_FAILURES: Final = (KafkaException, SystemError)
+"""What the client raises; see `_unwrapped`."""
+
 Header = tuple[str, bytes | None]
 
 
@@ -215,8 +218,8 @@ class Writer:
             try:
                 self._producer.purge()
                 self._producer.abort_transaction(_ABORT_S)
-            except KafkaException as error:  # the next writer's constructor aborts it
-                _log.warning("aborting on %s: %s", self._target, error.args[0].str())
+            except _FAILURES as error:  # the next writer's constructor aborts it
+                _log.warning("aborting on %s: %s", self._target, _unwrapped(error).args[0].str())
 
     def close(self) -> None:
         """Leave the cluster; what was not committed is dropped."""
@@ -248,8 +251,8 @@ class Writer:
     def _call(self, what: str, function: Any, *arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except KafkaException as error:
-            raise self._translate(what, error) from error
+        except _FAILURES as error:
+            raise self._translate(what, _unwrapped(error)) from error
 
     def _translate(self, what: str, error: KafkaException) -> KbackupError:
         error = self._cause(error)
@@ -276,7 +279,26 @@ class Writer:
                 self._producer.poll(0)
             except KafkaException as cause:
                 return cause
+            except SystemError as cause:
+                if isinstance(cause.__cause__, KafkaException):
+                    return cause.__cause__
+            if self._failed is not None:
+                return KafkaException(self._failed)
         return error
+
+
+def _unwrapped(error: Exception) -> KafkaException:
+    """Return the client's exception, also where Python made a `SystemError` of it.
+
+    A fatal error, such as being fenced, may be on its way out of ``poll`` or ``flush`` when the
+    client reports the records it drops.  Python then finds an exception set where none may be, or
+    none where one should be; the client raises it nowhere else.
+    """
+    if isinstance(error, KafkaException):
+        return error
+    if isinstance(error.__cause__, KafkaException):
+        return error.__cause__
+    return KafkaException(Code(Code._FATAL))  # noqa: SLF001
 
 
 def _times(column: pa.Array) -> Sequence[int]:

@@ -4,10 +4,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.kafka.writer import _headers
+from kbackup.kafka.writer import _headers, _unwrapped
 from kbackup.records import SCHEMA
 
 Headers = list[tuple[str, bytes | None]]
@@ -41,3 +42,17 @@ def test_as_many_headers_on_each_record(count: int) -> None:
     ]
 
     assert [row or None for row in rows] == list(_headers(column(rows)))
+
+
+def test_what_python_makes_of_the_clients_exception_is_undone() -> None:
+    """
+    A fatal error that was set while a callback was called is told as itself.
+    """
+    fenced = KafkaException(KafkaError(KafkaError._FENCED))
+    wrapped = SystemError("returned a result with an exception set")
+    wrapped.__cause__ = fenced
+
+    lost = _unwrapped(SystemError("returned NULL without setting an exception"))
+
+    assert (fenced, fenced) == (_unwrapped(fenced), _unwrapped(wrapped))
+    assert KafkaError._FATAL == lost.args[0].code()
