@@ -12,7 +12,7 @@ import pyarrow as pa
 from kbackup.errors import TopicChangedError
 from kbackup.records import Facts
 from kbackup.sink.files import ClosedFile
-from kbackup.stores import Store
+from kbackup.stores import ObjectHead, Store
 
 _log = logging.getLogger(__name__)
 
@@ -34,19 +34,30 @@ def keep(store: Store, file: ClosedFile) -> Facts:
     if store.put(file.key, file.body, sha256=sha256, metadata=metadata, if_absent=True):
         return file.facts
     head = store.head(file.key)
-    there = Facts.from_metadata(head.metadata) if head is not None else None
-    if head is not None and there is None:
-        _log.warning("%s is there, written by another tool; it is compared", file.key)
-    if head is not None and (there is None or there != file.facts):
-        shorter = _common_records(store, file)
-        if there is not None and there.covers(file.facts) and shorter != "theirs":
+    while True:
+        longer = _longer(store, file, head)
+        if longer is not None:
             _log.warning("%s holds these records and more; it is kept", file.key)
-            return there
-        if shorter == "ours" and there is None:
-            _log.warning("%s holds these records and more; it is kept", file.key)
+            return longer
+        before, head = head, store.head(file.key)
+        if head == before:  # comparing takes a while, in which another run may have put more
+            store.put(file.key, file.body, sha256=sha256, metadata=metadata)
             return file.facts
-    store.put(file.key, file.body, sha256=sha256, metadata=metadata)
-    return file.facts
+
+
+def _longer(store: Store, file: ClosedFile, head: ObjectHead | None) -> Facts | None:
+    """Return what is known of the object at *head* if it holds more than *file*, else None."""
+    if head is None:
+        return None
+    there = Facts.from_metadata(head.metadata)
+    if there is None:
+        _log.warning("%s is there, written by another tool; it is compared", file.key)
+    if there == file.facts:
+        return None
+    shorter = _common_records(store, file)
+    if there is None:
+        return file.facts if shorter == "ours" else None
+    return there if there.covers(file.facts) and shorter != "theirs" else None
 
 
 def _common_records(store: Store, file: ClosedFile) -> str:
