@@ -117,7 +117,8 @@ def s3_keys(s3: LocalS3, bucket: str) -> list[str]:
         ),
         pytest.param(
             ["--security-protocol", "SASL_PLAINTEXT", "--sasl-mechanism", "PLAIN",
-             "-X", "sasl.username=me", "-X", "sasl.password=CANARY", "--kafka-timeout", "3s"], {},
+             "-X", "sasl.username=me", "--kafka-timeout", "3s"],
+            {"KBACKUP_SASL_PASSWORD": "CANARY"},
             ("kafka", "cluster"), 5, "", id="wrong protocol",
         ),
     ],

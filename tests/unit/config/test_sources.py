@@ -144,6 +144,17 @@ def test_only_a_value_that_counts_is_resolved(tmp_path: Path) -> None:
     assert "$x" == merged.values["s3.region"].text
 
 
+@pytest.mark.parametrize("name", ["aws.secret.access.key", "consumer.override.sasl.jaas.config"])
+def test_a_secret_on_the_command_line_is_refused(name: str, tmp_path: Path) -> None:
+    """
+    Everybody on the machine can read it there; the refusal does not repeat it.
+    """
+    merged = _merge(tmp_path, extra=(f"{name}=CANARY",))
+
+    assert [("error", "secret")] == [(doubt.level, doubt.code) for doubt in merged.doubts]
+    assert "CANARY" not in repr(merged.doubts)
+
+
 def test_an_option_is_not_resolved(tmp_path: Path) -> None:
     """
     The shell has had its turn with an option; a reference in it is an error.
