@@ -64,8 +64,13 @@ def wheel(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All tests, the ones with a real Kafka and S3 server included; arguments go to pytest."""
-    session.run(PYTHON, "-m", "pytest", *session.posargs, external=True)
+    """All tests, the ones with a real Kafka and S3 server included; arguments go to pytest.
+
+    Two processes share them, each with a Kafka and an S3 server of its own: a test waits for them
+    as much as it computes.
+    """
+    share = () if session.posargs else ("-n", "2", "--dist", "loadfile")
+    session.run(PYTHON, "-m", "pytest", *share, *session.posargs, external=True)
 
 
 @nox.session

@@ -13,6 +13,7 @@ import pytest
 
 from kbackup.cli import root
 from kbackup.config import PROPERTIES, Property
+from kbackup.config.doubts import is_secret
 from tests.support.invoked import invoke
 
 HEAVY = ("pyspark", "py4j", "boto3", "botocore", "confluent_kafka", "moto")
@@ -289,11 +290,16 @@ def origin(name: str, *words: str, **environ: str) -> Any:
 def test_each_property_is_reachable_as_option_variable_and_property(found: Property) -> None:
     """
     Property ``a.b.c`` is option ``--a-b-c`` and variable ``KBACKUP_A_B_C``; the option goes first.
+    A secret is no option, by whatever name.
     """
     value = sample(found)
     environ = {found.variable: value}
 
     assert f"env {found.variable}" == origin(found.name, **environ)
+    if is_secret(found.name):
+        refused = invoke("config", "show", "-X", f"{found.name}={value}")
+        assert (2, 0) == (refused.code, len(found.option_names))
+        return
     assert "option" == origin(found.name, "-X", f"{found.name}={value}", **environ)
     for name in found.option_names:
         on, _, off = name.partition("/")
