@@ -15,18 +15,20 @@ from kbackup.records import TopicPartition
 
 WHERE = TopicPartition("orders", 0)
 
+_FROZEN = socket.create_server(("127.0.0.1", 0))
+"""Never closed: a client that still waits when its test is over would complain for ever."""
+
 
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Positions]:
     """A group's positions, kept by a broker that is frozen, with a second's patience."""
     monkeypatch.setattr(positions, "PATIENCE_S", 1.0)
-    with socket.create_server(("127.0.0.1", 0)) as frozen:
-        address = f"127.0.0.1:{frozen.getsockname()[1]}"
-        made = Positions(KafkaSettings(address, timeout_s=1.0), "group")
-        yield made
-        begin = time.monotonic()
-        made.close()  # the client itself would wait for minutes where a commit is unanswered
-        assert time.monotonic() - begin < 10
+    address = f"127.0.0.1:{_FROZEN.getsockname()[1]}"
+    made = Positions(KafkaSettings(address, timeout_s=1.0), "group")
+    yield made
+    begin = time.monotonic()
+    made.close()  # the client itself would wait for minutes where a commit is unanswered
+    assert time.monotonic() - begin < 10
 
 
 def test_a_position_that_is_not_told_is_an_error_in_time(group: Positions) -> None:
