@@ -14,6 +14,7 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
+from kbackup.caches import user_cache
 from kbackup.errors import LocalServiceError
 
 LOCK_SECONDS: Final = 900
@@ -124,14 +125,10 @@ def cache_path() -> Path:
     """
     if ours := os.environ.get("KBACKUP_CACHE_DIR"):
         return Path(ours).absolute()
-    xdg = os.environ.get("XDG_CACHE_HOME", "")
-    # a relative path there is to be ignored: XDG Base Directory Specification, "Basics"
-    if Path(xdg).is_absolute():
-        return Path(xdg) / "kbackup"
-    try:
-        return Path("~/.cache/kbackup").expanduser()
-    except RuntimeError as error:
-        raise _unusable(Path("~/.cache/kbackup"), "HOME is not set") from error
+    found = user_cache()
+    if found is None:
+        raise _unusable(Path("~/.cache/kbackup"), "HOME is not set")
+    return found
 
 
 def _sha256(path: Path) -> str | None:

@@ -36,6 +36,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
+from kbackup.caches import user_cache
 from kbackup.config import Settings
 from kbackup.errors import ConfigurationError, KbackupError, LockedError, StoppedError, StoreError
 from kbackup.locks.file import LockFile
@@ -239,18 +240,14 @@ class RunLock:
 
 
 def _cache_folder() -> Path:
-    xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # a relative path there is to be ignored: XDG Base Directory Specification, "Basics"
-    if xdg.is_absolute():
-        return xdg / "kbackup" / "locks"
-    try:
-        return Path("~/.cache/kbackup/locks").expanduser()
-    except RuntimeError as error:
+    cache = user_cache()
+    if cache is None:
         raise ConfigurationError(
             "there is no folder for lock files",
             "HOME is not set, and this user has no home",
             "set KBACKUP_LOCK_DIR to a folder on this host that can be written to",
-        ) from error
+        )
+    return cache / "locks"
 
 
 def _hash(text: str) -> str:
