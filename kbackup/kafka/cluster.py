@@ -286,16 +286,28 @@ def check_idle(cluster: Cluster, group: str) -> None:
         )
 
 
-def absence(settings: KafkaSettings) -> KbackupError | None:
-    """Return why no broker answers, None where one does.
+class Outage:
+    """Remembers that no broker answers, so that a task waits for that once, not once a partition.
 
     A partition without a leader looks the same to whoever reads or writes it, but others may work.
     """
-    try:
-        Cluster(settings)
-    except KbackupError as error:
-        return error
-    return None
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._error: KbackupError | None = None
+
+    def check(self) -> None:
+        """Raise what no broker's answering means, once it is known."""
+        if self._error is not None:
+            raise type(self._error)(self._error.what, self._error.why, self._error.do)
+
+    def note(self, error: KbackupError) -> None:
+        """After *error*, find out whether a broker answers at all."""
+        if self._error is None and isinstance(error, KafkaError):
+            try:
+                Cluster(self._settings)
+            except KbackupError as away:
+                self._error = away
 
 
 def check_properties(settings: KafkaSettings) -> None:

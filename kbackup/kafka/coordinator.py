@@ -12,6 +12,8 @@ from typing import Final, TypeVar
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException
 
+from kbackup.kafka import KafkaSettings
+
 _T = TypeVar("_T")
 
 _PASSING: Final = frozenset(
@@ -33,6 +35,11 @@ PATIENCE_S: Final = 30.0
 """How long a task that works waits at least for a broker that was there a moment ago."""
 
 _PAUSE_S: Final = 0.1
+
+
+def patience_s(settings: KafkaSettings) -> float:
+    """Return how many seconds a task waits for a broker: `PATIENCE_S`, or more where asked to."""
+    return max(settings.timeout_s, PATIENCE_S)
 
 
 def patiently(ask: Callable[[], _T], timeout_s: float) -> _T:

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError as Code
 
 from kbackup.errors import KbackupError
 from kbackup.kafka import Complaints, KafkaSettings, Position, calls
-from kbackup.kafka.coordinator import PATIENCE_S, patiently
+from kbackup.kafka.coordinator import patience_s, patiently
 from kbackup.records import TopicPartition as Where
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Positions:
     def __init__(self, settings: KafkaSettings, group: str) -> None:
         self._group = group
         self._complaints = Complaints()
-        self._patience_s = max(settings.timeout_s, PATIENCE_S)
+        self._patience_s = patience_s(settings)
         self._answers: dict[tuple[str, int, int], Any] = {}
         ours = {
             "group.id": group,

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError as Code
 
 from kbackup.errors import KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka import Complaints, KafkaSettings, calls, kafka_error
-from kbackup.kafka.coordinator import PATIENCE_S
+from kbackup.kafka.coordinator import patience_s
 from kbackup.records import SCHEMA, Span
 from kbackup.records import TopicPartition as Where
 
@@ -72,7 +72,7 @@ class Reader:
         }
         self._consumer = Consumer(settings.properties(ours, settings.consumer), logger=_log)
         self._mean_bytes = 1024.0
-        self._patience_s = max(settings.timeout_s, PATIENCE_S)
+        self._patience_s = patience_s(settings)
         self._met: set[str] = set()
 
     def close(self) -> None:

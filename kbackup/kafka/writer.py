@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError
 from kbackup.kafka import Complaints, KafkaSettings, Position, kafka_error
-from kbackup.kafka.coordinator import PATIENCE_S
+from kbackup.kafka.coordinator import patience_s
 from kbackup.kafka.positions import Positions
 from kbackup.records import TopicPartition as Where
 
@@ -70,7 +70,7 @@ class Writer:
         self._exactly_once = exactly_once
         self._complaints = Complaints()
         self._failed: Any = None
-        self._patience_s = max(settings.timeout_s, PATIENCE_S)
+        self._patience_s = patience_s(settings)
         self._positions = Positions(settings, group)
         own: dict[str, Any] = {
             "enable.idempotence": True,

@@ -18,13 +18,12 @@ from kbackup.errors import (
     BadRecordError,
     CorruptObjectError,
     IncompleteBackupError,
-    KafkaError,
     KbackupError,
     ObjectNotFoundError,
     StoppedError,
 )
 from kbackup.kafka import Position
-from kbackup.kafka.cluster import absence
+from kbackup.kafka.cluster import Outage
 from kbackup.kafka.writer import Writer
 from kbackup.records import record_bytes
 from kbackup.restore.ahead import Ahead
@@ -64,16 +63,14 @@ def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Itera
     Memory: one object, few batches of it and what the client holds unacknowledged.
     """
     store = open_store(job.store)
-    away: KbackupError | None = None  # waited for once, not once a unit
+    outage = Outage(job.kafka)
     for unit in units:
         work = _Work(job, unit, store, line)
         try:
-            if away is not None:
-                raise type(away)(away.what, away.why, away.do)
+            outage.check()
             work.run()
         except KbackupError as error:
-            if away is None and isinstance(error, KafkaError):
-                away = absence(job.kafka)
+            outage.note(error)
             error.place.setdefault("topic", unit.target.topic)
             error.place.setdefault("partition", unit.target.partition)
             work.report["failure"] = error.to_dict()

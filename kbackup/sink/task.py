@@ -16,9 +16,9 @@ import pyarrow as pa
 from kbackup import rotation
 from kbackup.channel import Line
 from kbackup.engine import Report
-from kbackup.errors import BadRecordError, KafkaError, KbackupError, StoppedError
+from kbackup.errors import BadRecordError, KbackupError, StoppedError
 from kbackup.kafka import Position
-from kbackup.kafka.cluster import absence
+from kbackup.kafka.cluster import Outage
 from kbackup.kafka.positions import Positions
 from kbackup.kafka.reader import Reader
 from kbackup.records import Span, TopicPartition, batch_bytes
@@ -46,17 +46,15 @@ def back_up(job: SinkJob, units: Sequence[SinkUnit], line: Line) -> Iterator[Rep
         closing(Positions(job.kafka, job.group)) as positions,
         closing(Reader(job.kafka, job.group)) as reader,
     ):
-        away: KbackupError | None = None  # waited for once, not once a unit
+        outage = Outage(job.kafka)
         for unit in units:
             work = _Work(job, unit, store, positions, reader, line)
             try:
-                if away is not None:
-                    raise type(away)(away.what, away.why, away.do)
+                outage.check()
                 work.run()
             except KbackupError as error:
                 work.report["failure"] = _placed(error, unit.where).to_dict()
-                if away is None and isinstance(error, KafkaError):
-                    away = absence(job.kafka)
+                outage.note(error)
             yield work.report
             if line.is_stopped():
                 return

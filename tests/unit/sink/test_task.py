@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup.formats import FormatOptions
-from kbackup.kafka import KafkaSettings, positions
+from kbackup.kafka import KafkaSettings, coordinator
 from kbackup.local.process import free_ports
 from kbackup.naming import Layout, View
 from kbackup.records import Span, TopicPartition
@@ -22,7 +22,7 @@ def test_a_cluster_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPat
     """
     Each unit says so in its own name, and a hundred of them do not wait a hundred times.
     """
-    monkeypatch.setattr(positions, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(coordinator, "PATIENCE_S", 1.0)
     kafka = KafkaSettings(f"127.0.0.1:{free_ports(1)[0]}", timeout_s=1.0)
     whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
     job = SinkJob(
