@@ -202,20 +202,13 @@ class SinkRun:
         task = functools.partial(follow, job, starts, ids, idle_ms)
         with Beats(lambda: runs.write_run(store, self._layout, self._finish(store))):
             self._tasks(task, units, find_jvm, slices_per_core=1)
-        self._leave_behind(self._met_gaps, plan.group, cluster, store)
+        self._leave_behind(plan.group, cluster)
 
-    def _leave_behind(
-        self,
-        gaps: Iterable[tuple[TopicPartition, Span]],
-        group: str,
-        cluster: Cluster,
-        store: Store,
-    ) -> None:
-        """Write down the gaps that tasks met, and set the group on behind those at its position."""
+    def _leave_behind(self, group: str, cluster: Cluster) -> None:
+        """Count the gaps that tasks wrote down, and set the group on behind those at its end."""
         ends: dict[TopicPartition, int] = {}
-        for where, gap in gaps:
+        for where, gap in self._met_gaps:
             self._summary.skip("expired_offsets", len(gap))
-            runs.write_gap(store, self._layout, where, gap, self._run)
             ends[where] = gap.end_offset
         stands = cluster.committed(group, ends)
         behind = {
