@@ -155,14 +155,10 @@ def _work(shown: output.Output, words: str, loaded: Loaded, work: Work) -> Event
                 )  # fmt: skip
             try:
                 return work(Session(loaded.settings, loaded, tell, stop))
-            except StoppedError:
-                raise
             except KbackupError as error:
                 if loaded.settings.debug:
                     raise
                 return failed(words, error)
-    except StoppedError as error:
-        return failed(words, error, error.signal)
     except KbackupError as error:
         if loaded.settings.debug:
             _traceback(error)
@@ -184,13 +180,13 @@ def _sentence(doubt: Doubt) -> str:
     return f"{doubt.text}; {doubt.do}" if doubt.do else doubt.text
 
 
-def failed(words: str, error: KbackupError, signal: int | None = None) -> Event:
-    """Return the summary of a command that came to nothing, or that *signal* has stopped."""
+def failed(words: str, error: KbackupError) -> Event:
+    """Return the summary of a command that came to nothing, or was stopped."""
     from kbackup.runs import new_run_id  # noqa: PLC0415  (not needed for --help)
 
     summary = Summary(new_run_id(datetime.now(UTC)), words.split(maxsplit=1)[0])
     summary.fail(error)
-    return summary.finish(signal)
+    return summary.finish(error.signal if isinstance(error, StoppedError) else None)
 
 
 def _refuse(words: str, parameters: Mapping[str, Any], error: KbackupError) -> NoReturn:
