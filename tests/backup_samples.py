@@ -10,16 +10,16 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from kbackup.flow.rotation import Rule
+from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
 from kbackup.records import SCHEMA, TopicPartition
-from kbackup.rotation import Rule
 from kbackup.sink.files import OpenFiles
 from kbackup.sink.job import SinkJob
 from kbackup.sink.keep import keep
 from kbackup.stores import Store, StoreSettings, open_store
-from kbackup.views import ViewSpec
 
 OPTIONS: Final = FormatOptions()
 GZIP: Final = FormatOptions(compression="gzip")

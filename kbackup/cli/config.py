@@ -18,8 +18,8 @@ from kbackup.cli.options import (
 from kbackup.cli.running import Session, load_output, paths, perform, run
 from kbackup.doctor import Check
 from kbackup.doctor.configuration import doubt
-from kbackup.runs import new_run_id
-from kbackup.summary import Event, Summary
+from kbackup.runs.history import new_run_id
+from kbackup.runs.summary import Event, Summary
 
 _HELP = """\
 Check a configuration, or show where each value is from.

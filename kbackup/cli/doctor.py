@@ -9,8 +9,8 @@ import click
 from kbackup.cli.options import GroupedCommand, GroupedOption, all_options
 from kbackup.cli.running import Session, load, load_output, perform
 from kbackup.errors import ConfigurationError
-from kbackup.runs import new_run_id
-from kbackup.summary import Event, Summary
+from kbackup.runs.history import new_run_id
+from kbackup.runs.summary import Event, Summary
 
 
 class _Doctor(GroupedCommand):

@@ -12,7 +12,7 @@ import click
 from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, find_jvm, run
 from kbackup.errors import KbackupError
-from kbackup.summary import Event, Summary
+from kbackup.runs.summary import Event, Summary
 
 _TEMPLATE = "%t[%p]@%o %T %k %h %s\\n"
 """How records are printed where nothing else is asked for."""
@@ -60,15 +60,15 @@ def topics_command(topic: str | None, deep: bool, **parameters: Any) -> None:
         parameters["topics"] = topic
 
     def work(session: Session) -> Event:
-        from kbackup import runs, wiring  # noqa: PLC0415  (imports an S3 client)
-        from kbackup.restore.topics import topics  # noqa: PLC0415
+        from kbackup.look.topics import topics  # noqa: PLC0415
+        from kbackup.runs import history, wiring  # noqa: PLC0415
         from kbackup.stores import open_store  # noqa: PLC0415
 
         settings = session.settings
         store = open_store(wiring.store_settings(settings))
         layout = wiring.layout(settings)
         summary = _summary("restore topics")
-        records = itertools.islice(runs.runs(store, layout, "sink"), _RUN_RECORDS)
+        records = itertools.islice(history.runs(store, layout, "sink"), _RUN_RECORDS)
         events = topics(
             store,
             layout,
@@ -107,7 +107,7 @@ def verify_command(deep: bool, part: str | None, sample: str | None, **parameter
     """
 
     def work(session: Session) -> Event:
-        from kbackup.restore.share import Share  # noqa: PLC0415  (imports pyarrow)
+        from kbackup.verify.share import Share  # noqa: PLC0415
 
         summary = _summary("restore verify")
         share = Share.parse(part, sample, summary.run)
@@ -118,20 +118,20 @@ def verify_command(deep: bool, part: str | None, sample: str | None, **parameter
 
 
 def _verify(session: Session, summary: Summary, share: Any, *, deep: bool) -> None:
-    from kbackup import locks, runs, wiring  # noqa: PLC0415  (imports an S3 client)
-    from kbackup.restore.verify import Notes, on_spark, verify  # noqa: PLC0415
-    from kbackup.restore.verify_task import VerifyJob  # noqa: PLC0415
+    from kbackup.runs import history, locks, wiring  # noqa: PLC0415
     from kbackup.stores import open_store  # noqa: PLC0415
+    from kbackup.verify.run import Notes, on_spark, verify  # noqa: PLC0415
+    from kbackup.verify.task import VerifyJob  # noqa: PLC0415
 
     settings = session.settings
     store = open_store(wiring.store_settings(settings))
     layout = wiring.layout(settings)
-    records = list(itertools.islice(runs.runs(store, layout, "sink"), _RUN_RECORDS))
+    records = list(itertools.islice(history.runs(store, layout, "sink"), _RUN_RECORDS))
     known = {row["topic"] for record in records for row in record.get("partitions", ())}
     gaps = {
         where: spans
         for topic in sorted(known)
-        for where, spans in runs.known_gaps(store, layout, topic).items()
+        for where, spans in history.known_gaps(store, layout, topic).items()
     }
     notes = Notes(records, gaps, locks.holders(store, layout, "sink"))
     read = None
@@ -173,8 +173,8 @@ def peek_command(what: str, count: int, template: str | None, **parameters: Any)
         template = parameters.pop("format_class")  # what kcat's -f means; no format is named so
 
     def work(session: Session) -> Event:
-        from kbackup import wiring  # noqa: PLC0415  (imports an S3 client)
-        from kbackup.restore.peek import peek  # noqa: PLC0415
+        from kbackup.look.peek import peek  # noqa: PLC0415
+        from kbackup.runs import wiring  # noqa: PLC0415
         from kbackup.stores import open_store  # noqa: PLC0415
 
         settings = session.settings
@@ -190,7 +190,7 @@ def _print(records: Iterable[Event], template: str | None) -> None:
     """Write records to stdout; a reader that has seen enough ends it quietly."""
     from kbackup.cli.escape import escape  # noqa: PLC0415  (imports rich)
     from kbackup.cli.streams import Stream  # noqa: PLC0415
-    from kbackup.restore.kcat import render  # noqa: PLC0415
+    from kbackup.look.kcat import render  # noqa: PLC0415
 
     out = Stream(sys.stdout)
     for record in records:
@@ -222,6 +222,6 @@ def _tell(session: Session, summary: Summary, events: Iterable[Event]) -> None:
 
 
 def _summary(command: str) -> Summary:
-    from kbackup.runs import new_run_id  # noqa: PLC0415  (imports the stores)
+    from kbackup.runs.history import new_run_id  # noqa: PLC0415
 
     return Summary(new_run_id(datetime.now(UTC)), command)

@@ -8,8 +8,8 @@ import click
 from kbackup import plugins
 from kbackup.cli.options import GroupedCommand, output_options
 from kbackup.cli.running import Session, load_output, perform
-from kbackup.runs import new_run_id
-from kbackup.summary import Event, Summary
+from kbackup.runs.history import new_run_id
+from kbackup.runs.summary import Event, Summary
 
 
 class _Plugins(GroupedCommand):

@@ -10,7 +10,7 @@ from kbackup.cli import Family
 from kbackup.cli.look import peek_command, topics_command, verify_command
 from kbackup.cli.options import GroupedCommand, config_options
 from kbackup.cli.running import Session, find_jvm, run
-from kbackup.summary import Event
+from kbackup.runs.summary import Event
 
 
 @click.group("restore", cls=Family, default="run")

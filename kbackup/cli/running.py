@@ -20,8 +20,8 @@ from kbackup.cli.reasons import has_worked
 from kbackup.config import Doubt, Loaded, Settings
 from kbackup.config.doubts import is_secret
 from kbackup.errors import KbackupError, StoppedError
-from kbackup.stopping import Stop
-from kbackup.summary import Event, Summary
+from kbackup.runs.stopping import Stop
+from kbackup.runs.summary import Event, Summary
 
 if TYPE_CHECKING:
     from kbackup.engine import Jvm
@@ -182,7 +182,7 @@ def _sentence(doubt: Doubt) -> str:
 
 def failed(words: str, error: KbackupError) -> Event:
     """Return the summary of a command that came to nothing, or was stopped."""
-    from kbackup.runs import new_run_id  # noqa: PLC0415  (not needed for --help)
+    from kbackup.runs.history import new_run_id  # noqa: PLC0415
 
     summary = Summary(new_run_id(datetime.now(UTC)), words.split(maxsplit=1)[0])
     summary.fail(error)

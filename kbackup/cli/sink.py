@@ -10,7 +10,7 @@ from kbackup.cli import Family
 from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, find_jvm, run
 from kbackup.errors import ConfigurationError
-from kbackup.summary import Event
+from kbackup.runs.summary import Event
 
 
 @click.group("sink", cls=Family, default="run", invoke_without_command=False)
@@ -70,9 +70,9 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
     """Say how past runs ended and whether one is running; no JVM is started."""
 
     def work(session: Session) -> Event:
-        from kbackup import wiring  # noqa: PLC0415  (imports an S3 client)
         from kbackup.cli.summary_file import replace_file  # noqa: PLC0415
         from kbackup.config.parsing import duration  # noqa: PLC0415
+        from kbackup.runs import wiring  # noqa: PLC0415
         from kbackup.sink import status  # noqa: PLC0415
         from kbackup.stores import open_store  # noqa: PLC0415
 

@@ -14,7 +14,7 @@ from kbackup.errors import ConfigurationError, KbackupError
 class SummaryFile:
     """Writes the summary beside its place and moves it there.
 
-    The file holds the summary line and ``last_success``, as `runs.success` defines it: the start
+    The file holds the summary line and ``last_success``, as `history.success` defines it: the start
     of the last good run, taken over from the old file when this run was none, null where none
     ever was.
     """
@@ -68,14 +68,14 @@ class SummaryFile:
 
     def _last_success(self, summary: Mapping[str, Any]) -> str | None:
         """Return the time of the last good run; a damaged old file knows of none."""
-        from kbackup import runs  # noqa: PLC0415  (imports pyarrow, and --help imports this)
+        from kbackup.runs import history  # noqa: PLC0415
 
         try:
             old = json.loads(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             old = None
         carried = old.get("last_success") if isinstance(old, dict) else None
-        success = runs.success({**summary, "last_success": carried})
+        success = history.success({**summary, "last_success": carried})
         return None if success is None else f"{success:%Y-%m-%dT%H:%M:%SZ}"
 
     def _error(self, why: str) -> ConfigurationError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from kbackup.errors import KbackupError
-from kbackup.summary import Event
+from kbackup.runs.summary import Event
 
 Area = Literal["configuration", "disk", "store", "kafka", "spark"]
 Level = Literal["ok", "warn", "fail"]

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from kbackup import runs, wiring
 from kbackup.config import Doubt, Settings
 from kbackup.doctor import Check, configuration, disk, kafka, spark, store
 from kbackup.errors import KbackupError
+from kbackup.runs import history, wiring
 from kbackup.stores import Store
 
 _PAST: Final = 100
@@ -78,9 +78,9 @@ def last_backups(opened: Store, settings: Settings, now: datetime) -> dict[str, 
     """Return the start of each topic's newest good run, None if the records cannot be had."""
     found: dict[str, datetime] = {}
     try:
-        records = runs.runs(opened, wiring.layout(settings), "sink")
+        records = history.runs(opened, wiring.layout(settings), "sink")
         for record in islice(records, _PAST):
-            success = runs.success(record)
+            success = history.success(record)
             if success is not None and success <= now + _CLOCKS:
                 for row in record.get("partitions") or ():
                     found.setdefault(row["topic"], success)

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from kbackup import wiring
 from kbackup.config import Settings
 from kbackup.doctor import Check, failed, retention
 from kbackup.doctor.configuration import is_sink
@@ -13,7 +12,8 @@ from kbackup.errors import GroupActiveError, KafkaError, KbackupError
 from kbackup.kafka.cluster import Cluster, Topic
 from kbackup.kafka.permissions import Permissions
 from kbackup.records import Span, TopicPartition
-from kbackup.selection import select
+from kbackup.runs import wiring
+from kbackup.runs.selection import select
 
 _NAMED: Final = 5
 """Topics that a line names before it only counts."""

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from kbackup import wiring
 from kbackup.config import Settings
 from kbackup.doctor import Check, failed
 from kbackup.errors import KbackupError
 from kbackup.naming import Layout
+from kbackup.runs import wiring
 from kbackup.stores import Store, open_store
 from kbackup.stores.bucket_facts import Bucket, BucketFacts
 

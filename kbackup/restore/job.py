@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from kbackup.backup.catalog import FileSet
+from kbackup.flow.views import ReadOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.records import TopicPartition
-from kbackup.restore.catalog import FileSet
 from kbackup.stores import StoreSettings
-from kbackup.views import ReadOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kbackup.backup.catalog import FileSet
 from kbackup.kafka import Position
-from kbackup.restore.catalog import FileSet
 from kbackup.restore.job import RestoreUnit
 
 DONE: Final = (

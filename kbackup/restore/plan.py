@@ -4,7 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kbackup import wiring
+from kbackup.backup.catalog import Catalog, FileSet, nothing_there
+from kbackup.backup.judged import JudgedPartition
+from kbackup.backup.reading import facts
+from kbackup.backup.recorded import Recorded, record_count
+from kbackup.backup.shadowed import without_shadowed
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
 from kbackup.kafka import Position
@@ -13,14 +17,10 @@ from kbackup.naming import View
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.renaming import rename
 from kbackup.restore import safety
-from kbackup.restore.catalog import Catalog, FileSet, nothing_there
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.judged import JudgedPartition
-from kbackup.restore.reading import facts
-from kbackup.restore.recorded import Recorded, record_count
 from kbackup.restore.safety import Intent, Target
-from kbackup.restore.shadowed import without_shadowed
-from kbackup.selection import select
+from kbackup.runs import wiring
+from kbackup.runs.selection import select
 from kbackup.stores import Store
 
 LONG_MAX: Final = str(2**63 - 1)

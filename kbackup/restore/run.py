@@ -7,21 +7,23 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kbackup import engine, runs, wiring
+from kbackup import engine
+from kbackup.backup import catalog, recorded
 from kbackup.config import Settings
 from kbackup.engine import Report
 from kbackup.errors import KafkaError, KbackupError, RefusedError
 from kbackup.kafka.cluster import Cluster, check_idle
-from kbackup.locks import RunLock, lost_lock
 from kbackup.records import Span, TopicPartition
-from kbackup.restore import audit, catalog, recorded
+from kbackup.restore import audit
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.place import beginning
 from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, SourceTopic
 from kbackup.restore.task import put_back
-from kbackup.stopping import Stop
+from kbackup.runs import history, wiring
+from kbackup.runs.locks import RunLock, lost_lock
+from kbackup.runs.stopping import Stop
+from kbackup.runs.summary import Event, Summary
 from kbackup.stores import Store, open_store
-from kbackup.summary import Event, Summary
 
 _RECORDS_READ: Final = 1000
 """Run records looked through; what older ones stored is taken as the listing shows it."""
@@ -37,7 +39,7 @@ class RestoreRun:
 
     def __init__(self, settings: Settings, tell: Tell, stop: Stop) -> None:
         self._settings, self._tell, self._stop = settings, tell, stop
-        self._run = runs.new_run_id(datetime.now(UTC))
+        self._run = history.new_run_id(datetime.now(UTC))
         self._summary = Summary(self._run, "restore")
         self._layout = wiring.layout(settings)
         self._timings = engine.Timings()
@@ -85,7 +87,7 @@ class RestoreRun:
                 self._summary.fail(error)
             if held is not None and held.is_lost:
                 self._summary.fail(lost_lock())
-            runs.write_run(store, self._layout, self._summary.finish(self._stop.signal))
+            history.write_run(store, self._layout, self._summary.finish(self._stop.signal))
 
     def _plan(self, cluster: Cluster, store: Store) -> RestorePlan:
         settings = self._settings
@@ -98,7 +100,7 @@ class RestoreRun:
             only_format=settings.format_class,
         )
         self._say_foreign(found)
-        records = list(itertools.islice(runs.runs(store, self._layout, "sink"), _RECORDS_READ))
+        records = list(itertools.islice(history.runs(store, self._layout, "sink"), _RECORDS_READ))
         sources, watched = known_topics(records, found.topics(), cluster.cluster_id)
         planner = Planner(
             settings=settings,

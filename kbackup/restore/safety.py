@@ -19,7 +19,7 @@ from kbackup.errors import (
     TargetNotEmptyError,
 )
 from kbackup.naming import check_topic
-from kbackup.selection import is_internal
+from kbackup.runs.selection import is_internal
 
 _OLDEST_TAKEN: Final = (
     "message.timestamp.before.max.ms",

@@ -12,6 +12,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.backup.catalog import FileSet
+from kbackup.backup.reading import read
 from kbackup.channel import Line
 from kbackup.engine import Report
 from kbackup.errors import (
@@ -27,10 +29,8 @@ from kbackup.kafka.cluster import Outage
 from kbackup.kafka.writer import Writer
 from kbackup.records import record_bytes
 from kbackup.restore.ahead import Ahead
-from kbackup.restore.catalog import FileSet
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.place import DONE, Place, beginning, done_by
-from kbackup.restore.reading import read
 from kbackup.stores import Store, open_store
 
 TRANSACTION_RECORDS: Final = 500_000

@@ -9,13 +9,13 @@ import pyarrow.compute as pc
 
 from kbackup import partitioners
 from kbackup.errors import KbackupError
+from kbackup.flow.rotation import NO_TIMESTAMP
+from kbackup.flow.views import ViewSpec, project
 from kbackup.formats import Writer
 from kbackup.naming import ObjectKey
 from kbackup.records import Facts, TopicPartition
-from kbackup.rotation import NO_TIMESTAMP
 from kbackup.sink.job import SinkJob
 from kbackup.spool import Spool
-from kbackup.views import ViewSpec, project
 
 _EMPTY: Final = Facts(
     first_offset=-1, last_offset=-1, records=0, min_timestamp=None, max_timestamp=None, sha256=""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Final
 
-from kbackup import runs
 from kbackup.channel import Line
 from kbackup.engine import Report
 from kbackup.errors import KafkaError, KbackupError, TopicChangedError
@@ -18,6 +17,7 @@ from kbackup.kafka.cluster import Cluster
 from kbackup.kafka.coordinator import PATIENCE_S
 from kbackup.kafka.reader import LogStartMovedError
 from kbackup.records import Span, TopicPartition
+from kbackup.runs import history
 from kbackup.sink.job import SinkJob, SinkUnit, recreated
 from kbackup.sink.task import DONE, back_up
 from kbackup.stores import open_store
@@ -181,7 +181,7 @@ class _Following:
         gap = Span(total["committed"], self._cluster.spans([where])[where].start_offset)
         if not len(gap):
             return  # nothing has expired: the failure stays
-        runs.write_gap(open_store(self.job.store), self.job.layout, where, gap, self.job.run)
+        history.write_gap(open_store(self.job.store), self.job.layout, where, gap, self.job.run)
         del total["failure"]
         total["gaps"].append([gap.start_offset, gap.end_offset])
         total["committed"] = gap.end_offset

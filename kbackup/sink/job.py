@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from kbackup.errors import TopicChangedError
+from kbackup.flow.rotation import Rule
+from kbackup.flow.views import ViewSpec
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.rotation import Rule
 from kbackup.stores import StoreSettings
-from kbackup.views import ViewSpec
 
 SPOOL_BYTES: Final = 32 * 2**20
 """What an unfinished file may hold in memory; a task has one filling and one being stored."""

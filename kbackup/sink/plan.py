@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kbackup import runs, wiring
 from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
@@ -17,7 +16,8 @@ from kbackup.kafka import Position
 from kbackup.kafka.cluster import Cluster, Topic, check_idle
 from kbackup.naming import OFFSET_MAX, Layout, ObjectKey
 from kbackup.records import Span, TopicPartition
-from kbackup.selection import select
+from kbackup.runs import history, wiring
+from kbackup.runs.selection import select
 from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkUnit, recreated
 from kbackup.sink.start import Evidence, LastObject, Start, decide
@@ -186,7 +186,7 @@ def _strangers(
     if not doubtful:
         return set()
     found: dict[str, str] = {}
-    for record in itertools.islice(runs.runs(store, layout, "sink"), _RECORDS_READ):
+    for record in itertools.islice(history.runs(store, layout, "sink"), _RECORDS_READ):
         for name, entry in (record.get("topic_settings") or {}).items():
             found.setdefault(name, str(entry.get("topic_id") or ""))
         if doubtful <= found.keys():

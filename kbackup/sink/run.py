@@ -5,14 +5,17 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kbackup import engine, runs, wiring
+from kbackup import engine
 from kbackup.config import Settings
 from kbackup.engine import Report
 from kbackup.errors import KbackupError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.kafka.cluster import Cluster
-from kbackup.locks import RunLock, lost_lock
 from kbackup.records import Span, TopicPartition
+from kbackup.runs import history, wiring
+from kbackup.runs.locks import RunLock, lost_lock
+from kbackup.runs.stopping import Stop
+from kbackup.runs.summary import Event, Summary
 from kbackup.sink import accounting
 from kbackup.sink import plan as planning
 from kbackup.sink.beats import Beats
@@ -20,9 +23,7 @@ from kbackup.sink.follow import follow
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 from kbackup.sink.task import back_up
-from kbackup.stopping import Stop
 from kbackup.stores import Store, open_store
-from kbackup.summary import Event, Summary
 
 _EXPIRED: Final = "expired"
 _ROUNDS: Final = 3
@@ -36,7 +37,7 @@ class SinkRun:
 
     def __init__(self, settings: Settings, tell: Tell, stop: Stop) -> None:
         self._settings, self._tell, self._stop = settings, tell, stop
-        self._run = runs.new_run_id(datetime.now(UTC))
+        self._run = history.new_run_id(datetime.now(UTC))
         self._summary = Summary(self._run, "sink")
         self._layout = wiring.layout(settings)
         self._met_gaps: list[tuple[TopicPartition, Span]] = []
@@ -80,7 +81,7 @@ class SinkRun:
                 self._summary.fail(error)
             if held is not None and held.is_lost:
                 self._summary.fail(lost_lock())
-            runs.write_run(store, self._layout, self._finish(store))
+            history.write_run(store, self._layout, self._finish(store))
 
     def _show(self, plan: SinkPlan, cluster: Cluster) -> None:
         settings = self._settings
@@ -125,7 +126,7 @@ class SinkRun:
         for at in partitions:
             gap = self._tell_expired(at)
             if gap is not None:
-                runs.write_gap(store, self._layout, at.where, gap, self._run)
+                history.write_gap(store, self._layout, at.where, gap, self._run)
             if (position := at.position()) is not None:
                 positions[at.where] = position
         cluster.set_positions(group, positions)
@@ -200,7 +201,7 @@ class SinkRun:
         ids = {name: topic.topic_id for name, topic in plan.topics.items()}
         job, idle_ms = self._job(plan), self._settings.rotate_idle_ms
         task = functools.partial(follow, job, starts, ids, idle_ms)
-        with Beats(lambda: runs.write_run(store, self._layout, self._finish(store))):
+        with Beats(lambda: history.write_run(store, self._layout, self._finish(store))):
             self._tasks(task, units, find_jvm, slices_per_core=1)
         self._leave_behind(plan.group, cluster)
 
@@ -271,13 +272,13 @@ class SinkRun:
     def _finish(self, store: Store | None = None) -> Event:
         """Return the summary; with *store*, it says when a run last was good."""
         summary = self._summary.finish(self._stop.signal)
-        is_good = not summary["errors"] and summary["exit_code"] in (*runs.GOOD, 130, 143)
+        is_good = not summary["errors"] and summary["exit_code"] in (*history.GOOD, 130, 143)
         if self._settings.follow and is_good:
             summary["last_success"] = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-        elif summary["exit_code"] not in runs.GOOD and store is not None:
+        elif summary["exit_code"] not in history.GOOD and store is not None:
             mine = self._summary.facts["names"]
-            past = runs.runs(store, self._layout, "sink")
-            before = (runs.success(run) for run in past if run.get("names") == mine)
+            past = history.runs(store, self._layout, "sink")
+            before = (history.success(run) for run in past if run.get("names") == mine)
             last = next((time for time in before if time is not None), None)
             summary["last_success"] = None if last is None else f"{last:%Y-%m-%dT%H:%M:%SZ}"
         else:

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from kbackup import locks, runs
 from kbackup.errors import OutdatedBackupError
 from kbackup.naming import Layout
+from kbackup.runs import history, locks
+from kbackup.runs.summary import Event, Summary
 from kbackup.stores import Store
-from kbackup.summary import Event, Summary
 
 COMMAND: Final = "sink"
 
@@ -54,10 +54,10 @@ def status(
     Raises:
         StoreError: If the store does not answer.
     """
-    summary = Summary(runs.new_run_id(now), f"{COMMAND} status")
-    past: list[runs.Run] = []
+    summary = Summary(history.new_run_id(now), f"{COMMAND} status")
+    past: list[history.Run] = []
     rows = success = None
-    for record in runs.runs(store, layout, COMMAND):
+    for record in history.runs(store, layout, COMMAND):
         if names is not None and not set(names) <= _covered(record):
             continue
         if len(past) < _PAST:
@@ -80,15 +80,15 @@ def status(
     return summary.finish()
 
 
-def _covered(record: runs.Run) -> set[str]:
+def _covered(record: history.Run) -> set[str]:
     """Return what a run was asked for, and the topics it met."""
     met = {row["topic"] for row in record.get("partitions") or ()}
     return met | set(record.get("names") or ())
 
 
-def _believed(record: runs.Run, summary: Summary, now: datetime) -> datetime | None:
+def _believed(record: history.Run, summary: Summary, now: datetime) -> datetime | None:
     """Return the record's success; a date in the future would silence this check for good."""
-    success = runs.success(record)
+    success = history.success(record)
     if success is not None and (success - now).total_seconds() > _CLOCKS_S:
         text = f"run {record['run']} started after now: a clock was wrong, the run does not count"
         summary.warn("run_in_future", text)
@@ -109,8 +109,8 @@ def _judge(
         summary.fail(OutdatedBackupError(text, f"--max-age is {_span(max_age_s)}", do))
 
 
-def _past(record: runs.Run) -> runs.Run:
-    start = runs.started(str(record.get("run")))
+def _past(record: history.Run) -> history.Run:
+    start = history.started(str(record.get("run")))
     names = ("result", "exit_code", "seconds", "records", "objects", "bytes_stored", "errors")
     return {
         "run": record.get("run"),

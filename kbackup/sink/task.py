@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kbackup import rotation
 from kbackup.channel import Line
 from kbackup.engine import Report
 from kbackup.errors import BadRecordError, KbackupError, StoppedError
+from kbackup.flow import rotation
+from kbackup.flow.views import has_value
 from kbackup.kafka import Position
 from kbackup.kafka.cluster import Outage
 from kbackup.kafka.positions import Positions
@@ -27,7 +28,6 @@ from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import keep
 from kbackup.sink.start import LastObject
 from kbackup.stores import Store, open_store
-from kbackup.views import has_value
 
 DONE: Final = ("records", "objects", "bytes_read", "bytes_stored", "nulls", "first")
 """What a report counts over all tasks that a run tried a partition with."""

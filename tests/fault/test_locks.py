@@ -16,7 +16,7 @@ from kbackup.stores import StoreSettings, open_store
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from kbackup import locks
+from kbackup.runs import locks
 from kbackup.errors import LockedError
 from kbackup.naming import Layout
 from kbackup.stores import StoreSettings, open_store

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_samples import cut_up, record_batches
 
+from kbackup.flow.rotation import Append, Cut, Rule, cut
 from kbackup.records import record_bytes
-from kbackup.rotation import Append, Cut, Rule, cut
 
 limits = st.none() | st.integers(-1, 12)
 rules = st.builds(

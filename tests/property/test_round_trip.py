@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_samples import cut_up, record_batches
 
+from kbackup.backup import catalog, reading
+from kbackup.flow.rotation import Append, Cut, Rule, cut
+from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
 from kbackup.records import SCHEMA, TopicPartition
-from kbackup.restore import catalog, reading
-from kbackup.rotation import Append, Cut, Rule, cut
 from kbackup.sink.files import OpenFiles
 from kbackup.sink.job import SinkJob
 from kbackup.sink.keep import keep
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
-from kbackup.views import ReadOptions, ViewSpec
 
 WHERE = TopicPartition("orders", 3)
 WHOLE = (ViewSpec(View.RECORD, "parquet", FormatOptions()),)

@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_samples import record_batches
 
+from kbackup.backup import catalog, reading
 from kbackup.errors import KbackupError
+from kbackup.flow.rotation import Rule
+from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
 from kbackup.records import Span, TopicPartition, batch_bytes
-from kbackup.restore import catalog, reading
-from kbackup.rotation import Rule
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.task import _Work
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
-from kbackup.views import ReadOptions, ViewSpec
 from tests.support.fakes import CrashError, FakePositions, FakeReader, SilentLine
 
 WHERE = TopicPartition("orders", 0)

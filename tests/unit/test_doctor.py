@@ -10,7 +10,6 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup import runs, wiring
 from kbackup.config import Doubt, Settings
 from kbackup.doctor import Check, configuration, disk, examination, failed, kafka, retention, spark
 from kbackup.doctor import store as stores
@@ -18,6 +17,7 @@ from kbackup.doctor.retention import LogState
 from kbackup.engine import EngineSettings
 from kbackup.errors import ConfigurationError, JavaNotFoundError, KafkaError, StoreError
 from kbackup.records import Span
+from kbackup.runs import history, wiring
 from kbackup.stores import StoreSettings
 from kbackup.stores.bucket_facts import BucketFacts, LifecycleRule
 from kbackup.stores.memory import MemoryStore
@@ -457,7 +457,7 @@ def test_the_newest_good_run_of_each_topic_counts(store: MemoryStore) -> None:
     def record(run: str, code: int, *topics: str) -> None:
         rows = [{"topic": topic, "partition": 0} for topic in topics]
         told = {"run": run, "command": "sink", "exit_code": code, "partitions": rows}
-        runs.write_run(store, layout, told)
+        history.write_run(store, layout, told)
 
     record("2026-11-21T08:00:00Z-0001", 0, "orders", "audit")
     record("2026-11-21T09:00:00Z-0002", 3, "orders")

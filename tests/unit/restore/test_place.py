@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.kafka import Position
 from kbackup.naming import View
 from kbackup.records import TopicPartition
-from kbackup.restore.catalog import BackupFile, FileSet
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.place import DONE, Place, beginning, done_by
 

@@ -10,13 +10,13 @@ import pytest
 from record_samples import batch_of, write
 
 from kbackup import config
+from kbackup.backup import catalog, recorded
 from kbackup.errors import IncompleteBackupError
 from kbackup.formats import FormatOptions, by_name
 from kbackup.kafka import Position
 from kbackup.kafka.cluster import Topic
 from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicPartition
-from kbackup.restore import catalog, recorded
 from kbackup.restore.place import Place
 from kbackup.restore.plan import Planner, RestorePlan, SourceTopic
 from kbackup.restore.run import known_topics

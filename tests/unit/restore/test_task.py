@@ -3,10 +3,10 @@
 import pytest
 from record_samples import batch_of
 
+from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.kafka import Position
 from kbackup.naming import View
 from kbackup.records import TopicPartition
-from kbackup.restore.catalog import BackupFile, FileSet
 from kbackup.restore.place import Place
 from kbackup.restore.task import FIRST_BYTES, TRANSACTION_BYTES, next_limit, without_zero_timestamps
 

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup import runs
 from kbackup.errors import StoreError
-from kbackup.locks import RunLock
 from kbackup.naming import Layout
+from kbackup.runs import history
+from kbackup.runs.locks import RunLock
 from kbackup.sink.status import prometheus, status
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
@@ -30,9 +30,9 @@ def store() -> MemoryStore:
 
 def ran(store: MemoryStore, hours_ago: float, exit_code: int = 0, **more: Any) -> str:
     """Leave the record of a run; its id."""
-    run = runs.new_run_id(NOW - timedelta(hours=hours_ago))
+    run = history.new_run_id(NOW - timedelta(hours=hours_ago))
     record = {"run": run, "command": "sink", "exit_code": exit_code, "partitions": [], **more}
-    runs.write_run(store, LAYOUT, record)
+    history.write_run(store, LAYOUT, record)
     return run
 
 

@@ -5,16 +5,16 @@ from uuid import uuid4
 
 import pytest
 
+from kbackup.flow.rotation import Rule
+from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings, coordinator
 from kbackup.local.process import free_ports
 from kbackup.naming import Layout, View
 from kbackup.records import Span, TopicPartition
-from kbackup.rotation import Rule
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.task import back_up
 from kbackup.stores import StoreSettings
-from kbackup.views import ViewSpec
 from tests.support.fakes import SilentLine
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.findings import Finding
 from kbackup.naming import Layout, ObjectKey, View
-from kbackup.restore.catalog import BackupFile, FileSet
-from kbackup.restore.findings import Finding
 
 _VIEWS: Final = ((View.KEY, "keys"), (View.HEADERS, "headers"))
 

@@ -13,8 +13,8 @@ import pytest
 
 from kbackup import config
 from kbackup.errors import ConfigurationError, LockedError, StoppedError, StoreError
-from kbackup.locks import RunLock, holders
 from kbackup.naming import Layout
+from kbackup.runs.locks import RunLock, holders
 from kbackup.stores import ObjectHead, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore, open_bytes, put_bytes

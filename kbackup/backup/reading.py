@@ -1,4 +1,4 @@
-"""From a file set to the records in it; what restore, verify and peek share."""
+"""From a file set to the records in it."""
 
 from collections.abc import Iterator
 
@@ -6,13 +6,13 @@ import pyarrow as pa
 
 from kbackup import converters, formats
 from kbackup.assumptions import assumed_converter
+from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.converters import Converter
 from kbackup.errors import BadRecordError, CorruptObjectError, IncompleteBackupError, KbackupError
+from kbackup.flow.views import COLUMNS, ReadOptions, assemble
 from kbackup.naming import View
 from kbackup.records import Facts
-from kbackup.restore.catalog import BackupFile, FileSet
 from kbackup.stores import Store
-from kbackup.views import COLUMNS, ReadOptions, assemble
 
 
 def read(store: Store, files: FileSet, options: ReadOptions) -> Iterator[pa.RecordBatch]:

@@ -29,14 +29,14 @@ from record_samples import record_batches
 from kbackup.channel import Line
 from kbackup.cli.json_lines import schema
 from kbackup.errors import IncompleteBackupError
-from kbackup.locks import Holder
+from kbackup.flow.views import ReadOptions
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.share import Share
-from kbackup.restore.verify import Notes, Read, verify
-from kbackup.restore.verify_task import VerifyJob, verify_task
-from kbackup.summary import Summary
+from kbackup.runs.locks import Holder
+from kbackup.runs.summary import Summary
 from kbackup.testing import FaultyStore
-from kbackup.views import ReadOptions
+from kbackup.verify.run import Notes, Read, verify
+from kbackup.verify.share import Share
+from kbackup.verify.task import VerifyJob, verify_task
 
 LINES = jsonschema.Draft202012Validator(schema())
 

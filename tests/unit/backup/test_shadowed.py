@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.shadowed import without_shadowed
 from kbackup.naming import View
 from kbackup.records import TopicPartition
-from kbackup.restore.catalog import BackupFile, FileSet
-from kbackup.restore.shadowed import without_shadowed
 
 WHERE = TopicPartition("orders", 0)
 Extent = tuple[str, int, int]

@@ -7,6 +7,9 @@ from typing import Any, BinaryIO, Final, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.backup import origin
+from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.reading import read
 from kbackup.channel import Line
 from kbackup.engine import Report
 from kbackup.errors import (
@@ -17,13 +20,10 @@ from kbackup.errors import (
     KbackupError,
     ObjectNotFoundError,
 )
+from kbackup.flow.views import ReadOptions
 from kbackup.formats.separated import GZIP_EXTENSION
 from kbackup.records import SCHEMA, Facts, TopicPartition
-from kbackup.restore import origin
-from kbackup.restore.catalog import BackupFile, FileSet
-from kbackup.restore.reading import read
 from kbackup.stores import ObjectHead, Store, StoreSettings, open_store
-from kbackup.views import ReadOptions
 
 _SELF_CHECKING: Final = frozenset({"parquet"})
 """Formats that show damage by checksums of their own; so does gzip around any format."""
@@ -72,14 +72,9 @@ def verify_task(job: VerifyJob, units: Sequence[VerifyUnit], line: Line) -> Iter
         try:
             yield _Check(store, unit, job.reading).run()
         except KbackupError as error:
-            yield {"id": set_id(unit.files), "failure": error.to_dict()}
+            yield {"id": unit.files.id, "failure": error.to_dict()}
         if line.is_stopped():
             return
-
-
-def set_id(files: FileSet) -> str:
-    """Return the key that stands for a set."""
-    return files.files[0].key
 
 
 @dataclass(slots=True)
@@ -110,7 +105,7 @@ class _Check:
         end = self._end(known)
         bad = {problem["key"] for problem in self.problems}
         return {
-            "id": set_id(files),
+            "id": files.id,
             "objects": len(files.files),
             "bytes_read": watched.bytes,
             "records": self.records,

@@ -62,6 +62,11 @@ class FileSet:
         return [file for file in (self.main, self.keys, self.headers) if file is not None]
 
     @property
+    def id(self) -> str:
+        """The key that stands for the set."""
+        return self.files[0].key
+
+    @property
     def is_whole(self) -> bool:
         """Whether it holds whole records."""
         return self.main is not None and self.main.view is View.RECORD
@@ -189,4 +194,15 @@ def nothing_there(place: str) -> IncompleteBackupError:
         f"no backup lies under {place}",
         "the listing shows no object of a topic that was asked for",
         "check topics.dir, the bucket and topics.regex",
+    )
+
+
+def not_in_backup(topic: str, found: Catalog) -> IncompleteBackupError:
+    """Return the error of a topic that was asked for and is not there."""
+    there = ", ".join(found.topics()[:10])
+    return IncompleteBackupError(
+        f"topic {topic} is not in the backup",
+        f"there are: {there}" if there else "nothing of it lies under topics.dir",
+        "look with kbackup restore topics",
+        topic=topic,
     )

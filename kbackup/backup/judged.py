@@ -5,17 +5,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kbackup.backup import judging, recorded, siblings
+from kbackup.backup.catalog import FileSet
+from kbackup.backup.findings import Finding
+from kbackup.backup.judging import Extent
+from kbackup.backup.recorded import Recorded
 from kbackup.engine import Report
+from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicPartition
-from kbackup.restore import judging, recorded, siblings
-from kbackup.restore.catalog import FileSet
-from kbackup.restore.findings import Finding
-from kbackup.restore.judging import Extent
-from kbackup.restore.recorded import Recorded
-from kbackup.restore.verify_task import set_id
 from kbackup.stores import Store
-from kbackup.views import ReadOptions
 
 _THREADS: Final = 16
 
@@ -29,7 +28,7 @@ class JudgedPartition:
         sets: Its sets, by start offset.
         entries: What runs say they stored.
         gaps: Offsets known to have expired before they were backed up.
-        reports: What tasks say of the sets they read, by `set_id`.
+        reports: What tasks say of the sets they read, by `FileSet.id`.
         is_deep: Whether objects were to be read.
     """
 
@@ -80,7 +79,7 @@ class JudgedPartition:
     def failures(self) -> Iterator[Mapping[str, Any]]:
         """Yield why sets could not be read that are not known to be damaged."""
         for files in self.sets:
-            report = self.reports.get(set_id(files), {})
+            report = self.reports.get(files.id, {})
             if "failure" in report:
                 yield report["failure"]
 
@@ -118,7 +117,7 @@ class JudgedPartition:
         return recorded.last_offset(self.sets, self.entries) if final is None else final
 
     def _report(self, files: FileSet) -> Report | None:
-        report = self.reports.get(set_id(files))
+        report = self.reports.get(files.id)
         return None if report is None or "failure" in report else report
 
     def _extent(self, files: FileSet) -> Extent:

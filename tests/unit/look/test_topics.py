@@ -9,9 +9,9 @@ from backup_samples import BYTES, JSON_GZIP, RECORD, SIBLINGS, SNAPPY, Backup
 
 from kbackup.cli.json_lines import schema
 from kbackup.errors import IncompleteBackupError
-from kbackup.restore.topics import topics
+from kbackup.flow.views import ReadOptions
+from kbackup.look.topics import topics
 from kbackup.testing import FaultyStore
-from kbackup.views import ReadOptions
 
 LINES = jsonschema.Draft202012Validator(schema())
 

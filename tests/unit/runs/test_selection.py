@@ -3,7 +3,7 @@
 import pytest
 
 from kbackup.errors import ConfigurationError
-from kbackup.selection import select
+from kbackup.runs.selection import select
 
 THERE = ["__consumer_offsets", "_schemas", "orders", "payments", "prod.orders"]
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Final
 
+from kbackup.backup.catalog import FileSet
+from kbackup.backup.findings import Finding
+from kbackup.backup.recorded import Recorded
+from kbackup.backup.shadowed import without_shadowed
+from kbackup.backup.siblings import key_of
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.catalog import FileSet
-from kbackup.restore.findings import Finding
-from kbackup.restore.recorded import Recorded
-from kbackup.restore.shadowed import without_shadowed
-from kbackup.restore.siblings import key_of
 
 _HOLES_NAMED: Final = 5
 

@@ -17,9 +17,9 @@ from kbackup.errors import (
     IncompleteBackupError,
     ObjectNotFoundError,
 )
-from kbackup.restore.kcat import render
-from kbackup.restore.peek import peek
-from kbackup.views import ReadOptions
+from kbackup.flow.views import ReadOptions
+from kbackup.look.kcat import render
+from kbackup.look.peek import peek
 
 LINES = jsonschema.Draft202012Validator(schema())
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kbackup.backup.catalog import FileSet
 from kbackup.records import TopicPartition
-from kbackup.restore.catalog import FileSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,23 +12,22 @@ from datetime import datetime
 from typing import Any, Final
 
 from kbackup import engine
+from kbackup.backup import catalog as listing
+from kbackup.backup import recorded
+from kbackup.backup.catalog import FileSet, not_in_backup, nothing_there
+from kbackup.backup.findings import AGAIN, Finding, again
+from kbackup.backup.judged import JudgedPartition
 from kbackup.channel import Event as Told
 from kbackup.engine import EngineSettings, Report
-from kbackup.locks import STALE_S, Holder
+from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.restore import catalog as listing
-from kbackup.restore import recorded
-from kbackup.restore.catalog import FileSet, nothing_there
-from kbackup.restore.findings import AGAIN, Finding, again
-from kbackup.restore.judged import JudgedPartition
-from kbackup.restore.share import EVERYTHING, Share
-from kbackup.restore.topics import not_in_backup
-from kbackup.restore.verify_task import VerifyJob, VerifyUnit, set_id, verify_task
-from kbackup.selection import select
+from kbackup.runs.locks import STALE_S, Holder
+from kbackup.runs.selection import select
+from kbackup.runs.summary import Event, Summary
 from kbackup.stores import Store
-from kbackup.summary import Event, Summary
-from kbackup.views import ReadOptions
+from kbackup.verify.share import EVERYTHING, Share
+from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 
 Read = Callable[[Sequence[VerifyUnit]], Iterable[Report]]
 """Reads units and reports on each: `verify_task` by way of Spark, or here."""
@@ -158,7 +157,7 @@ def _units(
         behind: dict[tuple[str, bool], FileSet] = {}
         for files in reversed(sets.get(where, ())):
             place = files.encoded_partition, files.is_whole
-            if share.takes(set_id(files)):
+            if share.takes(files.id):
                 units.append(VerifyUnit(files, behind.get(place)))
             behind[place] = files
     yield from sorted(units, key=lambda unit: unit.size, reverse=True)
@@ -172,7 +171,7 @@ def _duplicates(
     left = _DUPLICATES_NAMED
     for where in sorted(sets):
         for files in sets[where]:
-            sha256 = reports.get(set_id(files), {}).get("sha256")
+            sha256 = reports.get(files.id, {}).get("sha256")
             if sha256 is None or files.main is None:
                 continue
             other = seen.setdefault(sha256, files.main.key)

@@ -39,9 +39,9 @@ from typing import Any, Final, Self
 from kbackup.caches import user_cache
 from kbackup.config import Settings
 from kbackup.errors import ConfigurationError, KbackupError, LockedError, StoppedError, StoreError
-from kbackup.locks.file import LockFile
-from kbackup.locks.object import Holder, LockObject, holders, prefix
 from kbackup.naming import Layout
+from kbackup.runs.locks.file import LockFile
+from kbackup.runs.locks.object import Holder, LockObject, holders, prefix
 from kbackup.stores import Store
 
 __all__ = ["STALE_S", "Holder", "RunLock", "holders"]

@@ -6,12 +6,12 @@ from typing import Final
 from kbackup.config import Settings
 from kbackup.engine import EngineSettings, Jvm
 from kbackup.errors import ConfigurationError
+from kbackup.flow.rotation import Rule
+from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import RECORDS_FOLDER, Layout, View
-from kbackup.rotation import Rule
 from kbackup.stores import StoreSettings
-from kbackup.views import ReadOptions, ViewSpec
 
 RECORD_FORMAT: Final = "parquet"
 """What whole records are written in, unless ``format.class`` says otherwise."""

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbackup import runs
 from kbackup.errors import StoreError
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
+from kbackup.runs import history
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore, put_bytes
@@ -35,7 +35,7 @@ def keys(store: MemoryStore) -> list[str]:
     return [entry.key for entry in store.list("")]
 
 
-def names(found: list[runs.Run]) -> list[str]:
+def names(found: list[history.Run]) -> list[str]:
     return [record["run"][11:13] for record in found]
 
 
@@ -45,7 +45,7 @@ def test_a_run_id_tells_the_start_in_utc() -> None:
     """
     now = datetime(2026, 11, 21, 4, 0, 0, 999_999, timezone(timedelta(hours=2)))
 
-    run = runs.new_run_id(now)
+    run = history.new_run_id(now)
 
     assert re.fullmatch(r"2026-11-21T02:00:00Z-[0-9a-f]{4}", run) is not None
 
@@ -56,9 +56,9 @@ def test_the_start_can_be_read_from_a_run_id(now: datetime) -> None:
     """
     A run id gives back the second it was made in.
     """
-    run = runs.new_run_id(now)
+    run = history.new_run_id(now)
 
-    assert now.astimezone(UTC).replace(microsecond=0) == runs.started(run)
+    assert now.astimezone(UTC).replace(microsecond=0) == history.started(run)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_is_no_run_id_has_no_start(run: str) -> None:
     """
     A start is never guessed from something that only looks like a run id.
     """
-    assert runs.started(run) is None
+    assert history.started(run) is None
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_run_record_lies_beside_topics_dir(store: MemoryStore, topics_dir: str
     """
     A record lies where it is documented, under a name that any file system takes.
     """
-    runs.write_run(store, Layout(topics_dir), summary())
+    history.write_run(store, Layout(topics_dir), summary())
 
     assert [key] == keys(store)
 
@@ -100,9 +100,9 @@ def test_what_is_written_is_read(store: MemoryStore) -> None:
     """
     written = summary(partitions=[{"topic": "orders", "partition": 0, "lag": None}])
 
-    runs.write_run(store, LAYOUT, written)
+    history.write_run(store, LAYOUT, written)
 
-    assert [{**written, "topics_dir": "topics"}] == list(runs.runs(store, LAYOUT))
+    assert [{**written, "topics_dir": "topics"}] == list(history.runs(store, LAYOUT))
 
 
 def test_runs_come_newest_first(store: MemoryStore) -> None:
@@ -110,9 +110,9 @@ def test_runs_come_newest_first(store: MemoryStore) -> None:
     The newest run is the first, in whatever order their records were stored.
     """
     for hour in (3, 23, 1, 2):
-        runs.write_run(store, LAYOUT, summary(hour))
+        history.write_run(store, LAYOUT, summary(hour))
 
-    assert ["23", "03", "02", "01"] == names(list(runs.runs(store, LAYOUT)))
+    assert ["23", "03", "02", "01"] == names(list(history.runs(store, LAYOUT)))
 
 
 def test_only_what_is_asked_for_is_read() -> None:
@@ -121,9 +121,9 @@ def test_only_what_is_asked_for_is_read() -> None:
     """
     store = FaultyStore("ok " * 100)
     for hour in range(5):
-        runs.write_run(store, LAYOUT, summary(hour))
+        history.write_run(store, LAYOUT, summary(hour))
 
-    next(runs.runs(store, LAYOUT))
+    next(history.runs(store, LAYOUT))
 
     assert 1 == sum(method == "open" for method, _, _ in store.calls)
 
@@ -143,32 +143,32 @@ def test_runs_of_one_command(store: MemoryStore, command: str | None, hours: lis
     Runs of another command are left out.
     """
     for hour, of in enumerate(("restore", "sink status", "sink"), 1):
-        runs.write_run(store, LAYOUT, summary(hour, of))
+        history.write_run(store, LAYOUT, summary(hour, of))
 
-    assert hours == names(list(runs.runs(store, LAYOUT, command)))
+    assert hours == names(list(history.runs(store, LAYOUT, command)))
 
 
 def test_backups_side_by_side_keep_their_runs_apart(store: MemoryStore) -> None:
     """
     Two topics.dir share a folder of records, and each sees its own runs.
     """
-    runs.write_run(store, Layout("a"), summary(1))
-    runs.write_run(store, Layout("b"), summary(2))
+    history.write_run(store, Layout("a"), summary(1))
+    history.write_run(store, Layout("b"), summary(2))
 
-    assert ["01"] == names(list(runs.runs(store, Layout("a"))))
+    assert ["01"] == names(list(history.runs(store, Layout("a"))))
 
 
 def test_two_runs_of_one_name_are_both_kept(store: MemoryStore) -> None:
     """
     Run ids are short: where two hosts made the same one, no record replaces the other.
     """
-    runs.write_run(store, Layout("a"), summary())
-    runs.write_run(store, Layout("b"), summary())
-    runs.write_run(store, Layout("b"), summary())
+    history.write_run(store, Layout("a"), summary())
+    history.write_run(store, Layout("b"), summary())
+    history.write_run(store, Layout("b"), summary())
 
     assert [["02"], ["02"], 2] == [
-        names(list(runs.runs(store, Layout("a")))),
-        names(list(runs.runs(store, Layout("b")))),
+        names(list(history.runs(store, Layout("a")))),
+        names(list(history.runs(store, Layout("b")))),
         len(keys(store)),
     ]
 
@@ -205,11 +205,11 @@ def test_a_damaged_record_counts_as_missing(store: MemoryStore, damaged: bytes) 
     """
     One damaged record hides no other.
     """
-    runs.write_run(store, LAYOUT, summary(1))
-    runs.write_run(store, LAYOUT, summary(3))
+    history.write_run(store, LAYOUT, summary(1))
+    history.write_run(store, LAYOUT, summary(3))
     put_bytes(store, "_kbackup/runs/2026-11-21T020000Z-7f3a-sink.json", damaged)
 
-    assert ["03", "01"] == names(list(runs.runs(store, LAYOUT)))
+    assert ["03", "01"] == names(list(history.runs(store, LAYOUT)))
 
 
 @pytest.mark.parametrize("word", ["corrupt", "missing"])
@@ -218,10 +218,10 @@ def test_a_record_that_cannot_be_opened_counts_as_missing(store: MemoryStore, wo
     A record whose bytes are wrong, or which is gone by now, is passed over.
     """
     for hour in (1, 2):
-        runs.write_run(store, LAYOUT, summary(hour))
+        history.write_run(store, LAYOUT, summary(hour))
     faulty = FaultyStore(word, store, methods=frozenset({"open"}))
 
-    assert ["01"] == names(list(runs.runs(faulty, LAYOUT)))
+    assert ["01"] == names(list(history.runs(faulty, LAYOUT)))
 
 
 @pytest.mark.parametrize(
@@ -231,21 +231,21 @@ def test_a_store_that_fails_is_not_a_store_without_runs(store: MemoryStore, scri
     """
     That records cannot be had is an error, never "there are none".
     """
-    runs.write_run(store, LAYOUT, summary())
+    history.write_run(store, LAYOUT, summary())
 
     with pytest.raises(StoreError):
-        list(runs.runs(FaultyStore(script, store), LAYOUT))
+        list(history.runs(FaultyStore(script, store), LAYOUT))
 
 
 def test_foreign_objects_among_the_records_are_passed_over(store: MemoryStore) -> None:
     """
     A file that somebody left among the records disturbs nobody.
     """
-    runs.write_run(store, LAYOUT, summary())
+    history.write_run(store, LAYOUT, summary())
     put_bytes(store, "_kbackup/runs/README.txt", b"hands off")
     put_bytes(store, "_kbackup/runs/zzz/2026-11-21T020000Z-7f3a-sink.json", b"{}")
 
-    assert ["02"] == names(list(runs.runs(store, LAYOUT)))
+    assert ["02"] == names(list(history.runs(store, LAYOUT)))
 
 
 @pytest.mark.parametrize(
@@ -265,11 +265,11 @@ def test_foreign_objects_among_the_records_are_passed_over(store: MemoryStore) -
         pytest.param({}, None, id="empty"),
     ],
 )
-def test_what_a_record_says_of_success(record: runs.Run, expected: str | None) -> None:
+def test_what_a_record_says_of_success(record: history.Run, expected: str | None) -> None:
     """
     Only a run that exits 0 or 3 is a success, and it covers what was there when it started.
     """
-    found = runs.success(record)
+    found = history.success(record)
 
     assert expected == (None if found is None else found.isoformat())
 
@@ -280,23 +280,23 @@ def test_a_gap_is_known_later(store: MemoryStore) -> None:
     """
     spans = [Span(1000, 1500), Span(90, 100)]
     for span in spans:
-        runs.write_gap(store, LAYOUT, ORDERS_0, span, "r1")
-    runs.write_gap(store, LAYOUT, TopicPartition("orders", 12), Span(0, 2**63 - 1), "r1")
+        history.write_gap(store, LAYOUT, ORDERS_0, span, "r1")
+    history.write_gap(store, LAYOUT, TopicPartition("orders", 12), Span(0, 2**63 - 1), "r1")
 
     assert {
         ORDERS_0: [Span(90, 100), Span(1000, 1500)],
         TopicPartition("orders", 12): [Span(0, 2**63 - 1)],
-    } == runs.known_gaps(store, LAYOUT, "orders")
+    } == history.known_gaps(store, LAYOUT, "orders")
 
 
 def test_a_gap_is_written_once(store: MemoryStore) -> None:
     """
     A run that is repeated writes no second gap, and leaves the first as it is.
     """
-    runs.write_gap(store, LAYOUT, ORDERS_0, Span(0, 10), "r1")
+    history.write_gap(store, LAYOUT, ORDERS_0, Span(0, 10), "r1")
     before = [(entry.key, entry.etag) for entry in store.list("")]
 
-    runs.write_gap(store, LAYOUT, ORDERS_0, Span(0, 10), "r2")
+    history.write_gap(store, LAYOUT, ORDERS_0, Span(0, 10), "r2")
 
     assert before == [(entry.key, entry.etag) for entry in store.list("")]
 
@@ -315,6 +315,6 @@ def test_gaps_of_others_are_not_ours(store: MemoryStore, layout: Layout, topic: 
     """
     A gap belongs to one topic in one topics.dir.
     """
-    runs.write_gap(store, LAYOUT, ORDERS_0, Span(0, 10), "r1")
+    history.write_gap(store, LAYOUT, ORDERS_0, Span(0, 10), "r1")
 
-    assert {} == runs.known_gaps(store, layout, topic)
+    assert {} == history.known_gaps(store, layout, topic)

@@ -1,6 +1,6 @@
 """The line every command ends with."""
 
-from kbackup.summary import Summary
+from kbackup.runs.summary import Summary
 
 
 def test_a_sum_over_something_unknown_is_unknown() -> None:

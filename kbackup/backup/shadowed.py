@@ -8,7 +8,7 @@ its offsets: a record that comes twice is a smaller harm than one that does not 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from kbackup.restore.catalog import FileSet
+from kbackup.backup.catalog import FileSet
 
 LastOf = Callable[[FileSet], int | None]
 """Returns the offset of a set's last record; None where it is not known."""

@@ -4,17 +4,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kbackup.errors import IncompleteBackupError
+from kbackup.backup import catalog as listing
+from kbackup.backup import recorded
+from kbackup.backup.catalog import BackupFile, Catalog, FileSet, not_in_backup, nothing_there
+from kbackup.backup.reading import facts, read
+from kbackup.backup.recorded import Recorded
+from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.restore import catalog as listing
-from kbackup.restore import recorded
-from kbackup.restore.catalog import BackupFile, Catalog, FileSet, nothing_there
-from kbackup.restore.reading import facts, read
-from kbackup.restore.recorded import Recorded
-from kbackup.selection import select
+from kbackup.runs.selection import select
 from kbackup.stores import Store
-from kbackup.views import ReadOptions
 
 Event = dict[str, Any]
 
@@ -86,17 +85,6 @@ def foreign_warnings(found: Catalog) -> Iterator[Event]:
     if unnamed:
         text = f"{unnamed} more objects are not ours"
         yield {"type": "warning", "code": "foreign_object", "text": text}
-
-
-def not_in_backup(topic: str, found: Catalog) -> IncompleteBackupError:
-    """Return the error of a topic that was asked for and is not there."""
-    there = ", ".join(found.topics()[:10])
-    return IncompleteBackupError(
-        f"topic {topic} is not in the backup",
-        f"there are: {there}" if there else "nothing of it lies under topics.dir",
-        "look with kbackup restore topics",
-        topic=topic,
-    )
 
 
 def _row(where: TopicPartition, sets: Sequence[FileSet], runs: Sequence[Recorded]) -> Event:

@@ -9,20 +9,19 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.backup import catalog as listing
+from kbackup.backup.catalog import Catalog, FileSet, not_in_backup
+from kbackup.backup.reading import read
 from kbackup.errors import (
     ConfigurationError,
     IncompleteBackupError,
     ObjectKeyError,
     ObjectNotFoundError,
 )
+from kbackup.flow.views import ReadOptions
 from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
 from kbackup.records import TimestampType, TopicPartition
-from kbackup.restore import catalog as listing
-from kbackup.restore.catalog import Catalog, FileSet
-from kbackup.restore.reading import read
-from kbackup.restore.topics import not_in_backup
 from kbackup.stores import Store
-from kbackup.views import ReadOptions
 
 Record = dict[str, Any]
 

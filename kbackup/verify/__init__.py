@@ -1,0 +1,1 @@
+"""``restore verify``: is a backup whole, readable and undamaged."""
