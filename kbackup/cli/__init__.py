@@ -1,14 +1,17 @@
 """The command line.  `main` is what ``kbackup`` runs; a command is imported when it is used."""
 
-import difflib
 import importlib
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
+from kbackup.cli import usage
 from kbackup.cli.options import EXIT_CODES, version_option
 
 _COMMANDS: Final = {
@@ -44,15 +47,35 @@ class Family(click.Group):
         """Find the word's command, or say which was probably meant."""
         word = args[0]
         if self.get_command(ctx, word) is None and not word.startswith("-"):
-            near = difflib.get_close_matches(word, self.list_commands(ctx), 1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            known = ", ".join(self.list_commands(ctx))
-            ctx.fail(f"No such command {word!r}.{hint} There are: {known}.")
+            raise usage.UnknownWordError(word, self.list_commands(ctx), ctx)
         return super().resolve_command(ctx, args)
+
+
+_TYPED: Final = "kbackup.typed"
+"""Where the context keeps the words of the command line."""
 
 
 class Root(Family):
     """Imports a command when it is asked for, so that ``--help`` and mistakes are quick."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Read the words in front of the command's own."""
+        typed = list(args)
+        with _explained(typed):
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta[_TYPED] = typed
+        return context
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was typed."""
+        with _explained(ctx.meta[_TYPED]):
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
         """Return the words, in the order of their importance."""
@@ -69,6 +92,17 @@ class Root(Family):
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(word, text) for word, (_, text) in _COMMANDS.items()])
+
+
+@contextmanager
+def _explained(typed: Sequence[str]) -> Iterator[None]:
+    """End a command line that cannot be understood as every other error ends a command."""
+    try:
+        yield
+    except NoArgsIsHelpError:
+        raise  # click shows the help
+    except click.UsageError as error:
+        usage.refuse(error, typed)
 
 
 _HELP: Final = """\

@@ -21,8 +21,8 @@ _CREDENTIALS: Final = (
     re.compile(r"(X-Amz-(?:Signature|Credential|Security-Token)=)[^&\s'\"]+", re.IGNORECASE),
     re.compile(r"(\b(?:AWS4-HMAC-SHA256|Basic|Bearer) )[\w+/=.~-]{8,}[^\r\n'\"]*"),
     re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)"),
-    # without a scheme; orders:0@4200 is a place in a backup
-    re.compile(r"((?:^|[\s,=])[^\s,=:/@]+:)(?!\d+@)[^\s,/@]+(?=@[\w.\[])"),
+    # without a scheme; orders:0@4200 is a place in a backup, and TOPIC[:PARTITION[@OFFSET]] help
+    re.compile(r"((?:^|[\s,=])[^\s,=:/@\[\]]+:)(?!\d+@)[^\s,/@]+(?=@[\w.\[])"),
 )
 """What signed requests and URLs with a password look like; the first group may be seen."""
 

@@ -63,7 +63,7 @@ def run(command: config.Command, words: str, parameters: Mapping[str, Any], work
     try:
         loaded = load(command, parameters)
     except KbackupError as error:
-        _refuse(words, parameters, error)
+        refuse(words, parameters, error)
     perform(words, loaded, work)
 
 
@@ -90,7 +90,7 @@ def load_output(words: str, parameters: Mapping[str, Any]) -> Loaded:
     try:
         return _load_printing(parameters)
     except KbackupError as error:
-        _refuse(words, parameters, error)
+        refuse(words, parameters, error)
 
 
 def _load_printing(parameters: Mapping[str, Any]) -> Loaded:
@@ -184,13 +184,18 @@ def failed(words: str, error: KbackupError) -> Event:
     """Return the summary of a command that came to nothing, or was stopped."""
     from kbackup.runs.history import new_run_id  # noqa: PLC0415
 
-    summary = Summary(new_run_id(datetime.now(UTC)), words.split(maxsplit=1)[0])
+    summary = Summary(new_run_id(datetime.now(UTC)), _command(words))
     summary.fail(error)
     return summary.finish(error.signal if isinstance(error, StoppedError) else None)
 
 
-def _refuse(words: str, parameters: Mapping[str, Any], error: KbackupError) -> NoReturn:
-    """Say what is wrong with the configuration, before anything has begun."""
+def _command(words: str) -> str:
+    """Return the command as its summary names it: runs and their plans by their first word."""
+    return words.removesuffix(" run").removesuffix(" plan")
+
+
+def refuse(words: str, parameters: Mapping[str, Any], error: KbackupError) -> NoReturn:
+    """Say what is wrong with the line or the configuration, before anything has begun."""
     try:
         told = _load_printing(parameters).settings
         shown = output.choose(

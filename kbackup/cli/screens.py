@@ -1,6 +1,6 @@
 """What people read on stdout: a table for each command, its count, and how it ended.
 
-Doubts and errors go to stderr, in between, so that on a terminal they stand below their table.
+Doubts, errors and the reason of the exit code go to stderr: what follows a table in a pipe is data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,7 +82,7 @@ class Screens:
             print_error(self._stderr, error)
         self._print_next(summary)
         if reason := exit_reason(summary, len(refused)):
-            self._paragraph(reason)
+            self._stderr.text("\n".join(fold(reason, self._stderr.width)))
 
     def _of(self, kind: str) -> list[Event]:
         return self._events.get(kind, [])

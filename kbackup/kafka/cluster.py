@@ -27,6 +27,7 @@ from confluent_kafka.admin import (
 
 from kbackup.errors import ConfigurationError, GroupActiveError, KafkaError, KbackupError
 from kbackup.kafka import Complaints, KafkaSettings, Position, calls, kafka_error
+from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patiently
 from kbackup.records import Span
 from kbackup.records import TopicPartition as Where
@@ -68,7 +69,8 @@ class Cluster:
         self._complaints = Complaints()
         check_properties(settings)
         self._admin = AdminClient(
-            settings.properties({"error_cb": self._complaints}, settings.admin), logger=_log
+            settings.properties({"error_cb": self._complaints}, settings.admin),
+            logger=CLIENT_LOG,
         )
         what = f"connecting to Kafka at {settings.bootstrap_servers}"
         found = calls(what, self._complaints, self._metadata)

@@ -1,6 +1,5 @@
 """What this principal may do with topics and with a group, in the broker's own words."""
 
-import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
@@ -11,9 +10,8 @@ from confluent_kafka.admin import AclOperation, AdminClient
 
 from kbackup.errors import KafkaError
 from kbackup.kafka import Complaints, KafkaSettings, calls, kafka_error
+from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patiently
-
-_log = logging.getLogger(__name__)
 
 _SPARE_S: Final = 5.0
 _DENIED: Final = frozenset(
@@ -37,7 +35,9 @@ class Permissions:
         self._complaints = Complaints()
         properties = settings.properties({"error_cb": self._complaints}, settings.admin)
         self._admin = calls(
-            "connecting to Kafka", self._complaints, lambda: AdminClient(properties, logger=_log)
+            "connecting to Kafka",
+            self._complaints,
+            lambda: AdminClient(properties, logger=CLIENT_LOG),
         )
 
     def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:

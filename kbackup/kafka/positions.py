@@ -7,7 +7,6 @@ too, but goes on asking a connection that is gone once its broker was restarted 
 5511, in 2.16).
 """
 
-import logging
 import threading
 import time
 from typing import Any, Final
@@ -17,10 +16,9 @@ from confluent_kafka import KafkaError as Code
 
 from kbackup.errors import KbackupError
 from kbackup.kafka import Complaints, KafkaSettings, Position, calls
+from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patience_s, patiently
 from kbackup.records import TopicPartition as Where
-
-_log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 0.005
 """How long one look for an answer takes: the client does not return when it has called back."""
@@ -51,7 +49,7 @@ class Positions:
             "error_cb": self._complaints,
             "on_commit": self._committed,
         }
-        self._consumer = Consumer(settings.properties(ours, settings.consumer), logger=_log)
+        self._consumer = Consumer(settings.properties(ours, settings.consumer), logger=CLIENT_LOG)
 
     def close(self) -> None:
         """Leave the cluster, if it lets us: a commit without an answer is not waited for long."""

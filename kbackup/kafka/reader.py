@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError as Code
 
 from kbackup.errors import KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka import Complaints, KafkaSettings, calls, kafka_error
+from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patience_s
 from kbackup.records import SCHEMA, Span
 from kbackup.records import TopicPartition as Where
@@ -70,7 +71,7 @@ class Reader:
             "fetch.message.max.bytes": 8 * 2**20,
             "error_cb": self._complaints,
         }
-        self._consumer = Consumer(settings.properties(ours, settings.consumer), logger=_log)
+        self._consumer = Consumer(settings.properties(ours, settings.consumer), logger=CLIENT_LOG)
         self._mean_bytes = 1024.0
         self._patience_s = patience_s(settings)
         self._met: set[str] = set()

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError
 from kbackup.kafka import Complaints, KafkaSettings, Position, kafka_error
+from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patience_s
 from kbackup.kafka.positions import Positions
 from kbackup.records import TopicPartition as Where
@@ -86,7 +87,7 @@ class Writer:
         if exactly_once:
             own["transactional.id"] = f"{group}-{target}"
             own["transaction.timeout.ms"] = _TRANSACTION_MS
-        self._producer = Producer(settings.properties(own, settings.producer), logger=_log)
+        self._producer = Producer(settings.properties(own, settings.producer), logger=CLIENT_LOG)
         self._in_transaction = False
         if exactly_once:
             try:

@@ -6,12 +6,15 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
+import jsonschema
 import pytest
 
 from kbackup.cli import root
+from kbackup.cli.json_lines import schema
 from kbackup.config import PROPERTIES, Property
 from kbackup.config.doubts import is_secret
 from tests.support.invoked import invoke
@@ -115,14 +118,22 @@ def test_commands_that_look_import_no_spark(words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "suggested"),
     [
-        pytest.param(["snik"], "Did you mean sink?", id="command"),
-        pytest.param(["sink", "staus"], "Did you mean status?", id="subcommand"),
-        pytest.param(["restore", "verfy"], "Did you mean verify?", id="subcommand of restore"),
-        pytest.param(["config", "shwo"], "Did you mean show?", id="subcommand of config"),
-        pytest.param(["sink", "orders"], "There are: ", id="no word is taken for a topic"),
-        pytest.param(["sink", "--flush-sise", "1"], "'--flush-size'", id="option"),
-        pytest.param(["restore", "--rename-regx", "x"], "'--rename-regex'", id="option of restore"),
-        pytest.param(["doctor", "--write-prob"], "Did you mean '--write-probe'?", id="own option"),
+        pytest.param(["snik"], "did you mean kbackup sink?", id="command"),
+        pytest.param(["sink", "staus"], "did you mean kbackup sink status?", id="subcommand"),
+        pytest.param(
+            ["restore", "verfy"], "did you mean kbackup restore verify?", id="subcommand of restore"
+        ),
+        pytest.param(
+            ["config", "shwo"], "did you mean kbackup config show?", id="subcommand of config"
+        ),
+        pytest.param(
+            ["sink", "orders"], "knows: plan, run, status", id="no word is taken for a topic"
+        ),
+        pytest.param(["sink", "--flush-sise", "1"], "did you mean --flush-size?", id="option"),
+        pytest.param(
+            ["restore", "--rename-regx", "x"], "did you mean --rename-regex?", id="of restore"
+        ),
+        pytest.param(["doctor", "--write-prob"], "did you mean --write-probe?", id="own option"),
     ],
 )
 def test_a_mistyped_word_or_option_is_suggested(words: list[str], suggested: str) -> None:
@@ -133,6 +144,73 @@ def test_a_mistyped_word_or_option_is_suggested(words: list[str], suggested: str
 
     assert (2, "") == (result.code, result.stdout)
     assert suggested in " ".join(result.stderr.split())
+
+
+MISTYPED = [
+    pytest.param(["snik"], "kbackup", id="command"),
+    pytest.param(["restore", "verfy"], "restore", id="subcommand"),
+    pytest.param(["sink", "--flush-sise", "1"], "sink", id="option"),
+    pytest.param(["sink", "run", "orders"], "sink", id="a word too many"),
+    pytest.param(["restore", "topics", "--part", "1/7"], "restore topics", id="of another command"),
+    pytest.param(["restore", "verify", "--kafka-timeout", "1"], "restore verify", id="no effect"),
+    pytest.param(["plugins", "--quite"], "plugins", id="output option"),
+]
+"""Lines that click refuses, and the command that their summary names."""
+
+
+@pytest.mark.parametrize(("words", "command"), MISTYPED)
+def test_a_mistyped_line_has_a_summary_under_json(words: list[str], command: str) -> None:
+    """
+    A script reads the last line of any failed command, a mistyped one too.
+    """
+    result = invoke(*words, "--json")
+
+    assert [(2, "failed", 2, command)] == [
+        (result.code, line["result"], line["exit_code"], line["command"]) for line in result.lines
+    ]
+    jsonschema.validate(result.lines[0], schema())
+
+
+@pytest.mark.parametrize("quiet", [[], ["-q"], ["--json"]], ids=["plain", "quiet", "json"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(param.values[0] for param in MISTYPED),
+        ["restore", "peek"],
+        ["restore", "peek", "a", "-c0"],
+    ],
+    ids=" ".join,
+)
+def test_a_mistyped_line_is_an_error_in_three_parts(words: list[str], quiet: list[str]) -> None:
+    """
+    A typing error is said as any other error: what, why where there is more to say, what to do.
+    """
+    said = invoke(*words, *quiet).stderr.splitlines()
+
+    heads = [line[:7] for line in said if line[:7] in ("error: ", "  why: ", "  do:  ")]
+    assert ("error: ", "  do:  ") == (heads[0], heads[-1])
+    assert quiet != [] or said[-1].startswith("exit 2: ")
+    assert quiet == [] or "exit 2" not in said[-1]
+
+
+def test_an_option_without_its_value_is_of_the_command_that_was_typed() -> None:
+    """
+    Where the line breaks off before its end, its first words still say what was meant.
+    """
+    line = invoke("restore", "verify", "--json", "--part").lines[-1]
+
+    assert ("restore verify", 2) == (line["command"], line["exit_code"])
+
+
+def test_a_mistyped_line_reaches_the_summary_file(tmp_path: Path) -> None:
+    """
+    A monitor that reads the file alone learns that nothing ran.
+    """
+    place = tmp_path / "summary.json"
+
+    invoke("sink", "--flush-sise", "1", f"--summary-file={place}")
+
+    assert ("failed", 2) == tuple(json.loads(place.read_text())[n] for n in ("result", "exit_code"))
 
 
 @pytest.mark.parametrize("command", ["sink", "restore"])

@@ -82,8 +82,8 @@ def test_a_doubt_has_level_name_value_origin_and_a_remedy(tmp_path: Path) -> Non
         "warn  configuration bootstrap.servers: it is not given",
         "      do: name the brokers: -k HOST:PORT",
         "3 checks: 0 ok, 2 warn, 1 fail",
-        "exit 2: the command line or the configuration is wrong",
     ] == checked.stdout.splitlines()
+    assert "exit 2: the command line or the configuration is wrong\n" == checked.stderr
 
 
 def test_a_file_with_warnings_only_is_good(sink: Path) -> None:

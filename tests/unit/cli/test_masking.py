@@ -24,6 +24,9 @@ from kbackup.cli.masking import Mask
         pytest.param("http://me:pass@host/", "http://me:********@host/", id="URL with password"),
         pytest.param("servers=me:pass@host:1", "servers=me:********@host:1", id="no scheme"),
         pytest.param("peek orders:0@4200", "peek orders:0@4200", id="a place"),
+        pytest.param(
+            "TOPIC[:PARTITION[@OFFSET]]", "TOPIC[:PARTITION[@OFFSET]]", id="what help calls a place"
+        ),
         pytest.param("SASL authorization failed", "SASL authorization failed", id="a reason"),
         pytest.param("http://host:9000/a@b", "http://host:9000/a@b", id="URL with a port"),
     ],

@@ -115,7 +115,8 @@ def test_a_pipe_gets_lines(told: Any, show: Any) -> None:
             "WARN  sink end skipped exit=3 records=6508854 objects=652 stored=1.4GiB skipped=3 "
             "seconds=157.3"
         ),
-    ] == [line.partition(" ")[2] for line in shown.stderr.splitlines()]
+    ] == [line.partition(" ")[2] for line in shown.stderr.splitlines()[:-1]]
+    assert "exit 3: 3 records skipped (3 bad)" == shown.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
