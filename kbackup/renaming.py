@@ -12,15 +12,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
-
-import regex
+from typing import Final, NamedTuple
 
 from kbackup.errors import ConfigurationError
-from kbackup.java_regex import IN_DOUBT, JavaPattern, PatternError, translate
-
-MATCH_TIMEOUT: Final = 1.0
-"""Seconds a pattern may take over one name; a sound one takes microseconds."""
+from kbackup.java_regex import IN_DOUBT, MATCH_TIMEOUT, JavaPattern, PatternError, translate
 
 _PART: Final = re.compile(
     r"(?P<text>[^\\$]+)|\\(?P<escaped>.)"
@@ -59,9 +54,9 @@ class Rename:
         """
         step = _step(self.regex, self.replacement)
         try:
-            if step.pattern.fullmatch(topic, timeout=MATCH_TIMEOUT) is None:
+            if not step.pattern.matches(topic):
                 return topic
-            found = step.pattern.search(topic, timeout=MATCH_TIMEOUT)
+            found = step.pattern.find(topic)
         except TimeoutError:
             raise ConfigurationError(
                 f"cannot rename {topic!r} by {self.regex!r} {_OPTIONS}",
@@ -86,7 +81,7 @@ def rename(topic: str, steps: Sequence[Rename]) -> str:
 
 
 class _Step(NamedTuple):
-    pattern: Any  # the `regex` module is untyped
+    pattern: JavaPattern
     replacement: tuple[str | int, ...]  # text, and numbers of groups
 
 
@@ -94,12 +89,11 @@ class _Step(NamedTuple):
 def _step(pattern: str, replacement: str) -> _Step:
     try:
         java = translate(pattern)
-        compiled = regex.compile(java.text, regex.V0 | regex.ASCII)
-    except (PatternError, regex.error) as error:
+    except PatternError as error:
         raise ConfigurationError(
             f"cannot rename by the pattern {pattern!r} {_OPTIONS}",
             why=str(error),
-            do="write it as a java.util.regex.Pattern",
+            do="write it another way; docs/reference/configuration.md lists what is accepted",
         ) from None
     try:
         parts = tuple(_parts(replacement, java))
@@ -109,7 +103,7 @@ def _step(pattern: str, replacement: str) -> _Step:
             why=str(error),
             do="write $1 or ${name} for a group of the pattern, \\$ for a dollar sign",
         ) from None
-    return _Step(compiled, parts)
+    return _Step(java, parts)
 
 
 def _parts(replacement: str, pattern: JavaPattern) -> Iterator[str | int]:

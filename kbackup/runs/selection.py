@@ -2,12 +2,9 @@
 
 from collections.abc import Collection
 
-import regex
-
 from kbackup.errors import ConfigurationError
-from kbackup.java_regex import translate
+from kbackup.java_regex import MATCH_TIMEOUT, translate
 from kbackup.naming import INTERNAL_TOPICS
-from kbackup.renaming import MATCH_TIMEOUT
 
 
 def select(available: Collection[str], topics: Collection[str], pattern: str | None) -> list[str]:
@@ -27,9 +24,9 @@ def select(available: Collection[str], topics: Collection[str], pattern: str | N
     names = sorted(name for name in available if not is_internal(name))
     if pattern is None:
         return names
-    compiled = regex.compile(translate(pattern).text, regex.V0 | regex.ASCII)
+    wanted = translate(pattern)
     try:
-        return [name for name in names if compiled.fullmatch(name, timeout=MATCH_TIMEOUT)]
+        return [name for name in names if wanted.matches(name)]
     except TimeoutError as error:
         raise ConfigurationError(
             f"topics.regex {pattern!r} takes longer than {MATCH_TIMEOUT:.0f} s over one name",

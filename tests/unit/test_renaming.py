@@ -52,7 +52,7 @@ def test_any_text_is_taken_or_refused(pattern: str, replacement: str) -> None:
 @given(st.text(r"ab\(?<=!>[]^&{}|*+-:pQE1,.$xni", max_size=20))
 def test_any_syntax_is_taken_or_refused(pattern: str) -> None:
     """
-    No arrangement of Java's own signs passes the translation and then fails in the engine.
+    No arrangement of Java's own signs is accepted and then fails in the engine.
     """
     try:
         answer = Rename(regex=pattern, replacement="x")("ab")
@@ -114,15 +114,14 @@ def test_runaway_pattern_is_stopped(pattern: str, topic: str) -> None:
     assert f"{MATCH_TIMEOUT:g} s" in caught.value.why
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+b", "(.*)*x"])
-def test_known_attacks_are_harmless(pattern: str) -> None:
+def test_a_known_attack_is_harmless() -> None:
     """
-    The textbook patterns that explode elsewhere find in time that the longest name is no match.
+    A textbook pattern that explodes elsewhere finds in time that the longest name is no match.
     """
     topic = "a" * 249
     started = time.perf_counter()
 
-    assert topic == Rename(regex=pattern, replacement="x")(topic)
+    assert topic == Rename(regex="(a+)+b", replacement="x")(topic)
     assert time.perf_counter() - started < MATCH_TIMEOUT
 
 
@@ -131,26 +130,29 @@ def test_known_attacks_are_harmless(pattern: str) -> None:
     [
         pytest.param("*abc", "nothing stands before '*'", id="dangling"),
         pytest.param("a{,3}", "no repetition", id="python's repetition"),
-        pytest.param("(?P<a>b)", "(?P opens no kind of group", id="python's named group"),
+        pytest.param("(?P<a>b)", "(?P is not supported", id="python's named group"),
         pytest.param("[z-a]", "'z' to 'a' is no range", id="range backwards"),
-        pytest.param("(?U)a", "(?U) is not supported", id="flag"),
-        pytest.param(r"\X", "grapheme cluster", id="grapheme"),
-        pytest.param(r"\N{DIGIT ONE}", "by its name", id="named character"),
+        pytest.param("(?U)a", "(?U is not supported", id="flag"),
+        pytest.param("a(?i)b", "(?i is not supported", id="flag after the beginning"),
+        pytest.param(r"\X", r"\X is not supported", id="grapheme"),
+        pytest.param(r"\N{DIGIT ONE}", r"\N is not supported", id="named character"),
         pytest.param(r"\p{IsLatin}", r"\p{IsLatin} is not supported", id="script"),
-        pytest.param("[a&&]", "'&&' lacks one of its sides", id="intersection with nothing"),
-        pytest.param("(?<=a+)b", "no obvious maximum length", id="look-behind without bound"),
+        pytest.param("\u00e9.*", "only printable ASCII", id="no letter of a topic's name"),
+        pytest.param("[a-z&&b]", "'&' is not supported in a class", id="intersection, no brackets"),
+        pytest.param("(?<=a+)b", "without a limit", id="look-behind without bound"),
+        pytest.param("(a*)*b", "'*' repeats what can match nothing", id="empty rounds"),
+        pytest.param("(?:ab)++", "write (?>...)", id="possessive group"),
         pytest.param("(?:(?>(a))b|a)\\1", "a back-reference to group 1", id="group in doubt"),
+        pytest.param("(a", "lacks its ')'", id="group not closed"),
         pytest.param("(" * 51 + ")" * 51, "more than 50", id="too deep"),
-        pytest.param("[" * 5000, "more than 50", id="classes too deep"),
-        pytest.param("[a&&" * 5000, "more than 50", id="intersections too deep"),
-        pytest.param("(?:(?:a|b){1000}){1000}", "more than 10,000 parts", id="too large"),
-        pytest.param(r"\pL" * 200, "longer than 1,000,000", id="too many large sets"),
-        pytest.param("a" * 20_000, "more than 10,000 parts", id="too long"),
+        pytest.param("[" * 1999, "more than 50", id="classes too deep"),
+        pytest.param("(?:(?:a|b){1000}){1000}", "more than 2,000 parts", id="too large"),
+        pytest.param("a" * 2_001, "longer than 2,000", id="too long"),
     ],
 )
 def test_refusal_says_why(pattern: str, why: str) -> None:
     """
-    What cannot be translated is named, so that the operator can write it otherwise.
+    What is not supported is named, so that the operator can write it another way.
     """
     with pytest.raises(ConfigurationError) as caught:
         Rename(regex=pattern, replacement="x")
