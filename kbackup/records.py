@@ -1,8 +1,8 @@
 """What travels between two stages: record batches of one topic-partition, in offset order.
 
 A batch has `SCHEMA`; null, empty and absent are three different things in every column.  Beside
-it stand the words all stages share: `TopicPartition`, `Span`, and `Facts`, what is known of the
-records in one object.
+it stand the words all stages share: `TopicPartition`, `TopicIdentity`, `Span`, and `Facts`, what is
+known of the records in one object.
 """
 
 from collections.abc import Mapping
@@ -50,6 +50,44 @@ class TopicPartition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIdentity:
+    """Which topic of which cluster; a topic that was deleted and created again is another one.
+
+    Attributes:
+        cluster_id: The cluster's id; empty where it is not known.
+        topic_id: The topic's id; empty where it is not known, as with brokers before 2.8.
+    """
+
+    cluster_id: str = ""
+    topic_id: str = ""
+
+    def conflicts(self, other: "TopicIdentity") -> bool:
+        """Whether this is known to be another topic than *other*.
+
+        Topic ids are unique across clusters.  Where one side does not know its own, two clusters
+        are two topics.
+        """
+        mine, theirs = self.topic_id, other.topic_id
+        if not (mine and theirs):
+            mine, theirs = self.cluster_id, other.cluster_id
+        return bool(mine and theirs) and mine != theirs
+
+    def to_metadata(self) -> dict[str, str]:
+        """Return what is known as an object's user metadata."""
+        both = {"cluster-id": self.cluster_id, "topic-id": self.topic_id}
+        return {name: text for name, text in both.items() if text}
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, str]) -> Self:
+        """Read what `to_metadata` wrote; what is not there is not known."""
+        return cls(metadata.get("cluster-id", ""), metadata.get("topic-id", ""))
+
+
+UNKNOWN: Final = TopicIdentity()
+"""The identity of a topic of which none was kept, as by versions that kept none."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

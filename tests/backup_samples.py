@@ -15,7 +15,7 @@ from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
-from kbackup.records import SCHEMA, TopicPartition
+from kbackup.records import SCHEMA, UNKNOWN, TopicIdentity, TopicPartition
 from kbackup.sink.files import OpenFiles
 from kbackup.sink.job import SinkJob
 from kbackup.sink.keep import keep
@@ -84,6 +84,7 @@ class Backup:
         partition: int,
         *cuts: Sequence[int] | pa.RecordBatch,
         views: tuple[ViewSpec, ...] = RECORD,
+        identity: TopicIdentity = UNKNOWN,
     ) -> list[str]:
         """Store one cut after the other, given by offsets or records; return the keys."""
         where = TopicPartition(topic, partition)
@@ -91,7 +92,7 @@ class Backup:
         job = SinkJob("r", kafka, self.settings, self.layout, views, "default", Rule(), "g")
         keys = []
         for cut in cuts:
-            files = OpenFiles(job, where)
+            files = OpenFiles(job, where, identity)
             files.write(cut if isinstance(cut, pa.RecordBatch) else batch(cut))
             for closed in files.close():
                 keep(self.store, closed)

@@ -41,6 +41,9 @@ SETTLE_S: Final = 10.0
 
 _LOOK_S: Final = 0.02
 
+_NO_ID: Final = "A" * 22
+"""Sixteen zero bytes in base64: what a broker that has no topic ids answers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -107,7 +110,7 @@ class Cluster:
                 if error.args[0].code() == Code.UNKNOWN_TOPIC_OR_PART:
                     continue
                 raise kafka_error(f"describing topic {name}", error, self._complaints) from error
-            found[name] = Topic(name, len(described.partitions), str(described.topic_id or ""))
+            found[name] = Topic(name, len(described.partitions), _known_id(described.topic_id))
         return found
 
     def spans(self, wheres: Sequence[Where], *, committed_only: bool = True) -> dict[Where, Span]:
@@ -343,6 +346,11 @@ def _each(answer: Any) -> Any:
         if at.error is not None:
             raise KafkaException(at.error)
     return answer
+
+
+def _known_id(topic_id: Any) -> str:
+    text = str(topic_id or "")
+    return "" if text == _NO_ID else text
 
 
 def _code(error: KafkaError) -> Any:

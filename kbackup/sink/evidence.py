@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final
 
 from kbackup.errors import ObjectKeyError
 from kbackup.kafka import Position
 from kbackup.naming import Layout, View
-from kbackup.records import Facts, Span, TopicPartition
+from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.sink.start import Evidence, LastObject
-from kbackup.stores import Store
+from kbackup.stores import ObjectHead, Store
 
 _THREADS: Final = 16
 """One HEAD a partition decides how long a run with nothing to do takes."""
@@ -30,49 +31,64 @@ def gather(
         StoreError: If the bucket cannot be asked.
     """
     with ThreadPoolExecutor(_THREADS) as pool:
-        confirmed = dict(
-            zip(
-                committed,
-                pool.map(lambda at: _is_confirmed(store, at), committed.values()),
-                strict=True,
-            )
-        )
-        doubtful = [where for where in logs if not confirmed.get(where, False)]
+        answers = pool.map(lambda at: _confirm(store, at), committed.values())
+        confirmed = dict(zip(committed, answers, strict=True))
+        doubtful = [where for where in logs if not confirmed.get(where, _UNKNOWN).is_confirmed]
         last_keys = _last_objects(store, layout, doubtful)
-        heads = pool.map(store.head, last_keys.values())
-        facts = {
-            where: None if head is None else Facts.from_metadata(head.metadata)
-            for where, head in zip(last_keys, heads, strict=True)
-        }
+        heads = dict(zip(last_keys, pool.map(store.head, last_keys.values()), strict=True))
     found = {}
     for where, log in logs.items():
-        known = facts.get(where)
+        said = confirmed.get(where, _UNKNOWN)
+        metadata = {} if (head := heads.get(where)) is None else head.metadata
+        known = Facts.from_metadata(metadata)
         found[where] = Evidence(
             log,
             committed.get(where),
-            confirmed.get(where, False),
+            said.is_confirmed,
             None if known is None else known.last_offset + 1,
             where in last_keys,
+            (*said.identities, TopicIdentity.from_metadata(metadata)),
         )
     return found
 
 
-def _is_confirmed(store: Store, position: Position) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Confirmation:
+    """What a committed position, and the object it names, say.
+
+    Attributes:
+        is_confirmed: The object is in the bucket, or the committer needed none.
+        identities: Which topic they are of.
+    """
+
+    is_confirmed: bool = False
+    identities: tuple[TopicIdentity, ...] = ()
+
+
+_UNKNOWN: Final = _Confirmation()
+
+
+def _confirm(store: Store, position: Position) -> _Confirmation:
     last = LastObject.from_metadata(position.metadata)
     if last is None:
-        return False
-    if last.key is None:
-        return True  # kbackup's own word that it had nothing to store before this offset
-    try:
-        head = store.head(last.key)
-    except ObjectKeyError:
-        return False  # a key that this store cannot have
-    facts = None if head is None else Facts.from_metadata(head.metadata)
-    return (
-        facts is not None
-        and last.last_offset is not None
-        and (facts.last_offset >= last.last_offset)
+        return _UNKNOWN
+    if last.key is None:  # kbackup's own word that it had nothing to store before this offset
+        return _Confirmation(True, (last.identity,))
+    head = _head(store, last.key)
+    if head is None:
+        return _Confirmation(False, (last.identity,))
+    facts = Facts.from_metadata(head.metadata)
+    is_there = last.last_offset is not None and (
+        facts is not None and facts.last_offset >= last.last_offset
     )
+    return _Confirmation(is_there, (last.identity, TopicIdentity.from_metadata(head.metadata)))
+
+
+def _head(store: Store, key: str) -> ObjectHead | None:
+    try:
+        return store.head(key)
+    except ObjectKeyError:
+        return None  # a key that this store cannot have
 
 
 def _last_objects(

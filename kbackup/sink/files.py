@@ -1,5 +1,6 @@
 """The open files of one partition: filled with batches, closed into objects."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,7 +14,7 @@ from kbackup.flow.rotation import NO_TIMESTAMP
 from kbackup.flow.views import ViewSpec, project
 from kbackup.formats import Writer
 from kbackup.naming import ObjectKey
-from kbackup.records import Facts, TopicPartition
+from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
 from kbackup.sink.job import SinkJob
 from kbackup.spool import Spool
 
@@ -30,6 +31,12 @@ class ClosedFile:
     spec: ViewSpec
     body: Spool
     facts: Facts
+    identity: TopicIdentity = UNKNOWN
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """What is stored with the object about itself."""
+        return self.facts.to_metadata() | self.identity.to_metadata()
 
 
 @dataclass(slots=True)
@@ -44,8 +51,10 @@ class _Part:
 class OpenFiles:
     """The open files of one topic-partition, one for each encoded partition."""
 
-    def __init__(self, job: SinkJob, where: TopicPartition) -> None:
-        self._job, self._where = job, where
+    def __init__(
+        self, job: SinkJob, where: TopicPartition, identity: TopicIdentity = UNKNOWN
+    ) -> None:
+        self._job, self._where, self._identity = job, where, identity
         self._partitioner = partitioners.by_name(job.partitioner)
         self._converters = {spec.view: spec.open_converter() for spec in job.views}
         self._files: dict[str, list[_Part]] = {}
@@ -83,6 +92,7 @@ class OpenFiles:
                 metadata = facts.to_metadata()
                 del metadata["sha256"]
                 metadata |= {"topic": self._where.topic, "partition": str(self._where.partition)}
+                metadata |= self._identity.to_metadata()
                 part.writer.close(metadata)
                 key = ObjectKey(
                     self._where.topic,
@@ -93,7 +103,8 @@ class OpenFiles:
                     part.spec.view,
                 )
                 own = replace(facts, sha256=part.body.sha256)
-                closed.append(ClosedFile(self._job.layout.key(key), part.spec, part.body, own))
+                named = self._job.layout.key(key)
+                closed.append(ClosedFile(named, part.spec, part.body, own, self._identity))
         self._files, self._facts = {}, {}
         return closed
 

@@ -16,7 +16,7 @@ from kbackup.errors import KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka.cluster import Cluster
 from kbackup.kafka.coordinator import PATIENCE_S
 from kbackup.kafka.reader import LogStartMovedError
-from kbackup.records import Span, TopicPartition
+from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs import history
 from kbackup.sink.job import SinkJob, SinkUnit, recreated
 from kbackup.sink.task import DONE, back_up
@@ -103,6 +103,7 @@ class _Following:
     totals: dict[TopicPartition, Report] = field(default_factory=dict)
     _watches: dict[TopicPartition, Watch] = field(default_factory=dict)
     _topic_ids: dict[str, str] = field(default_factory=dict)
+    _identities: dict[str, TopicIdentity] = field(default_factory=dict)
     _cluster: Cluster | None = None
 
     def add(self, unit: SinkUnit, start: int, topic_id: str) -> None:
@@ -110,6 +111,7 @@ class _Following:
         self.totals[unit.where] = _begin(unit, start)
         self._watches[unit.where] = Watch(start, self._file_records)
         self._topic_ids[unit.where.topic] = topic_id
+        self._identities[unit.where.topic] = unit.identity
 
     def run(self) -> None:
         """Visit partitions until asked to stop, or until one cannot be followed any more."""
@@ -160,7 +162,8 @@ class _Following:
         is_full = end - watch.position >= watch.wanted
         if self.line.is_stopped() or not watch.is_due(end, monotonic(), self.idle_s):
             return
-        unit = SinkUnit(where, Span(watch.position, end), total["metadata"])
+        span, identity = Span(watch.position, end), self._identities[where.topic]
+        unit = SinkUnit(where, span, total["metadata"], identity)
         visit = replace(self.job, flush_tail=self.job.flush_tail and not is_full)
         for report in back_up(visit, [unit], self.line):
             _add(total, report)

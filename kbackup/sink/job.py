@@ -8,7 +8,7 @@ from kbackup.flow.rotation import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout
-from kbackup.records import Span, TopicPartition
+from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.stores import StoreSettings
 
 SPOOL_BYTES: Final = 32 * 2**20
@@ -56,18 +56,21 @@ class SinkUnit:
         where: The partition.
         span: The offsets to back up.
         metadata: What was kept with the committed offset at *span*'s start.
+        identity: Which topic it is; kept with each object and each position.
     """
 
     where: TopicPartition
     span: Span
     metadata: str = ""
+    identity: TopicIdentity = UNKNOWN
 
 
 def recreated(where: TopicPartition) -> TopicChangedError:
     """Return the error of a partition whose topic is another one than was backed up."""
     return TopicChangedError(
         f"{where.topic} is not the topic that was backed up",
-        "it was deleted and created again: its topic id is another one",
-        "back it up to another topics.dir; what is stored stays as it is",
+        "its topic id has changed: the topic was deleted and created again, or this is another "
+        "cluster",
+        "back it up to another topics.dir; the existing backup stays as it is",
         topic=where.topic,
     )

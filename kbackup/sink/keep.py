@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from kbackup.errors import TopicChangedError
-from kbackup.records import Facts
+from kbackup.records import Facts, TopicIdentity
 from kbackup.sink.files import ClosedFile
 from kbackup.stores import ObjectHead, Store
 
@@ -29,7 +29,7 @@ def keep(store: Store, file: ClosedFile) -> Facts:
             recreated, or the bucket holds another cluster's backup.
         StoreError: If the store refuses.
     """
-    metadata = file.facts.to_metadata()
+    metadata = file.metadata
     sha256 = file.facts.sha256
     if store.put(file.key, file.body, sha256=sha256, metadata=metadata, if_absent=True):
         return file.facts
@@ -49,6 +49,8 @@ def _longer(store: Store, file: ClosedFile, head: ObjectHead | None) -> Facts | 
     """Return what is known of the object at *head* if it holds more than *file*, else None."""
     if head is None:
         return None
+    if file.identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
+        raise _other_topic(file, "it was written from a topic with another id")
     there = Facts.from_metadata(head.metadata)
     if there is None:
         _log.warning("%s is there, written by another tool; it is compared", file.key)
@@ -77,14 +79,17 @@ def _common_records(store: Store, file: ClosedFile) -> str:
                 return "ours" if mine is None else "theirs"
             rows = min(len(mine), len(other))
             if not mine.slice(0, rows).equals(other.slice(0, rows)):
-                raise TopicChangedError(
-                    f"{file.key} is there already and holds other records",
-                    "the topic was deleted and created again, or another cluster's backup lies "
-                    "in this place",
-                    "choose another topics.dir or bucket; what is there is left as it is",
-                    key=file.key,
-                )
+                raise _other_topic(file, "it holds other records")
             mine, other = mine.slice(rows), other.slice(rows)
+
+
+def _other_topic(file: ClosedFile, why: str) -> TopicChangedError:
+    return TopicChangedError(
+        f"{file.key} already exists and belongs to another topic: {why}",
+        "the topic was deleted and created again, or this is another cluster's backup",
+        "choose another topics.dir or bucket; the existing object is left as it is",
+        key=file.key,
+    )
 
 
 def _rows(file: ClosedFile, body: object) -> Iterator[pa.RecordBatch]:

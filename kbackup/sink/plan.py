@@ -15,7 +15,7 @@ from kbackup.errors import (
 from kbackup.kafka import Position
 from kbackup.kafka.cluster import Cluster, Topic, check_idle
 from kbackup.naming import OFFSET_MAX, Layout, ObjectKey
-from kbackup.records import Span, TopicPartition
+from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.runs.selection import select
 from kbackup.sink.evidence import gather
@@ -36,12 +36,14 @@ class PlannedPartition:
         seen: What group, bucket and log say.
         start: Where to go on; None with *refusal*.
         refusal: Why nothing may be done with it.
+        identity: Which topic it is.
     """
 
     where: TopicPartition
     seen: Evidence
     start: Start | None
     refusal: KbackupError | None = None
+    identity: TopicIdentity = UNKNOWN
 
     @property
     def state(self) -> str:
@@ -61,7 +63,8 @@ class PlannedPartition:
         stands = self.position() or self.seen.committed
         keeps = stands is not None and stands.offset == self.start.offset
         metadata = stands.metadata if stands is not None and keeps else ""
-        return SinkUnit(self.where, Span(self.start.offset, self.seen.log.end_offset), metadata)
+        span = Span(self.start.offset, self.seen.log.end_offset)
+        return SinkUnit(self.where, span, metadata, self.identity)
 
     def position(self) -> Position | None:
         """Return what to set the group to before anything is read, None where it stands right.
@@ -75,7 +78,8 @@ class PlannedPartition:
             committed = self.seen.committed
             if committed is not None and self.seen.is_confirmed:
                 return Position(self.start.offset, committed.metadata)
-            return Position(self.start.offset, LastObject(None, None).to_metadata())
+            nothing = LastObject(None, None, identity=self.identity)
+            return Position(self.start.offset, nothing.to_metadata())
         return Position(self.start.offset) if self.start.moves_group else None
 
 
@@ -135,11 +139,14 @@ def make(settings: Settings, cluster: Cluster, store: Store) -> SinkPlan:
     committed = cluster.committed(group, wheres)
     layout = wiring.layout(settings)
     evidence = gather(store, layout, cluster.spans(wheres), committed)
-    strangers = _strangers(store, layout, topics, evidence)
+    identities = {
+        name: TopicIdentity(cluster.cluster_id, topic.topic_id) for name, topic in topics.items()
+    }
+    strangers = _strangers(store, layout, identities, evidence)
     planned = tuple(
         PlannedPartition(where, evidence[where], None, recreated(where))
         if where.topic in strangers
-        else _plan_partition(where, evidence[where], settings)
+        else _plan_partition(where, evidence[where], settings, identities[where.topic])
         for where in wheres
     )
     return SinkPlan(topics, planned, group)
@@ -170,36 +177,45 @@ def _check_keys(layout: Layout, settings: Settings, wheres: Sequence[TopicPartit
 def _strangers(
     store: Store,
     layout: Layout,
-    topics: Mapping[str, Topic],
+    identities: Mapping[str, TopicIdentity],
     evidence: Mapping[TopicPartition, Evidence],
 ) -> set[str]:
     """Return the topics that are not the ones that were backed up, by their ids.
 
-    Deleting a topic deletes its committed offsets, so only a topic that has objects and lacks an
-    offset can be another one; run records are read for no others.
+    Positions and objects say which topic they are of.  Those of earlier versions do not: there,
+    run records are asked about topics that have objects and lack an offset, since deleting a
+    topic deletes its committed offsets.
     """
+    strangers = {
+        where.topic
+        for where, seen in evidence.items()
+        if any(identities[where.topic].conflicts(one) for one in seen.identities)
+    }
     doubtful = {
         where.topic
         for where, seen in evidence.items()
-        if seen.committed is None and seen.has_objects
+        if seen.committed is None and seen.has_objects and set(seen.identities) <= {UNKNOWN}
     }
     if not doubtful:
-        return set()
+        return strangers
     found: dict[str, str] = {}
     for record in itertools.islice(history.runs(store, layout, "sink"), _RECORDS_READ):
         for name, entry in (record.get("topic_settings") or {}).items():
             found.setdefault(name, str(entry.get("topic_id") or ""))
         if doubtful <= found.keys():
             break
-    return {
+    return strangers | {
         name
         for name in doubtful
-        if found.get(name) and topics[name].topic_id and found[name] != topics[name].topic_id
+        if identities[name].conflicts(TopicIdentity(topic_id=found.get(name, "")))
     }
 
 
-def _plan_partition(where: TopicPartition, seen: Evidence, settings: Settings) -> PlannedPartition:
+def _plan_partition(
+    where: TopicPartition, seen: Evidence, settings: Settings, identity: TopicIdentity
+) -> PlannedPartition:
     try:
-        return PlannedPartition(where, seen, decide(where, seen, reset=settings.auto_offset_reset))
+        start = decide(where, seen, reset=settings.auto_offset_reset)
     except KbackupError as error:
-        return PlannedPartition(where, seen, None, error)
+        return PlannedPartition(where, seen, None, error, identity)
+    return PlannedPartition(where, seen, start, identity=identity)

@@ -193,7 +193,9 @@ class SinkRun:
         self, plan: SinkPlan, cluster: Cluster, store: Store, find_jvm: engine.FindJvm
     ) -> None:
         units = [
-            SinkUnit(at.where, at.seen.log, "") if (unit := at.unit()) is None else unit
+            SinkUnit(at.where, at.seen.log, "", at.identity)
+            if (unit := at.unit()) is None
+            else unit
             for at in plan.partitions
             if at.start is not None
         ]

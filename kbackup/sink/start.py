@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from kbackup.errors import TopicChangedError
 from kbackup.kafka import Position
-from kbackup.records import Span, TopicPartition
+from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +27,21 @@ class LastObject:
         run: Id of the run that committed; empty where it was not kept.
         done: What that run had done in this partition by then: where a task dies, the one that
             takes over goes on from here, and no count is lost.
+        identity: Which topic the offset is of; not known where an earlier version committed it.
     """
 
     key: str | None
     last_offset: int | None
     run: str = ""
     done: Mapping[str, Any] = field(default_factory=dict)
+    identity: TopicIdentity = UNKNOWN
 
     def to_metadata(self) -> str:
         """Return the text to commit with the offset."""
-        data = {"key": self.key, "last": self.last_offset, "run": self.run, "done": self.done}
+        data = {
+            "key": self.key, "last": self.last_offset, "run": self.run, "done": self.done,
+            **self.identity.to_metadata(),
+        }  # fmt: skip
         return json.dumps(data, separators=(",", ":"))
 
     @classmethod
@@ -44,7 +49,10 @@ class LastObject:
         """Read what `to_metadata` wrote; None where it is anybody else's."""
         try:
             data = json.loads(text)
-            found = cls(data["key"], data["last"], data.get("run", ""), data.get("done", {}))
+            found = cls(
+                data["key"], data["last"], data.get("run", ""), data.get("done", {}),
+                TopicIdentity.from_metadata(data),
+            )  # fmt: skip
             (found.key or "").encode()  # half of a surrogate pair is no key
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
@@ -53,6 +61,8 @@ class LastObject:
             and isinstance(found.last_offset, int | None)
             and isinstance(found.run, str)
             and isinstance(found.done, dict)
+            and isinstance(found.identity.cluster_id, str)
+            and isinstance(found.identity.topic_id, str)
         )
         return found if is_sound else None
 
@@ -68,6 +78,7 @@ class Evidence:
         stored_to: The offset behind the last record of the bucket's last object; None when the
             bucket has no object of this partition, or does not say.
         has_objects: The bucket holds objects of this partition.
+        identities: Which topic the position and the objects looked at say they are of.
     """
 
     log: Span
@@ -75,6 +86,7 @@ class Evidence:
     is_confirmed: bool = False
     stored_to: int | None = None
     has_objects: bool = False
+    identities: tuple[TopicIdentity, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

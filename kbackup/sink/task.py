@@ -92,7 +92,7 @@ class _Work:
     def run(self) -> None:
         where = self.unit.where
         span = self._resumed(self.unit.span)
-        files = OpenFiles(self.job, where)
+        files = OpenFiles(self.job, where, self.unit.identity)
         with ThreadPoolExecutor(1) as uploader:
             upload: Future[None] | None = None
             try:
@@ -176,6 +176,7 @@ class _Work:
             self.line.tell(_object_event(self.job.run, file))
         before = LastObject.from_metadata(self.report["metadata"]) or LastObject(None, None)
         last = LastObject(last_key, self.report["last"]) if files else before
+        last = replace(last, identity=self.unit.identity)
         self.report["bytes_read"] += read
         done = {name: self.report[name] for name in DONE}
         self.report["metadata"] = replace(last, run=self.job.run, done=done).to_metadata()

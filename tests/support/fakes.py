@@ -1,13 +1,64 @@
-"""Kafka in memory: a log, a group, a target; no more of it than the tasks use."""
+"""Kafka in memory: topics, a log, a group; no more of it than plans and tasks use."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from backup_samples import Backup
 
 from kbackup.channel import Event, Line
-from kbackup.kafka import Position
+from kbackup.engine import Report
+from kbackup.flow.rotation import Rule
+from kbackup.flow.views import ViewSpec
+from kbackup.kafka import KafkaSettings, Position
+from kbackup.kafka.cluster import Topic
 from kbackup.records import Span, TopicPartition
+from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.task import _Work
+
+
+@dataclass
+class FakeCluster:
+    """What a sink's plan asks of a cluster.
+
+    Attributes:
+        ids: The id of each topic.
+        logs: What each partition holds.
+        positions: The group's.
+        cluster_id: The cluster's id.
+    """
+
+    ids: dict[str, str]
+    logs: dict[TopicPartition, Span]
+    positions: dict[TopicPartition, Position] = field(default_factory=dict)
+    cluster_id: str = "cluster-1"
+
+    def topic_names(self) -> list[str]:
+        """All topics."""
+        return sorted(self.ids)
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of *names* that exist."""
+        return {
+            name: Topic(name, sum(where.topic == name for where in self.logs), self.ids[name])
+            for name in names
+            if name in self.ids
+        }
+
+    def members(self, _group: str) -> list[str]:
+        """Nobody."""
+        return []
+
+    def committed(
+        self, _group: str, wheres: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
+        """The group's positions."""
+        return {where: self.positions[where] for where in wheres if where in self.positions}
+
+    def spans(self, wheres: Sequence[TopicPartition]) -> Mapping[TopicPartition, Span]:
+        """What the logs hold."""
+        return {where: self.logs[where] for where in wheres}
 
 
 class FakeReader:
@@ -67,3 +118,20 @@ class SilentLine(Line):
     def tell(self, event: Event) -> None:
         """Remember."""
         self.told.append(event)
+
+
+def run_task(
+    backup: Backup,
+    unit: SinkUnit,
+    reader: FakeReader,
+    positions: FakePositions,
+    line: SilentLine,
+    views: tuple[ViewSpec, ...],
+) -> Report:
+    """Run one unit of a sink, in this process; return its report."""
+    job = SinkJob(
+        "r1", KafkaSettings("-"), backup.settings, backup.layout, views, "default", Rule(), "g"
+    )
+    work = _Work(job, unit, backup.store, positions, reader, line)  # type: ignore[arg-type]
+    work.run()
+    return work.report

@@ -1,0 +1,104 @@
+"""A topic that was deleted and created again is not mixed into the backup of the old one."""
+
+import pytest
+from backup_samples import RECORD, Backup, batch
+
+from kbackup.errors import TopicChangedError
+from kbackup.kafka import Position
+from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
+from kbackup.sink.job import SinkUnit
+from kbackup.sink.plan import PlannedPartition, make
+from kbackup.sink.start import LastObject
+from tests.support.configurations import WHOLE, load
+from tests.support.fakes import FakeCluster, FakePositions, FakeReader, SilentLine, run_task
+
+WHERE = TopicPartition("orders", 0)
+OLD = TopicIdentity("cluster-1", "old-id")
+
+
+def planned(backup: Backup, cluster: FakeCluster) -> PlannedPartition:
+    """What a sink of ``orders`` would do with partition 0."""
+    settings = load("sink", **WHOLE).settings
+    return make(settings, cluster, backup.store).partitions[0]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("end", [100, 300, 5000], ids=["shorter", "as long", "longer"])
+@pytest.mark.parametrize("keeps_position", [False, True])
+def test_a_recreated_topic_is_refused_without_any_run_record(
+    end: int, keeps_position: bool
+) -> None:
+    """
+    However long the new log is, and whether or not the group's position went with the topic.
+    """
+    backup = Backup()
+    (key,) = backup.put("orders", 0, range(300), identity=OLD)
+    cluster = FakeCluster({"orders": "new-id"}, {WHERE: Span(0, end)})
+    if keeps_position:
+        cluster.positions[WHERE] = Position(300, LastObject(key, 299).to_metadata())
+
+    at = planned(backup, cluster)
+
+    assert (None, None) == (at.start, at.unit())
+    assert isinstance(at.refusal, TopicChangedError)
+
+
+def test_the_position_alone_knows_which_topic_it_is_of() -> None:
+    """
+    A topic of which nothing could be stored has no objects that say it.
+    """
+    kept = LastObject(None, None, "r1", identity=OLD).to_metadata()
+    cluster = FakeCluster({"orders": "new-id"}, {WHERE: Span(0, 500)}, {WHERE: Position(10, kept)})
+
+    assert isinstance(planned(Backup(), cluster).refusal, TopicChangedError)
+
+
+@pytest.mark.parametrize("topic_id", ["old-id", ""], ids=["the same", "broker without ids"])
+def test_the_same_topic_goes_on(topic_id: str) -> None:
+    """
+    Not known is not another one.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(300), identity=OLD)
+
+    at = planned(backup, FakeCluster({"orders": topic_id}, {WHERE: Span(0, 400)}))
+
+    assert at.refusal is None
+    assert at.start is not None
+    assert 300 == at.start.offset
+
+
+def test_another_cluster_is_another_topic_where_ids_are_missing() -> None:
+    """
+    Brokers before 2.8 have no topic ids.
+    """
+    assert TopicIdentity("one").conflicts(TopicIdentity("two", "id"))
+    assert not TopicIdentity("one", "id").conflicts(TopicIdentity("two", "id"))
+    assert not TopicIdentity("one", "id").conflicts(UNKNOWN)
+
+
+def test_objects_and_positions_say_which_topic_they_are_of() -> None:
+    """
+    A run's objects carry the ids in their metadata, its committed offset carries them too.
+    """
+    backup, positions = Backup(), FakePositions()
+    unit = SinkUnit(WHERE, Span(0, 20), identity=OLD)
+
+    run_task(backup, unit, FakeReader(batch(range(20))), positions, SilentLine(), RECORD)
+
+    (entry,) = backup.store.list("topics/")
+    head = backup.store.head(entry.key)
+    last = LastObject.from_metadata(positions.positions[WHERE].metadata)
+    assert head is not None
+    assert last is not None
+    assert (OLD, OLD) == (TopicIdentity.from_metadata(head.metadata), last.identity)
+
+
+def test_an_object_of_another_topic_is_not_replaced() -> None:
+    """
+    Even where its records begin as the new topic's do.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(10), identity=OLD)
+
+    with pytest.raises(TopicChangedError, match="another topic"):
+        backup.put("orders", 0, range(20), identity=TopicIdentity("cluster-1", "new-id"))
