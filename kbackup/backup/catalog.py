@@ -88,6 +88,12 @@ class Catalog:
     foreign_count: int = 0
     ignored: int = 0
 
+    def left_out(self) -> str:
+        """Return that objects of another format were not asked for; empty where none are there."""
+        if not self.ignored:
+            return ""
+        return f"{self.ignored} objects of another format than format.class are left out"
+
     def topics(self) -> list[str]:
         """Return the names of the topics, sorted."""
         return sorted({where.topic for where in self.sets})
@@ -95,6 +101,18 @@ class Catalog:
     def partitions(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of *topic* that have objects, by number."""
         return sorted(where for where in self.sets if where.topic == topic)
+
+    def narrowed(self, only_format: str) -> "Catalog":
+        """Return what of it is of one format, siblings included."""
+        kept = {
+            where: [
+                files for files in sets if files.main is None or files.main.format == only_format
+            ]
+            for where, sets in self.sets.items()
+        }
+        ignored = sum(len(sets) for sets in self.sets.values()) - sum(map(len, kept.values()))
+        sets = {where: found for where, found in kept.items() if found}
+        return Catalog(sets, self.foreign, self.foreign_count, self.ignored + ignored)
 
 
 def read(

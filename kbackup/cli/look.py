@@ -76,6 +76,7 @@ def topics_command(topic: str | None, deep: bool, **parameters: Any) -> None:
             names=settings.topics,
             pattern=settings.topics_regex,
             partitions=settings.partitions,
+            only_format=settings.format_class,
             deep=deep,
             run_records=records,
         )
@@ -148,6 +149,7 @@ def _verify(session: Session, summary: Summary, share: Any, *, deep: bool) -> No
         names=settings.topics,
         pattern=settings.topics_regex,
         partitions=settings.partitions,
+        only_format=settings.format_class,
         notes=notes,
         read=read,
         share=share,
@@ -179,7 +181,14 @@ def peek_command(what: str, count: int, template: str | None, **parameters: Any)
 
         settings = session.settings
         store = open_store(wiring.store_settings(settings))
-        records = peek(store, wiring.layout(settings), wiring.reading(settings), what, count=count)
+        records = peek(
+            store,
+            wiring.layout(settings),
+            wiring.reading(settings),
+            what,
+            count=count,
+            only_format=settings.format_class,
+        )
         _print(records, None if settings.json_ else template or _TEMPLATE)
         return _summary("restore peek").finish()
 

@@ -65,7 +65,7 @@ def plan_command(**parameters: Any) -> None:
     "--prometheus", cls=GroupedOption, group="Output", metavar="FILE",
     help="Write the figures for node-exporter's textfile collector.",
 )  # fmt: skip
-@config_options("topics")
+@config_options("status")
 def status_command(max_age: str | None, prometheus: str | None, **parameters: Any) -> None:
     """Say how past runs ended and whether one is running; no JVM is started."""
 
@@ -81,13 +81,14 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
         except ValueError as error:
             raise ConfigurationError(f"--max-age {max_age} is no duration", str(error)) from error
         settings = session.settings
-        names = list(settings.topics) or [settings.topics_regex or ""]
         found = status.status(
             open_store(wiring.store_settings(settings)),
             wiring.layout(settings),
             max_age_s=None if max_age is None else oldest,
             now=datetime.now(UTC),
-            names=names if names != [""] else None,
+            names=settings.topics,
+            pattern=settings.topics_regex,
+            partitions=settings.partitions,
         )
         if prometheus is not None:
             try:
@@ -98,7 +99,7 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
                 ) from error
         return found
 
-    run("topics", "sink status", parameters, work)
+    run("status", "sink status", parameters, work)
 
 
 def _sink(session: Session) -> Event:

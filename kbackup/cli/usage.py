@@ -71,7 +71,7 @@ def explained(error: click.UsageError, path: str) -> ConfigurationError:
 def _used_elsewhere(option: str) -> str:
     """Return which property an option is that this command does not use; empty where it is none."""
     for found in PROPERTIES:
-        if any(option in name.split("/") for name in found.option_names):
+        if found.is_property and any(option in name.split("/") for name in found.option_names):
             return f"{found.name} has no effect there; it may stay in a configuration file"
     return ""
 

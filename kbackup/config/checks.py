@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kbackup.config.doubts import Doubt, Value, error, warning
-from kbackup.config.property import READING, SINK
+from kbackup.config.property import READING, SINK, STATUS
 from kbackup.config.refusals import COMPATIBILITIES
 
 
@@ -140,7 +140,7 @@ _NEEDS: Final = (
             or ("store.url" in given and given["store.url"].text.startswith("file://"))
         ),
         "name the bucket, -b BUCKET, or a folder, --store-url file:///FOLDER",
-        SINK | READING,
+        SINK | READING | STATUS,
     ),
     _Need(
         "flush.size",

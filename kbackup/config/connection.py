@@ -15,7 +15,7 @@ from kbackup.config.parsing import (
     Topics,
     Word,
 )
-from kbackup.config.property import ALL, KAFKA, READING, RUNS, SINK, Group, declare
+from kbackup.config.property import ALL, CHOOSING, KAFKA, RUNS, SINK, Group, declare
 
 
 class Kafka(Group):
@@ -34,18 +34,18 @@ class Kafka(Group):
     topics: Topics = declare(
         (),
         "Topics, separated by commas; a sink needs them or a pattern, others take all they find.",
-        commands=ALL,
+        commands=CHOOSING | {"doctor", "config"},
         short=("-t",),
         example="orders,payments",
     )
     topics_regex: JavaPattern = declare(
         None,
         "A regular expression that a topic's whole name must match.",
-        commands=ALL,
+        commands=CHOOSING | {"doctor", "config"},
         example="prod[.].*",
     )
     partitions: Partitions = declare(
-        None, "Only these partitions of each topic.", commands=SINK | READING, example="0,3-5"
+        None, "Only these partitions of each topic.", commands=CHOOSING, example="0,3-5"
     )
     auto_offset_reset: Annotated[Literal["earliest", "latest"], *Word] = declare(
         "earliest",

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from kbackup.config import checks, clients, known, refusals, seams, sources, transforms
 from kbackup.config.doubts import Doubt, Value, error, short, warning
-from kbackup.config.property import READING, SINK
+from kbackup.config.property import READING, SINK, STATUS
 from kbackup.config.settings import BY_NAME, Settings, by_attribute
 
 _NEAREST_MAX: Final = 50
@@ -24,7 +24,7 @@ _FAMILIES: Final[tuple[Callable[[str], bool], ...]] = (
 
 def _sides(command: str, connector: str | None) -> frozenset[str]:
     """Return the commands whose properties count."""
-    if command in SINK | READING:
+    if command in SINK | READING | STATUS:
         return frozenset({command})
     return SINK | {"restore"} if connector is None else frozenset({connector})
 

@@ -13,19 +13,23 @@ from kbackup.config.parsing import (
     Untrimmed,
     Word,
 )
-from kbackup.config.property import ALL, RUNS, SINK, Group, declare
+from kbackup.config.property import ALL, READING, RESTORE, RUNS, SINK, SPARK, STATUS, Group, declare
 
 
 class Layout(Group):
     """Names and contents of objects; the names of the connectors stay."""
 
     title: ClassVar[str] = "Layout"
-    commands: ClassVar[frozenset[str]] = ALL
+    commands: ClassVar[frozenset[str]] = ALL - STATUS
 
     topics_dir: Text = declare(
-        "topics", "First part of every object key; may have several segments, may be empty."
+        "topics",
+        "First part of every object key; may have several segments, may be empty.",
+        commands=ALL,
     )
-    directory_delim: Text = declare("/", "Stands between the segments of a key.", min_length=1)
+    directory_delim: Text = declare(
+        "/", "Stands between the segments of a key.", commands=ALL, min_length=1
+    )
     file_delim: Text = declare(
         "+", "Stands between topic, partition and offset in an object's name.", min_length=1
     )
@@ -150,18 +154,21 @@ class Safety(Group):
         commands=SINK,
     )
     behavior_on_error: Annotated[Literal["fail", "ignore", "log"], *Word] = declare(
-        "fail", "What a bad record or object does when a backup is read.", commands=ALL - SINK
+        "fail", "What a bad record or object does when a backup is restored.", commands=RESTORE
     )
     max_record_bytes: Integer = declare(
         268_435_456,
         "Refuse larger records when a backup is read.",
-        commands=ALL - SINK,
+        commands=READING,
         ge=1,
         le=2**31 - 1,
     )
     dry_run: Switch = declare(False, "Plan only: write nothing, commit nothing.", is_property=False)
     yes: Switch = declare(
-        False, "Agree in advance where a confirmation would be asked.", is_property=False
+        False,
+        "Agree in advance where a confirmation would be asked.",
+        commands=RESTORE,
+        is_property=False,
     )
     lock_timeout: Duration = declare(
         0.0, "How long to wait for another run of the same backup to end.", example="30s"
@@ -174,5 +181,5 @@ class Safety(Group):
         example="/run/kbackup",
     )
     stop_timeout: Duration = declare(
-        30.0, "After a signal: how long to finish what is open.", example="30s"
+        30.0, "After a signal: how long to finish what is open.", commands=SPARK, example="30s"
     )

@@ -20,7 +20,13 @@ READING: Final = frozenset({"restore", "topics", "verify", "peek"})
 KAFKA: Final = frozenset({"sink", "restore", "doctor"})
 """The commands that talk to a cluster."""
 RUNS: Final = frozenset({"sink", "restore"})
-ALL: Final = SINK | READING | {"doctor", "config"}
+STATUS: Final = frozenset({"status"})
+"""What only asks how a sink's runs ended: it opens no object, so no layout concerns it."""
+CHOOSING: Final = SINK | READING - {"peek"} | STATUS
+"""The commands that are given topics and partitions by options; a peek is given one place."""
+SPARK: Final = RUNS | {"verify"}
+"""The commands that may start Spark."""
+ALL: Final = SINK | READING | STATUS | {"doctor", "config"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +35,7 @@ class Declaration:
 
     Attributes:
         commands: The commands that use it: "sink", "restore", "topics", "verify", "peek",
-            "doctor", "config".
+            "status", "doctor", "config".
         short: Other spellings of its option, such as ``-k``.
         off: The option that switches it off, such as ``--once`` for ``--follow``.
         aliases: Other names that files may use.

@@ -12,7 +12,7 @@ from kbackup.config.parsing import (
     Untrimmed,
     Word,
 )
-from kbackup.config.property import ALL, RESTORE, RUNS, Group, declare
+from kbackup.config.property import ALL, RESTORE, SPARK, Group, declare
 
 
 class Restore(Group):
@@ -66,7 +66,7 @@ class Run(Group):
     """On which machines the work is done."""
 
     title: ClassVar[str] = "Spark"
-    commands: ClassVar[frozenset[str]] = RUNS
+    commands: ClassVar[frozenset[str]] = SPARK
 
     master: Text = declare(
         "local[*,4]", "Spark's master; the default uses all cores and tries a task four times."

@@ -78,7 +78,13 @@ class Place:
 
 
 def peek(
-    store: Store, layout: Layout, options: ReadOptions, what: str, *, count: int = 10
+    store: Store,
+    layout: Layout,
+    options: ReadOptions,
+    what: str,
+    *,
+    count: int = 10,
+    only_format: str | None = None,
 ) -> Iterator[Record]:
     """Yield records of a backup.
 
@@ -88,6 +94,7 @@ def peek(
         options: How objects are read.
         what: An object's key, or ``TOPIC[:PARTITION[@OFFSET]]``.
         count: Records at most.
+        only_format: Look at objects of this format alone, unless *what* is a key.
 
     Yields:
         JSON values under kcat's names: ``topic partition offset tstype ts headers key payload``.
@@ -101,7 +108,8 @@ def peek(
         ObjectNotFoundError: If there is no such object.
     """
     place = Place.parse(what, layout)
-    found = listing.read(store, layout, options.formats, topics=[place.topic])
+    narrow = only_format if place.key is None else None
+    found = listing.read(store, layout, options.formats, topics=[place.topic], only_format=narrow)
     left = count
     for where, sets in _chosen(found, place):
         for batch in _records(store, sets, options, place):

@@ -32,6 +32,7 @@ def topics(
     names: Collection[str] = (),
     pattern: str | None = None,
     partitions: Collection[int] | None = None,
+    only_format: str | None = None,
     deep: bool = False,
     run_records: Iterable[Mapping[str, Any]] = (),
 ) -> Iterator[Event]:
@@ -47,6 +48,7 @@ def topics(
         names: Topics; all where there are none.
         pattern: A Java regular expression for topics, where there are no *names*.
         partitions: Only these of each topic; None for all.
+        only_format: Only objects of this format, and their siblings; None for all.
         deep: Learn where each partition ends from its last object.
         run_records: Summaries of runs, in any order.
 
@@ -57,8 +59,10 @@ def topics(
         IncompleteBackupError: If a topic of *names* is not in the backup.
         StoreError: If the listing cannot be had whole.
     """
-    found = listing.read(store, layout, options.formats, topics=names)
+    found = listing.read(store, layout, options.formats, topics=names, only_format=only_format)
     yield from foreign_warnings(found)
+    if text := found.left_out():
+        yield {"type": "warning", "code": "other_format", "text": text}
     records = list(run_records)
     runs = recorded.read(records)
     chosen = select(found.topics(), names, pattern)

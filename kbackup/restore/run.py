@@ -122,8 +122,7 @@ class RestoreRun:
         self._summary.skip("foreign_objects", found.foreign_count)
         for key, why in found.foreign[:20]:
             self._tell(self._summary.warn("foreign_object", f"{key} is ignored: {why}", key=key))
-        if found.ignored:
-            text = f"{found.ignored} objects of another format than format.class are left out"
+        if text := found.left_out():
             self._tell(self._summary.warn("other_format", text))
 
     def _show(self, plan: RestorePlan, cluster: Cluster) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from kbackup.errors import OutdatedBackupError
 from kbackup.naming import Layout
 from kbackup.runs import history, locks
+from kbackup.runs.selection import select
 from kbackup.runs.summary import Event, Summary
 from kbackup.stores import Store
 
@@ -26,7 +27,9 @@ def status(
     *,
     max_age_s: float | None,
     now: datetime,
-    names: Collection[str] | None = None,
+    names: Collection[str] = (),
+    pattern: str | None = None,
+    partitions: Collection[int] | None = None,
 ) -> Event:
     """Return how the backup in this ``topics.dir`` fares, in the shape of a summary.
 
@@ -35,7 +38,8 @@ def status(
 
     Beside a summary's own fields it has
 
-    * ``partitions``: the rows of the newest run that has any, with ``committed`` and ``lag``;
+    * ``partitions``: the rows that were asked for, of the newest run that has any of them, with
+      ``committed`` and ``lag``;
     * ``runs``: the newest ten at most, the newest first: run, started, result, exit_code,
       seconds, records, objects, bytes_stored and errors;
     * ``last_success``, ``age_s``, ``max_age_s``: the newest good run; null where there is none;
@@ -48,8 +52,10 @@ def status(
         layout: Which ``topics.dir``.
         max_age_s: Seconds; None for any age.
         now: Aware.
-        names: Only runs that covered all of these topics, or were asked for this pattern; None
-            takes all runs for runs of one backup.
+        names: Only runs that covered all of these topics, and only rows of these; with neither
+            *names* nor a *pattern* all runs count as runs of one backup.
+        pattern: Only runs that were asked for this ``topics.regex``, and rows of what matches it.
+        partitions: Only rows of these partitions of each topic; None for all.
 
     Raises:
         StoreError: If the store does not answer.
@@ -57,12 +63,13 @@ def status(
     summary = Summary(history.new_run_id(now), f"{COMMAND} status")
     past: list[history.Run] = []
     rows = success = None
+    asked = set(names) or ({pattern} if pattern is not None else set())
     for record in history.runs(store, layout, COMMAND):
-        if names is not None and not set(names) <= _covered(record):
+        if not asked <= _covered(record):
             continue
         if len(past) < _PAST:
             past.append(_past(record))
-        rows = rows or record.get("partitions")
+        rows = rows or list(_rows(record, names, pattern, partitions))
         success = success or _believed(record, summary, now)
         if rows and success and len(past) == _PAST:
             break
@@ -70,14 +77,30 @@ def status(
     _judge(summary, layout, (success, now, max_age_s))
     summary.facts |= {
         "topics_dir": layout.topics_dir,
-        "names": None if names is None else sorted(names),
+        "names": sorted(asked) or None,
         "runs": past,
         "last_success": None if success is None else _text(success),
         "age_s": None if success is None else _age_s(success, now),
         "max_age_s": max_age_s,
-        "running": list(_running(store, layout, now, names)),
+        "running": list(_running(store, layout, now, asked)),
     }
     return summary.finish()
+
+
+def _rows(
+    record: history.Run,
+    names: Collection[str],
+    pattern: str | None,
+    partitions: Collection[int] | None,
+) -> Iterator[dict[str, Any]]:
+    """Yield a run's rows that were asked for."""
+    rows = record.get("partitions") or ()
+    chosen = {row["topic"] for row in rows}
+    if names or pattern is not None:
+        chosen = set(select(chosen, names, pattern))
+    for row in rows:
+        if row["topic"] in chosen and (partitions is None or row["partition"] in partitions):
+            yield row
 
 
 def _covered(record: history.Run) -> set[str]:
@@ -120,10 +143,10 @@ def _past(record: history.Run) -> history.Run:
 
 
 def _running(
-    store: Store, layout: Layout, now: datetime, names: Collection[str] | None
+    store: Store, layout: Layout, now: datetime, asked: set[str]
 ) -> Iterator[dict[str, Any]]:
     for holder in locks.holders(store, layout, COMMAND):
-        is_asked = names is None or set(names) <= set(holder.body.get("names") or ())
+        is_asked = asked <= set(holder.body.get("names") or ())
         if is_asked and abs((now - holder.modified).total_seconds()) < locks.STALE_S:
             yield {name: holder.body.get(name) for name in ("run", "host", "pid", "started")}
 

@@ -14,9 +14,10 @@ from typing import Any, Final
 from kbackup import engine
 from kbackup.backup import catalog as listing
 from kbackup.backup import recorded
-from kbackup.backup.catalog import FileSet, not_in_backup, nothing_there
+from kbackup.backup.catalog import Catalog, FileSet, not_in_backup, nothing_there
 from kbackup.backup.findings import AGAIN, Finding, again
 from kbackup.backup.judged import JudgedPartition
+from kbackup.backup.recorded import Recorded
 from kbackup.channel import Event as Told
 from kbackup.engine import EngineSettings, Report
 from kbackup.flow.views import ReadOptions
@@ -65,6 +66,7 @@ def verify(
     pattern: str | None = None,
     partitions: Collection[int] | None = None,
     notes: Notes = Notes(),
+    only_format: str | None = None,
     read: Read | None = None,
     share: Share = EVERYTHING,
 ) -> Iterator[Event]:
@@ -80,6 +82,7 @@ def verify(
         pattern: A Java regular expression for topics, where there are no *names*.
         partitions: Only these of each topic; None for all.
         notes: What was written down beside the objects.
+        only_format: Only objects of this format, and their siblings; None for all.
         read: Reads objects whole; None goes by names and run records alone.
         share: Which objects are read.
 
@@ -95,7 +98,13 @@ def verify(
         yield summary.warn("foreign_object", why, key=key)
     summary.skip("foreign_objects", found.foreign_count)
     records = list(notes.runs)
-    entries = recorded.read(records)
+    entries: Mapping[TopicPartition, Sequence[Recorded]] = recorded.read(records)
+    if only_format is not None:
+        narrow = found.narrowed(only_format)
+        entries = _only(entries, found, narrow)
+        found = narrow
+        if text := found.left_out():
+            yield summary.warn("other_format", text)
     known = {*found.topics(), *(where.topic for where in entries)}
     chosen = select(known, names, pattern)
     for topic in chosen:
@@ -133,6 +142,22 @@ def verify(
     offsets = again(told)
     if offsets is not None:
         yield summary.warn("repair", f"{AGAIN}: {offsets}")
+
+
+def _only(
+    entries: Mapping[TopicPartition, Sequence[Recorded]], found: Catalog, narrow: Catalog
+) -> dict[TopicPartition, Sequence[Recorded]]:
+    """Return the runs whose objects are all in *narrow*; it cannot tell what others miss."""
+
+    def is_whole(where: TopicPartition, entry: Recorded) -> bool:
+        sets, kept = found.sets.get(where, []), narrow.sets.get(where, [])
+        return len(sets[entry.among(sets)]) == len(kept[entry.among(kept)])
+
+    kept = {
+        where: [entry for entry in of_partition if is_whole(where, entry)]
+        for where, of_partition in entries.items()
+    }
+    return {where: of_partition for where, of_partition in kept.items() if of_partition}
 
 
 def on_spark(

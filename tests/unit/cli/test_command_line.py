@@ -313,6 +313,65 @@ def test_a_command_has_an_option_for_each_of_its_properties(
     assert not typed.intersection({"--aws-secret-access-key", "--sasl-password"})
 
 
+WITHOUT = {
+    "sink run": ["--yes", "--behavior-on-error", "--max-record-bytes"],
+    "sink status": ["-f", "--behavior-on-error", "--max-record-bytes", "--master", "--yes"],
+    "restore topics": ["--behavior-on-error", "--master", "--kafka-timeout"],
+    "restore verify": ["--behavior-on-error", "--kafka-timeout", "--group"],
+    "restore peek": ["-t", "--topics-regex", "--partitions", "--behavior-on-error", "--master"],
+}
+"""Options that would do nothing."""
+
+WITH = {
+    "sink status": ["-t", "--topics-regex", "--partitions", "--max-age"],
+    "restore topics": ["-f", "-t", "--topics-regex", "--partitions"],
+    "restore verify": ["-f", "--master", "--spark-conf", "--stop-timeout", "--partitions"],
+    "restore peek": ["-f", "--value-converter"],
+}
+
+
+@pytest.mark.parametrize("words", WITHOUT)
+def test_a_command_has_no_option_that_does_nothing(words: str) -> None:
+    """
+    An option that is taken has an effect; a file may keep what its other commands need.
+    """
+    command = ALL[tuple(words.split())]
+    typed = {name for parameter in command.params for name in parameter.opts}
+
+    assert set() == typed & set(WITHOUT[words])
+    assert set(WITH.get(words, ())) <= typed
+
+
+@pytest.mark.parametrize("words", ["sink status", "restore topics", "restore peek orders"])
+def test_a_file_may_keep_what_a_command_does_not_use(words: str, tmp_path: Path) -> None:
+    """
+    One file serves all commands: what only others use is passed over without a word.
+    """
+    path = tmp_path / "all.properties"
+    path.write_text(
+        f"bootstrap.servers=h:1\ntopics=orders\nstore.url=file://{tmp_path}\n"
+        "behavior.on.error=log\nmaster=local[1]\nflush.size=3\npartitions=0\n"
+    )
+
+    result = invoke(*words.split(), "--config", str(path), "--json")
+
+    assert 7 == result.code, result.stderr
+    assert "no_effect" not in result.stdout + result.stderr
+
+
+def test_verify_passes_its_options_on_to_spark(tmp_path: Path) -> None:
+    """
+    What is said about Spark is said to the Spark that reads the objects.
+    """
+    refused = invoke(
+        "restore", "verify", "--deep", "--store-url", f"file://{tmp_path}",
+        "--spark-conf", "spark.speculation=true",
+    )  # fmt: skip
+
+    assert 2 == refused.code
+    assert "spark.speculation=true" in refused.stderr
+
+
 IN_ITS_PLACE: dict[str, list[str]] = {
     "keys.format.class": ["-f", "json", "--store-kafka-keys"],
     "headers.format.class": ["-f", "json", "--store-kafka-headers"],

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from backup_samples import Backup, batch
+from backup_samples import JSON, Backup, batch
 from click.testing import CliRunner
 
 from kbackup.cli import root
@@ -24,6 +24,23 @@ def test_peek_leaves_bytes_alone_in_a_pipe(option: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(root, [*words, option, "%k|%s|%h"], prog_name="kbackup")
 
     assert (0, b"\xfe|\xff\xc3\xa9|trace=\xff") == (result.exit_code, result.stdout_bytes)
+
+
+def test_peek_narrows_to_a_format(tmp_path: Path) -> None:
+    """
+    Where values and whole records cover the same offsets, the format that is named is shown.
+    """
+    backup = Backup.in_folder(tmp_path)
+    backup.put("orders", 0, batch([7], value=b'{"from": "json"}'), views=JSON)
+    backup.put("orders", 0, batch([7], value=b"whole"))
+    words = ["restore", "peek", "orders", "--store-url", f"file://{tmp_path}", "--template", "%s"]
+
+    plain, narrow = (
+        CliRunner().invoke(root, [*words, *more], prog_name="kbackup").stdout
+        for more in ([], ["-f", "json"])
+    )
+
+    assert ("whole", '{"from":"json"}') == (plain, narrow.replace(" ", ""))
 
 
 class Terminal(io.StringIO):

@@ -73,6 +73,22 @@ def test_a_named_topic_costs_its_own_listing() -> None:
     assert ["orders"] == [row["topic"] for row in found]
 
 
+def test_a_format_narrows_what_is_told() -> None:
+    """
+    Only objects of the format that was asked for are listed; the others are counted.
+    """
+    backup = Backup()
+    backup.run("orders", 0, range(5))
+    backup.run("orders", 0, range(5, 9), views=JSON_GZIP)
+
+    warning, row = topics(
+        backup.store, backup.layout, ReadOptions(), run_records=backup.runs, only_format="json"
+    )
+
+    assert ("other_format", "1 objects of another") == (warning["code"], warning["text"][:20])
+    assert ("json/gzip", 1, 5) == (row["format"], row["objects"], row["first"])
+
+
 def test_without_run_records_the_end_is_unknown() -> None:
     """
     A name holds the first offset only, so what a connector wrote ends nobody knows where.

@@ -147,11 +147,11 @@ def test_only_runs_of_the_sink_count(store: MemoryStore) -> None:
         pytest.param(["orders"], 5 * HOUR, id="one of two"),
         pytest.param(["payments", "audit"], HOUR, id="the other, in another order"),
         pytest.param(["stock"], None, id="neither"),
-        pytest.param(None, HOUR, id="all as one"),
+        pytest.param([], HOUR, id="all as one"),
     ],
 )
 def test_two_backups_in_one_place_are_told_apart(
-    store: MemoryStore, names: list[str] | None, age_s: float | None
+    store: MemoryStore, names: list[str], age_s: float | None
 ) -> None:
     """
     A cron that works does not hide another one that fails.
@@ -161,6 +161,31 @@ def test_two_backups_in_one_place_are_told_apart(
     ran(store, 1, names=["audit", "payments"])
 
     assert age_s == look(store, names=names)["age_s"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "rows"),
+    [
+        pytest.param({}, ["orders 0", "orders 1", "payments 0"], id="all"),
+        pytest.param({"names": ["orders"]}, ["orders 0", "orders 1"], id="a topic"),
+        pytest.param({"pattern": "pay.*"}, ["payments 0"], id="a pattern"),
+        pytest.param({"partitions": {0}}, ["orders 0", "payments 0"], id="a partition"),
+        pytest.param({"names": ["orders"], "partitions": {1}}, ["orders 1"], id="both"),
+    ],
+)
+def test_only_what_was_asked_for_is_told(
+    store: MemoryStore, asked: dict[str, Any], rows: list[str]
+) -> None:
+    """
+    Topics and partitions choose the rows, of a run that covered others too.
+    """
+    places = [("orders", 0), ("orders", 1), ("payments", 0)]
+    partitions = [ROW | {"topic": topic, "partition": number} for topic, number in places]
+    ran(store, 1, names=["orders", "payments", "pay.*"], partitions=partitions)
+
+    told = look(store, **asked)["partitions"]
+
+    assert rows == [f"{row['topic']} {row['partition']}" for row in told]
 
 
 def sink(store: MemoryStore, folder: Path, run: str, **changed: Any) -> RunLock:
@@ -174,13 +199,13 @@ def sink(store: MemoryStore, folder: Path, run: str, **changed: Any) -> RunLock:
 @pytest.mark.parametrize(
     ("names", "running"),
     [
-        pytest.param(None, ["r1", "r2"], id="any"),
+        pytest.param([], ["r1", "r2"], id="any"),
         pytest.param(["orders"], ["r1"], id="one backup"),
         pytest.param(["stock"], [], id="another"),
     ],
 )
 def test_a_running_sink_is_seen(
-    store: MemoryStore, tmp_path: Path, names: list[str] | None, running: list[str]
+    store: MemoryStore, tmp_path: Path, names: list[str], running: list[str]
 ) -> None:
     """
     Who backs up at this moment is told; restores and other folders do not count.

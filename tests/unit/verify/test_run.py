@@ -114,6 +114,38 @@ def offsets(verified: Verified) -> list[list[int]]:
 # No false alarm
 
 
+@pytest.mark.parametrize("deep", [False, True], ids=["names", "deep"])
+def test_a_format_narrows_what_is_verified(deep: bool) -> None:
+    """
+    With a format only its objects are judged: damage of others is not found, nor missed.
+    """
+    backup = Backup()
+    [damaged] = backup.run("orders", 0, range(5))
+    backup.run("orders", 0, range(5, 9), views=JSON)
+    backup.run("payments", 0, range(5))
+    backup.replace(damaged, b"no Parquet")
+
+    narrow = Verified(backup, deep=deep, only_format="json")
+
+    assert (0, ["orders"]) == (
+        narrow.exit_code,
+        [row["topic"] for row in narrow.summary["partitions"]],
+    )
+    assert ["other_format"] == [found["code"] for found in narrow.summary["warnings"]]
+    assert not deep or Verified(backup, deep=True).exit_code == 7
+
+
+def test_a_missing_object_of_the_format_is_missed() -> None:
+    """
+    A run that stored objects of the format that was asked for is still believed.
+    """
+    backup = Backup()
+    _, lost = backup.run("orders", 0, range(5), range(5, 9), views=JSON)
+    backup.store.delete(lost)
+
+    assert 7 == Verified(backup, only_format="json").exit_code
+
+
 @pytest.mark.parametrize("deep", [pytest.param(False, id="names"), pytest.param(True, id="deep")])
 @pytest.mark.parametrize("views", LAYOUTS)
 def test_a_good_backup_is_good(views: Any, deep: bool) -> None:
