@@ -96,13 +96,11 @@ class Reader:
         """
         self._meet(where.topic)
         self._consumer.assign([TopicPartition(where.topic, where.partition, span.start_offset)])
-        gc.freeze()  # tens of thousands of live messages make each collection dear,
-        gc.disable()  # and none of them is part of a cycle
+        gc.disable()  # tens of thousands of live messages make each collection expensive
         try:
             yield from self._batches(where, span)
         finally:
             gc.enable()
-            gc.unfreeze()
             self._consumer.unassign()
 
     def _meet(self, topic: str) -> None:

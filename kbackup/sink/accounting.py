@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kbackup.engine import Report
+from kbackup.reports import PartitionReport
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 
 _CONFIG: Final = (
@@ -55,23 +55,23 @@ def begin(at: PlannedPartition) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def grow(row: dict[str, Any], report: Report) -> None:
+def grow(row: dict[str, Any], report: PartitionReport) -> None:
     """Take over a report, which counts what the whole run has done in its partition."""
-    for name in ("records", "objects", "bytes_read", "bytes_stored", "first"):
-        row[name] = report[name]
-    if report["last"] is not None:
-        row["last"] = report["last"]
-    row["committed"] = report["committed"]
-    row["end"] = max(row["end"], report["end"])
+    done = report.done
+    row |= {
+        "records": done.records, "objects": done.objects, "bytes_read": done.bytes_read,
+        "bytes_stored": done.bytes_stored, "first": done.first, "committed": report.committed,
+        "end": max(row["end"], report.end), "nulls_left_out": done.nulls,
+    }  # fmt: skip
+    if report.last is not None:
+        row["last"] = report.last
     row["lag"] = row["end"] - row["committed"]
-    row["nulls_left_out"] = report["nulls"]
     row["state"] = _state(row, report)
 
 
-def _state(row: dict[str, Any], report: Report) -> str:
-    failure = report.get("failure")
-    if failure is not None:
-        return "stopped" if failure["code"] == "stopped" else "failed"
+def _state(row: dict[str, Any], report: PartitionReport) -> str:
+    if report.failure is not None:
+        return "stopped" if report.failure["code"] == "stopped" else "failed"
     if row["lag"]:
         return "tail left open"
     return "done" if row["records"] else "no records"

@@ -9,7 +9,8 @@ from kbackup.errors import ObjectKeyError
 from kbackup.kafka import Position
 from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
-from kbackup.sink.start import Evidence, LastObject
+from kbackup.reports import Bookmark
+from kbackup.sink.start import Evidence
 from kbackup.stores import ObjectHead, Store
 
 _THREADS: Final = 16
@@ -69,7 +70,7 @@ _UNKNOWN: Final = _Confirmation()
 
 
 def _confirm(store: Store, position: Position) -> _Confirmation:
-    last = LastObject.from_metadata(position.metadata)
+    last = Bookmark.from_metadata(position.metadata)
     if last is None:
         return _UNKNOWN
     if last.key is None:  # kbackup's own word that it had nothing to store before this offset

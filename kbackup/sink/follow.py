@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Final
 
+from kbackup import engine
 from kbackup.channel import Line
-from kbackup.engine import Report
 from kbackup.errors import KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka.cluster import Cluster
 from kbackup.kafka.coordinator import PATIENCE_S
 from kbackup.kafka.reader import LogStartMovedError
 from kbackup.records import Span, TopicIdentity, TopicPartition
+from kbackup.reports import PartitionReport
 from kbackup.runs import history
 from kbackup.sink.job import SinkJob, SinkUnit, recreated
-from kbackup.sink.task import DONE, back_up
-from kbackup.stores import open_store
+from kbackup.sink.task import Clients, Work, connected
 
 POLL_S: Final = 1.0
 """How often the end offsets are asked for."""
@@ -59,7 +59,7 @@ def follow(
     idle_ms: int,
     units: Sequence[SinkUnit],
     line: Line,
-) -> Iterator[Report]:
+) -> Iterator[engine.Report]:
     """Back up *units* until asked to stop; yields one report a partition, at the end.
 
     Args:
@@ -71,11 +71,13 @@ def follow(
         units: The partitions.
         line: To the driver.
     """
-    following = _Following(job, idle_ms / 1000 if job.flush_tail else None, line)
-    for unit in units:
-        following.add(unit, starts[unit.where], topic_ids[unit.where.topic])
-    following.run()
-    yield from following.totals.values()
+    with connected(job) as clients:
+        following = _Following(job, idle_ms / 1000 if job.flush_tail else None, clients, line)
+        for unit in units:
+            following.add(unit, starts[unit.where], topic_ids[unit.where.topic])
+        following.run()
+    for report in following.totals.values():
+        yield report.to_dict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +101,9 @@ class _Following:
 
     job: SinkJob
     idle_s: float | None
+    clients: Clients
     line: Line
-    totals: dict[TopicPartition, Report] = field(default_factory=dict)
+    totals: dict[TopicPartition, PartitionReport] = field(default_factory=dict)
     _watches: dict[TopicPartition, Watch] = field(default_factory=dict)
     _topic_ids: dict[str, str] = field(default_factory=dict)
     _identities: dict[str, TopicIdentity] = field(default_factory=dict)
@@ -108,7 +111,9 @@ class _Following:
 
     def add(self, unit: SinkUnit, start: int, topic_id: str) -> None:
         """Follow one more partition, from offset *start* on."""
-        self.totals[unit.where] = _begin(unit, start)
+        self.totals[unit.where] = PartitionReport(
+            unit.where, start, unit.span.end_offset, start, bookmark=unit.bookmark
+        )
         self._watches[unit.where] = Watch(start, self._file_records)
         self._topic_ids[unit.where.topic] = topic_id
         self._identities[unit.where.topic] = unit.identity
@@ -140,11 +145,11 @@ class _Following:
         return max(1, self.job.rule.records or 1)
 
     def _has_failed(self) -> bool:
-        return any("failure" in total for total in self.totals.values())
+        return any(total.failure is not None for total in self.totals.values())
 
     def _fail(self, errors: Mapping[TopicPartition, KbackupError]) -> None:
         for where, error in errors.items():
-            self.totals[where]["failure"] = error.to_dict()
+            self.totals[where] = replace(self.totals[where], failure=error.to_dict())
 
     def _look(self) -> Look:
         """Look at the cluster.
@@ -163,33 +168,44 @@ class _Following:
         if self.line.is_stopped() or not watch.is_due(end, monotonic(), self.idle_s):
             return
         span, identity = Span(watch.position, end), self._identities[where.topic]
-        unit = SinkUnit(where, span, total["metadata"], identity)
+        unit = SinkUnit(where, span, total.bookmark, identity)
         visit = replace(self.job, flush_tail=self.job.flush_tail and not is_full)
-        for report in back_up(visit, [unit], self.line):
-            _add(total, report)
-        if total.get("failure", {}).get("code") == LogStartMovedError.code:
-            try:
-                self._go_on_behind(where)
-            except KbackupError as error:
-                self._fail({where: error})
-        _visited(watch, total["committed"], end, self._file_records)
+        work = Work(visit, unit, self.clients, self.line)
+        error: KbackupError | None = None
+        try:
+            work.run()
+        except KbackupError as caught:
+            error = caught
+        self.totals[where] = _grown(total, work.report)
+        if isinstance(error, LogStartMovedError):
+            error = self._go_on_behind(where, error)
+        if error is not None:
+            work.fail(error)
+            self.totals[where] = replace(self.totals[where], failure=work.report.failure)
+        _visited(watch, self.totals[where].committed, end, self._file_records)
 
-    def _go_on_behind(self, where: TopicPartition) -> None:
+    def _go_on_behind(self, where: TopicPartition, error: KbackupError) -> KbackupError | None:
         """Write down what expired before it was read, and continue at the log's start.
 
         Written down at once: the next commit is behind it, and no later run would find it.
+
+        Returns:
+            What keeps the partition from going on: *error* where nothing has expired.
         """
         assert self._cluster is not None  # noqa: S101  (a partition was seen before it is visited)
         total = self.totals[where]
-        gap = Span(total["committed"], self._cluster.spans([where])[where].start_offset)
-        if not len(gap):
-            return  # nothing has expired: the failure stays
-        history.write_gap(open_store(self.job.store), self.job.layout, where, gap, self.job.run)
-        del total["failure"]
-        total["gaps"].append([gap.start_offset, gap.end_offset])
-        total["committed"] = gap.end_offset
+        try:
+            log = self._cluster.spans([where])[where]
+            gap = Span(total.committed, log.start_offset)
+            if not len(gap):
+                return error
+            history.write_gap(self.clients.store, self.job.layout, where, gap, self.job.run)
+        except KbackupError as other:
+            return other
+        self.totals[where] = replace(total, gaps=(*total.gaps, gap), committed=gap.end_offset)
         text = f"{where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired"
         self.line.tell({"type": "warning", "run": self.job.run, "code": "gap", "text": text})
+        return None
 
 
 def changed(where: TopicPartition, position: int, look: Look, before: Look) -> KbackupError | None:
@@ -242,20 +258,7 @@ def _visited(watch: Watch, committed: int, end: int, size: int) -> None:
     watch.wanted = size if left < size else left + size
 
 
-def _begin(unit: SinkUnit, start: int) -> Report:
-    return {
-        "topic": unit.where.topic, "partition": unit.where.partition, "start": start,
-        "end": unit.span.end_offset, "committed": start, "records": 0, "objects": 0,
-        "bytes_read": 0, "bytes_stored": 0, "nulls": 0, "first": None, "last": None, "gaps": [],
-        "metadata": unit.metadata,
-    }  # fmt: skip
-
-
-def _add(total: Report, report: Report) -> None:
+def _grown(total: PartitionReport, visit: PartitionReport) -> PartitionReport:
     """Take over a visit's report, which counts what the whole run has done."""
-    for name in (*DONE, "end", "committed", "metadata"):
-        total[name] = report[name]
-    if report["last"] is not None:
-        total["last"] = report["last"]
-    if "failure" in report:
-        total["failure"] = report["failure"]
+    last = total.last if visit.last is None else visit.last
+    return replace(visit, start=total.start, gaps=total.gaps, last=last)

@@ -9,6 +9,7 @@ from kbackup.flow.views import ViewSpec
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
+from kbackup.reports import Bookmark
 from kbackup.stores import StoreSettings
 
 SPOOL_BYTES: Final = 32 * 2**20
@@ -55,13 +56,13 @@ class SinkUnit:
     Attributes:
         where: The partition.
         span: The offsets to back up.
-        metadata: What was kept with the committed offset at *span*'s start.
+        bookmark: What was committed beside *span*'s start, None where it is nothing of ours.
         identity: Which topic it is; kept with each object and each position.
     """
 
     where: TopicPartition
     span: Span
-    metadata: str = ""
+    bookmark: Bookmark | None = None
     identity: TopicIdentity = UNKNOWN
 
 

@@ -16,11 +16,12 @@ from kbackup.kafka import Position
 from kbackup.kafka.cluster import Cluster, Topic, check_idle
 from kbackup.naming import OFFSET_MAX, Layout, ObjectKey
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
+from kbackup.reports import Bookmark
 from kbackup.runs import history, wiring
 from kbackup.runs.selection import select
 from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkUnit, recreated
-from kbackup.sink.start import Evidence, LastObject, Start, decide
+from kbackup.sink.start import Evidence, Start, decide
 from kbackup.stores import Store
 
 _RECORDS_READ: Final = 200
@@ -62,9 +63,9 @@ class PlannedPartition:
             return None
         stands = self.position() or self.seen.committed
         keeps = stands is not None and stands.offset == self.start.offset
-        metadata = stands.metadata if stands is not None and keeps else ""
+        bookmark = Bookmark.from_metadata(stands.metadata) if stands is not None and keeps else None
         span = Span(self.start.offset, self.seen.log.end_offset)
-        return SinkUnit(self.where, span, metadata, self.identity)
+        return SinkUnit(self.where, span, bookmark, self.identity)
 
     def position(self) -> Position | None:
         """Return what to set the group to before anything is read, None where it stands right.
@@ -78,8 +79,7 @@ class PlannedPartition:
             committed = self.seen.committed
             if committed is not None and self.seen.is_confirmed:
                 return Position(self.start.offset, committed.metadata)
-            nothing = LastObject(None, None, identity=self.identity)
-            return Position(self.start.offset, nothing.to_metadata())
+            return Position(self.start.offset, Bookmark(identity=self.identity).to_metadata())
         return Position(self.start.offset) if self.start.moves_group else None
 
 

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from kbackup import engine
 from kbackup.config import Settings
-from kbackup.engine import Report
 from kbackup.errors import KbackupError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.kafka.cluster import Cluster
 from kbackup.records import Span, TopicPartition
+from kbackup.reports import PartitionReport
 from kbackup.runs import history, wiring
 from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.stopping import Stop
@@ -40,6 +40,7 @@ class SinkRun:
         self._run = history.new_run_id(datetime.now(UTC))
         self._summary = Summary(self._run, "sink")
         self._layout = wiring.layout(settings)
+        self._rows: dict[TopicPartition, dict[str, Any]] = {}
         self._met_gaps: list[tuple[TopicPartition, Span]] = []
         self._timings = engine.Timings()
 
@@ -106,7 +107,8 @@ class SinkRun:
             text = f"no topic matches topics.regex {settings.topics_regex}"
             self._tell(self._summary.warn("no_topic", text))
         for at in plan.partitions:
-            self._summary.partitions.append(accounting.begin(at))
+            self._rows[at.where] = accounting.begin(at)
+            self._summary.partitions.append(self._rows[at.where])
             self._tell_start(at)
 
     def _tell_start(self, at: PlannedPartition) -> None:
@@ -193,7 +195,7 @@ class SinkRun:
         self, plan: SinkPlan, cluster: Cluster, store: Store, find_jvm: engine.FindJvm
     ) -> None:
         units = [
-            SinkUnit(at.where, at.seen.log, "", at.identity)
+            SinkUnit(at.where, at.seen.log, None, at.identity)
             if (unit := at.unit()) is None
             else unit
             for at in plan.partitions
@@ -240,36 +242,26 @@ class SinkRun:
         )
         self._summary.facts["timings"] = self._timings.to_dict()
         overtaken = set()
-        for report in reports:
-            failure = report.get("failure")
-            if failure is not None and failure["code"] == _EXPIRED:
-                overtaken.add(TopicPartition(report["topic"], report["partition"]))
-            elif failure is not None:
-                self._summary.fail(failure)
-            for start, end in report.get("gaps", ()):
-                where = TopicPartition(report["topic"], report["partition"])
-                self._met_gaps.append((where, Span(start, end)))
-            self._merge(report)
+        for data in reports:
+            if "topic" not in data:  # of a task that could not begin
+                self._summary.fail(data["failure"])
+                continue
+            report = PartitionReport.from_dict(data)
+            if report.failure is not None and report.failure["code"] == _EXPIRED:
+                overtaken.add(report.where)
+            elif report.failure is not None:
+                self._summary.fail(report.failure)
+            self._met_gaps += ((report.where, gap) for gap in report.gaps)
+            accounting.grow(self._rows[report.where], report)
         return overtaken
 
     def _hear(self, event: Event) -> None:
         """Pass an event on; a run that follows keeps its rows up with what is committed."""
         if event["type"] == "progress" and self._settings.follow:
-            row = self._row(event["topic"], event["partition"])
+            row = self._rows[TopicPartition(event["topic"], event["partition"])]
             row["committed"], row["end"] = event["committed"], max(row["end"], event["end"])
             row["lag"] = row["end"] - row["committed"]
         self._tell(event)
-
-    def _row(self, topic: str, partition: int) -> dict[str, Any]:
-        return next(
-            row
-            for row in self._summary.partitions
-            if (row["topic"], row["partition"]) == (topic, partition)
-        )
-
-    def _merge(self, report: Report) -> None:
-        if "topic" in report:
-            accounting.grow(self._row(report["topic"], report["partition"]), report)
 
     def _finish(self, store: Store | None = None) -> Event:
         """Return the summary; with *store*, it says when a run last was good."""

@@ -4,67 +4,11 @@ The group's committed offset and the bucket must agree, or a hole could arise th
 offsets can be reset, expire, or be moved ahead, and objects can be deleted.
 """
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
 
 from kbackup.errors import TopicChangedError
 from kbackup.kafka import Position
-from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class LastObject:
-    """The object that stands just before a committed offset, as its committer kept it there.
-
-    It lets the next run see with one look that group and bucket agree; an offset that somebody
-    else moved has lost it.
-
-    Attributes:
-        key: The object's key; None: the committer had stored nothing before this offset.
-        last_offset: Offset of its last record.
-        run: Id of the run that committed; empty where it was not kept.
-        done: What that run had done in this partition by then: where a task dies, the one that
-            takes over goes on from here, and no count is lost.
-        identity: Which topic the offset is of; not known where an earlier version committed it.
-    """
-
-    key: str | None
-    last_offset: int | None
-    run: str = ""
-    done: Mapping[str, Any] = field(default_factory=dict)
-    identity: TopicIdentity = UNKNOWN
-
-    def to_metadata(self) -> str:
-        """Return the text to commit with the offset."""
-        data = {
-            "key": self.key, "last": self.last_offset, "run": self.run, "done": self.done,
-            **self.identity.to_metadata(),
-        }  # fmt: skip
-        return json.dumps(data, separators=(",", ":"))
-
-    @classmethod
-    def from_metadata(cls, text: str) -> Self | None:
-        """Read what `to_metadata` wrote; None where it is anybody else's."""
-        try:
-            data = json.loads(text)
-            found = cls(
-                data["key"], data["last"], data.get("run", ""), data.get("done", {}),
-                TopicIdentity.from_metadata(data),
-            )  # fmt: skip
-            (found.key or "").encode()  # half of a surrogate pair is no key
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return None
-        is_sound = (
-            isinstance(found.key, str | None)
-            and isinstance(found.last_offset, int | None)
-            and isinstance(found.run, str)
-            and isinstance(found.done, dict)
-            and isinstance(found.identity.cluster_id, str)
-            and isinstance(found.identity.topic_id, str)
-        )
-        return found if is_sound else None
+from kbackup.records import Span, TopicIdentity, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
 from kbackup.records import Span, TopicPartition, batch_bytes
+from kbackup.reports import Bookmark, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.task import _Work
+from kbackup.sink.task import Clients, Work
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
@@ -37,13 +38,14 @@ def job(size: int, run: str) -> SinkJob:
 
 def run_once(
     reader: FakeReader, positions: FakePositions, store: Store, size: int, run: str
-) -> dict[str, object]:
+) -> PartitionReport:
     """One run of the task, as the driver would plan it."""
     found = positions.read(WHERE)
     start = 0 if found is None else found.offset
-    metadata = "" if found is None else found.metadata
-    unit = SinkUnit(WHERE, Span(start, reader.end_offset), metadata)
-    work = _Work(job(size, run), unit, store, positions, reader, SilentLine())  # type: ignore[arg-type]
+    bookmark = None if found is None else Bookmark.from_metadata(found.metadata)
+    unit = SinkUnit(WHERE, Span(start, reader.end_offset), bookmark)
+    clients = Clients(store, positions, reader)  # type: ignore[arg-type]
+    work = Work(job(size, run), unit, clients, SilentLine())
     work.run()
     return work.report
 
@@ -76,7 +78,7 @@ def test_after_any_crashes_and_faults_the_backup_is_that_of_a_run_without(
     reader = FakeReader(log)
     reference = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
     report = run_once(reader, FakePositions(), reference, size, "reference")
-    assert (len(log), batch_bytes(log)) == (report["records"], report["bytes_read"])
+    assert (len(log), batch_bytes(log)) == (report.done.records, report.done.bytes_read)
     store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
     positions = FakePositions(crashes)
 

@@ -8,14 +8,14 @@ import pyarrow.compute as pc
 from backup_samples import Backup
 
 from kbackup.channel import Event, Line
-from kbackup.engine import Report
 from kbackup.flow.rotation import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.kafka import KafkaSettings, Position
 from kbackup.kafka.cluster import Topic
 from kbackup.records import Span, TopicPartition
+from kbackup.reports import PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.task import _Work
+from kbackup.sink.task import Clients, Work
 
 
 @dataclass
@@ -127,11 +127,12 @@ def run_task(
     positions: FakePositions,
     line: SilentLine,
     views: tuple[ViewSpec, ...],
-) -> Report:
+) -> PartitionReport:
     """Run one unit of a sink, in this process; return its report."""
     job = SinkJob(
         "r1", KafkaSettings("-"), backup.settings, backup.layout, views, "default", Rule(), "g"
     )
-    work = _Work(job, unit, backup.store, positions, reader, line)  # type: ignore[arg-type]
+    clients = Clients(backup.store, positions, reader)  # type: ignore[arg-type]
+    work = Work(job, unit, clients, line)
     work.run()
     return work.report

@@ -6,9 +6,9 @@ from backup_samples import RECORD, Backup, batch
 from kbackup.errors import TopicChangedError
 from kbackup.kafka import Position
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
+from kbackup.reports import Bookmark
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.plan import PlannedPartition, make
-from kbackup.sink.start import LastObject
 from tests.support.configurations import WHOLE, load
 from tests.support.fakes import FakeCluster, FakePositions, FakeReader, SilentLine, run_task
 
@@ -34,7 +34,7 @@ def test_a_recreated_topic_is_refused_without_any_run_record(
     (key,) = backup.put("orders", 0, range(300), identity=OLD)
     cluster = FakeCluster({"orders": "new-id"}, {WHERE: Span(0, end)})
     if keeps_position:
-        cluster.positions[WHERE] = Position(300, LastObject(key, 299).to_metadata())
+        cluster.positions[WHERE] = Position(300, Bookmark(key, 299).to_metadata())
 
     at = planned(backup, cluster)
 
@@ -46,7 +46,7 @@ def test_the_position_alone_knows_which_topic_it_is_of() -> None:
     """
     A topic of which nothing could be stored has no objects that say it.
     """
-    kept = LastObject(None, None, "r1", identity=OLD).to_metadata()
+    kept = Bookmark(None, None, "r1", identity=OLD).to_metadata()
     cluster = FakeCluster({"orders": "new-id"}, {WHERE: Span(0, 500)}, {WHERE: Position(10, kept)})
 
     assert isinstance(planned(Backup(), cluster).refusal, TopicChangedError)
@@ -87,7 +87,7 @@ def test_objects_and_positions_say_which_topic_they_are_of() -> None:
 
     (entry,) = backup.store.list("topics/")
     head = backup.store.head(entry.key)
-    last = LastObject.from_metadata(positions.positions[WHERE].metadata)
+    last = Bookmark.from_metadata(positions.positions[WHERE].metadata)
     assert head is not None
     assert last is not None
     assert (OLD, OLD) == (TopicIdentity.from_metadata(head.metadata), last.identity)

@@ -4,11 +4,13 @@ import pytest
 
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
+from kbackup.reports import Bookmark, Done
 from kbackup.sink.plan import PlannedPartition
-from kbackup.sink.start import Evidence, LastObject, decide
+from kbackup.sink.start import Evidence, decide
 
 WHERE = TopicPartition("orders", 0)
-KEPT = LastObject("topics/orders/x", 499, "r1", {"records": 500}).to_metadata()
+BOOKMARK = Bookmark("topics/orders/x", 499, "r1", Done(records=500))
+KEPT = BOOKMARK.to_metadata()
 
 
 def planned(seen: Evidence) -> PlannedPartition:
@@ -25,7 +27,7 @@ def test_the_group_goes_on_behind_what_has_expired(end: int) -> None:
     unit = at.unit()
 
     assert Position(1000, KEPT) == at.position()
-    assert (None if end == 1000 else KEPT) == (None if unit is None else unit.metadata)
+    assert (None if end == 1000 else BOOKMARK) == (None if unit is None else unit.bookmark)
 
 
 def test_a_group_whose_object_is_not_known_is_believed_behind_a_gap() -> None:
@@ -37,8 +39,8 @@ def test_a_group_whose_object_is_not_known_is_believed_behind_a_gap() -> None:
     position = at.position()
 
     assert position is not None
-    assert (1000, LastObject(None, None)) == (
-        position.offset, LastObject.from_metadata(position.metadata),
+    assert (1000, Bookmark(None, None)) == (
+        position.offset, Bookmark.from_metadata(position.metadata),
     )  # fmt: skip
 
 
@@ -60,4 +62,4 @@ def test_a_group_too_far_ahead_is_set_back() -> None:
 
     assert Position(500) == at.position()
     assert unit is not None
-    assert (500, "") == (unit.span.start_offset, unit.metadata)
+    assert (500, None) == (unit.span.start_offset, unit.bookmark)

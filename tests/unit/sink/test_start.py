@@ -5,7 +5,7 @@ import pytest
 from kbackup.errors import TopicChangedError
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
-from kbackup.sink.start import Evidence, LastObject, Start, decide
+from kbackup.sink.start import Evidence, Start, decide
 
 WHERE = TopicPartition("orders", 0)
 
@@ -95,41 +95,3 @@ def test_a_log_that_ends_before_the_backup_is_another_topic() -> None:
         start(Span(0, 20), committed=40, confirmed=True)
 
     assert "ends at offset 20, but was backed up to 40" in caught.value.what
-
-
-@pytest.mark.parametrize(
-    "last",
-    [
-        LastObject("topics/a", 41),
-        LastObject("topics/a", 41, "run", {"records": 42, "first": None}),
-        LastObject(None, None),
-    ],
-)
-def test_what_is_committed_with_an_offset_can_be_read_again(last: LastObject) -> None:
-    """
-    The object before an offset is found by what was committed with it.
-    """
-    assert last == LastObject.from_metadata(last.to_metadata())
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "null",
-        "[]",
-        "{}",
-        "consumer-1",
-        '{"key": 1',
-        '{"key": 5, "last": 1}',
-        '{"key": "topics/a", "last": "b"}',
-        '{"key": "\\ud800", "last": 3}',
-        '{"key": null, "last": null, "done": 5}',
-        "[" * 3000,
-    ],
-)
-def test_what_others_commit_is_not_taken_for_ours(text: str) -> None:
-    """
-    Metadata of another tool confirms nothing.
-    """
-    assert LastObject.from_metadata(text) is None

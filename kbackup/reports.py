@@ -1,0 +1,164 @@
+"""What the work on one partition has come to.
+
+A task keeps a `PartitionReport` of each partition and replaces it as the work goes on.  What it
+commits beside an offset is a `Bookmark`; whoever goes on there reads it.  Both cross processes as
+plain data: `PartitionReport.to_dict` and `Bookmark.to_metadata` fix the names of the fields.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What one run has done in a partition, over all tasks that it has tried it with.
+
+    Attributes:
+        records: Records stored.
+        objects: Objects stored.
+        bytes_read: Bytes of the records read for them, as `records.record_bytes` counts.
+        bytes_stored: Bytes of the objects.
+        nulls: Records left out because they have no value.
+        first: Offset of the first record stored, None without one.
+    """
+
+    records: int = 0
+    objects: int = 0
+    bytes_read: int = 0
+    bytes_stored: int = 0
+    nulls: int = 0
+    first: int | None = None
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read the fields that are there and whole numbers; the others keep their defaults."""
+        given = ((field.name, data.get(field.name)) for field in fields(cls))
+        return cls(**{name: value for name, value in given if type(value) is int})
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """What is kept beside a committed offset: the object that ends there, and who committed it.
+
+    It lets the next run see with one look that group and bucket agree; an offset that somebody
+    else moved has lost it.
+
+    Attributes:
+        key: The object's key; None: nothing had been stored before this offset.
+        last_offset: Offset of its last record.
+        run: Id of the run that committed; empty where it was not kept.
+        done: What that run had done in this partition by then: where a task dies, the one that
+            takes over goes on from here, and no count is lost.
+        identity: Which topic the offset is of; not known where an earlier version committed it.
+    """
+
+    key: str | None = None
+    last_offset: int | None = None
+    run: str = ""
+    done: Done = Done()
+    identity: TopicIdentity = UNKNOWN
+
+    def to_metadata(self) -> str:
+        """Return the text to commit with the offset."""
+        done = {} if self.done == Done() else asdict(self.done)
+        data = {
+            "key": self.key, "last": self.last_offset, "run": self.run, "done": done,
+            **self.identity.to_metadata(),
+        }  # fmt: skip
+        return json.dumps(data, separators=(",", ":"))
+
+    @classmethod
+    def from_metadata(cls, text: str) -> Self | None:
+        """Read what `to_metadata` wrote; None where it is anybody else's."""
+        try:
+            data = json.loads(text)
+            key, last, run, done = data["key"], data["last"], data.get("run", ""), data.get("done")
+            identity = TopicIdentity.from_metadata(data)
+            (key or "").encode()  # half of a surrogate pair is no key
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+        is_sound = (
+            isinstance(key, str | None)
+            and isinstance(last, int | None)
+            and isinstance(run, str)
+            and isinstance(done, dict | None)
+            and isinstance(identity.cluster_id, str)
+            and isinstance(identity.topic_id, str)
+        )
+        return cls(key, last, run, Done.from_dict(done or {}), identity) if is_sound else None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """How far the backup of one partition is.
+
+    Attributes:
+        where: The partition.
+        start: The first offset to back up.
+        end: The offset to back up to, as far as it is known.
+        committed: The next offset to back up.
+        done: What this run has done.
+        last: Offset of the last record that this run has stored, None without one.
+        bookmark: What was committed beside *committed*, None where it is nothing of ours.
+        gaps: Offsets that expired before they could be read, in order.
+        failure: What stopped the work, as ``KbackupError.to_dict`` puts it; None if nothing has.
+    """
+
+    where: TopicPartition
+    start: int
+    end: int
+    committed: int
+    done: Done = Done()
+    last: int | None = None
+    bookmark: Bookmark | None = None
+    gaps: tuple[Span, ...] = ()
+    failure: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain data: what Spark hands over, and what crosses the line."""
+        return {
+            "topic": self.where.topic,
+            "partition": self.where.partition,
+            "start": self.start,
+            "end": self.end,
+            "committed": self.committed,
+            **asdict(self.done),
+            "last": self.last,
+            "metadata": "" if self.bookmark is None else self.bookmark.to_metadata(),
+            "gaps": [[gap.start_offset, gap.end_offset] for gap in self.gaps],
+            **({} if self.failure is None else {"failure": dict(self.failure)}),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` returned."""
+        return cls(
+            TopicPartition(data["topic"], data["partition"]),
+            data["start"],
+            data["end"],
+            data["committed"],
+            Done.from_dict(data),
+            data["last"],
+            Bookmark.from_metadata(data["metadata"]),
+            tuple(Span(start, end) for start, end in data["gaps"]),
+            data.get("failure"),
+        )
+
+    def progress(self, run: str, open_records: int) -> dict[str, Any]:
+        """Return the ``progress`` event: what is safe, and how many records are not safe yet."""
+        return {
+            "type": "progress",
+            "run": run,
+            "topic": self.where.topic,
+            "partition": self.where.partition,
+            "committed": self.committed,
+            "end": self.end,
+            "records": self.done.records,
+            "objects": self.done.objects,
+            "bytes_stored": self.done.bytes_stored,
+            "open": open_records,
+        }

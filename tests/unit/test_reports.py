@@ -1,0 +1,84 @@
+"""What crosses processes of a partition's report comes back as it was."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbackup.errors import StoreError
+from kbackup.records import Span, TopicPartition
+from kbackup.reports import Bookmark, Done, PartitionReport
+
+counts = st.integers(0, 2**63 - 1)
+done = st.builds(Done, counts, counts, counts, counts, counts, st.none() | counts)
+bookmarks = st.builds(
+    Bookmark, st.none() | st.text("a/+", max_size=5), st.none() | counts, done=done
+)
+reports = st.builds(
+    PartitionReport, st.just(TopicPartition("orders", 3)), counts, counts, counts, done,
+    st.none() | counts, st.none() | bookmarks,
+    st.lists(st.builds(Span, counts, counts), max_size=2).map(tuple),
+    st.sampled_from([None, StoreError("put", "503").to_dict()]),
+)  # fmt: skip
+
+
+@given(reports)
+def test_a_report_crosses_processes_as_plain_data(report: PartitionReport) -> None:
+    """
+    Spark's pickles and the line's JSON give back the same report.
+    """
+    assert report == PartitionReport.from_dict(json.loads(json.dumps(report.to_dict())))
+
+
+def test_the_fields_of_a_progress_event_stay() -> None:
+    """
+    JSON lines are a contract: none of these is renamed or removed.
+    """
+    report = PartitionReport(TopicPartition("orders", 3), 0, 9, 5, Done(4, 2, 100, 50))
+
+    event = replace(report, last=4).progress("r1", 3)
+
+    assert event == {
+        "type": "progress", "run": "r1", "topic": "orders", "partition": 3, "committed": 5,
+        "end": 9, "records": 4, "objects": 2, "bytes_stored": 50, "open": 3,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        Bookmark("topics/a", 41),
+        Bookmark("topics/a", 41, "run", Done(records=42)),
+        Bookmark(None, None),
+    ],
+)
+def test_what_is_committed_with_an_offset_can_be_read_again(last: Bookmark) -> None:
+    """
+    The object before an offset is found by what was committed with it.
+    """
+    assert last == Bookmark.from_metadata(last.to_metadata())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        "consumer-1",
+        '{"key": 1',
+        '{"key": 5, "last": 1}',
+        '{"key": "topics/a", "last": "b"}',
+        '{"key": "\\ud800", "last": 3}',
+        '{"key": null, "last": null, "done": 5}',
+        "[" * 3000,
+    ],
+)
+def test_what_others_commit_is_not_taken_for_ours(text: str) -> None:
+    """
+    Metadata of another tool confirms nothing.
+    """
+    assert Bookmark.from_metadata(text) is None
