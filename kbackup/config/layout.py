@@ -76,7 +76,11 @@ class Layout(Group):
         "none", "Compression of JSON and byte-array files as a whole.", commands=SINK
     )
     s3_compression_level: Integer = declare(
-        -1, "Level of gzip, -1 for the library's own.", commands=SINK, ge=-1, le=9
+        -1,
+        "Level of gzip: -1 for the fastest library, 1 to 9 for zlib and a connector's bytes.",
+        commands=SINK,
+        ge=-1,
+        le=9,
     )
     parquet_codec: Annotated[
         Literal["none", "snappy", "gzip", "brotli", "lz4", "lz4_raw", "zstd"], *ExactWord

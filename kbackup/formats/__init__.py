@@ -22,7 +22,7 @@ class FormatOptions:
     Attributes:
         codec: Parquet compression, in the connectors' words: ``none``, ``snappy``, ``zstd`` ...
         compression: Of text and byte files as a whole: ``none`` or ``gzip``.
-        compression_level: -1 (the library's default) to 9.
+        compression_level: -1 (the fastest library), or 0 to 9 of zlib.
         separator: Bytes behind each value of a byte-array file.
         byte_array_extension: Extension of a byte-array file, dot first.
         max_record_bytes: A file with a longer record than this is refused when it is read.

@@ -85,7 +85,8 @@ def parts(name: str) -> tuple[Format, Converter, FormatOptions, Layout]:
     )
     options = FormatOptions(
         compression=chosen.get("s3.compression.type", "none"),
-        compression_level=int(chosen.get("s3.compression.level", "-1")),
+        # zlib's default by its number: only a level that is named gives the connector's bytes.
+        compression_level=int(chosen.get("s3.compression.level", "6")),
     )
     layout = Layout(
         chosen.get("topics.dir", "topics"),

@@ -30,24 +30,35 @@ def content(data: bytes) -> bytes:
 
 @pytest.fixture(params=["isal", "zlib"])
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Read with isal, and with what machines without it use."""
+    """Read and write with isal, and with what machines without it use."""
     if request.param == "zlib":
         monkeypatch.setattr(gzip_stream, "_inflate", zlib)
+        monkeypatch.setattr(gzip_stream, "_fast", zlib)
     elif gzip_stream._inflate is zlib:
         pytest.skip("no isal here")
     return str(request.param)
 
 
 @pytest.mark.parametrize("level", range(-1, 10))
-def test_a_member_does_not_show_how_it_was_written(level: int) -> None:
+def test_a_member_does_not_show_how_it_was_written(library: str, level: int) -> None:
     """
     The same bytes give the same member, in whatever pieces they came.
     """
-    data = LINES + random.Random(level).randbytes(200_000)
+    data = 12 * LINES + random.Random(level).randbytes(200_000)
     whole = member(data, level)
 
     assert data == gzip.decompress(whole)
     assert [whole] * 3 == [member(data, level, pieces) for pieces in (2, 7, 500)]
+
+
+@pytest.mark.parametrize("level", range(1, 10))
+def test_a_level_that_is_named_is_zlibs(level: int) -> None:
+    """
+    What a connector's configuration names as a level gives the connector's bytes.
+    """
+    deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+
+    assert deflate.compress(LINES) + deflate.flush() == member(LINES, level)[10:-8]
 
 
 def test_the_header_is_javas() -> None:
