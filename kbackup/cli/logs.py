@@ -6,11 +6,12 @@ the same in fields.  Times are UTC.  Every line passes the `Mask`.
 
 import json
 import logging
-import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
 from typing import Final, Literal, Self
 
+from kbackup import moments
 from kbackup.cli.escape import escape
 from kbackup.cli.lines import ERROR_LOG, EVENT_LOG, RUN_LOG
 from kbackup.cli.masking import Mask
@@ -33,7 +34,7 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, or the lines, of *record*."""
-        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
+        when = moments.text(datetime.fromtimestamp(record.created, UTC))
         level = _LEVEL_NAMES.get(record.levelno, record.levelname)
         text = self._mask.text(record.getMessage())
         traceback = self._traceback(record)

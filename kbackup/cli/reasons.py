@@ -171,24 +171,3 @@ def _reason(summary: Mapping[str, Any], code: int, refused: int) -> str:
     text = _MORE_PRECISE.get(codes.pop()) if len(codes) == 1 else None
     text = text or _MEANING.get(code, "failed")
     return text + (f" ({len(errors)} errors)" if len(errors) > 1 else "")
-
-
-def error_summary(error: Mapping[str, Any], command: str, run: str | None = None) -> dict[str, Any]:
-    """Return the summary of a command that failed before it could count anything.
-
-    Args:
-        error: `KbackupError.to_dict`.
-        command: Its words, such as ``restore plan``.
-        run: The run's name, None where it has none yet.
-    """
-    code = error["exit_code"]
-    results = {3: "skipped", 4: "refused", 130: "stopped", 143: "stopped"}
-    return {
-        "type": "summary",
-        "v": 1,
-        "run": run,
-        "command": command,
-        "result": results.get(code, "failed"),
-        "exit_code": code,
-        "errors": [dict(error)],
-    }

@@ -70,7 +70,7 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
     """Say how past runs ended and whether one is running; no JVM is started."""
 
     def work(session: Session) -> Event:
-        from kbackup.cli.summary_file import replace_file  # noqa: PLC0415
+        from kbackup import durable  # noqa: PLC0415
         from kbackup.config.parsing import duration  # noqa: PLC0415
         from kbackup.runs import wiring  # noqa: PLC0415
         from kbackup.sink import status  # noqa: PLC0415
@@ -92,7 +92,7 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
         )
         if prometheus is not None:
             try:
-                replace_file(Path(prometheus), status.prometheus(found))
+                durable.replace_file(Path(prometheus), status.prometheus(found).encode())
             except (OSError, ValueError) as error:
                 raise ConfigurationError(
                     f"--prometheus {prometheus} cannot be written", str(error)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from kbackup import durable, moments
 from kbackup.cli.json_lines import json_line
 from kbackup.cli.reasons import LOCKED
 from kbackup.errors import ConfigurationError, KbackupError
@@ -58,7 +59,8 @@ class SummaryFile:
             return
         last_success = self._last_success(summary)
         try:
-            replace_file(self._path, json_line({**summary, "last_success": last_success}) + "\n")
+            line = json_line({**summary, "last_success": last_success}) + "\n"
+            durable.replace_file(self._path, line.encode())
         except OSError as error:
             raise KbackupError(
                 f"summary file {self._path} was not written",
@@ -76,7 +78,7 @@ class SummaryFile:
             old = None
         carried = old.get("last_success") if isinstance(old, dict) else None
         success = history.success({**summary, "last_success": carried})
-        return None if success is None else f"{success:%Y-%m-%dT%H:%M:%SZ}"
+        return None if success is None else moments.text(success)
 
     def _error(self, why: str) -> ConfigurationError:
         return ConfigurationError(
@@ -84,26 +86,3 @@ class SummaryFile:
             why,
             "give --summary-file a path in a folder that exists and can be written",
         )
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Put *text* in place of the old file, whole or not at all.
-
-    Raises:
-        OSError: If it cannot be written; the old file is then whole.
-    """
-    new = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with new.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from kbackup.alignment import pairs
 from kbackup.errors import AuditError
 from kbackup.kafka import KafkaSettings
 from kbackup.kafka.cluster import Cluster, Topic
@@ -71,20 +72,16 @@ def compare(original: Iterable[pa.RecordBatch], copy: Iterable[pa.RecordBatch]) 
 
     Memory: one batch of each.
     """
-    lefts, rights = iter(original), iter(copy)
-    left = right = None
     records = 0
-    while True:
-        left, right = _more(left, lefts), _more(right, rights)
+    for left, right in pairs(original, copy):
         if left is None or right is None:
             return Compared(records, _missing(left, right, records))
-        count = min(len(left), len(right))
-        found = _difference(left.slice(0, count), right.slice(0, count))
+        found = _difference(left, right)
         if found is not None:
             row, column = found
             return Compared(records + row, _described(left, right, row, records + row, column))
-        records += count
-        left, right = left.slice(count), right.slice(count)
+        records += len(left)
+    return Compared(records)
 
 
 def compare_topics(
@@ -152,15 +149,6 @@ def _at(offset: int | None) -> str:
     return "" if offset is None else f" at offset {offset}"
 
 
-def _more(rest: pa.RecordBatch | None, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """Return *rest*, or the next batch that has a row where it has none; None at the end."""
-    while rest is None or not len(rest):
-        rest = next(batches, None)
-        if rest is None:
-            return None
-    return rest
-
-
 def _difference(left: pa.RecordBatch, right: pa.RecordBatch) -> tuple[int, str] | None:
     """Return row and column of the first difference of two batches of one length, if any."""
     found = [
@@ -180,14 +168,10 @@ def _first_row(left: pa.Array, right: pa.Array) -> int:
     return bisect_left(range(1, len(left) + 1), True, key=differ)
 
 
-def _missing(
-    left: pa.RecordBatch | None, right: pa.RecordBatch | None, row: int
-) -> Difference | None:
+def _missing(left: pa.RecordBatch | None, right: pa.RecordBatch | None, row: int) -> Difference:
     if left is not None:
         return Difference(row, _offset(left), None, None, "a record", "no more")
-    if right is not None:
-        return Difference(row, None, _offset(right), None, "no more records", "one")
-    return None
+    return Difference(row, None, _offset(right), None, "no more records", "one")
 
 
 def _described(

@@ -102,21 +102,6 @@ def _locked(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Write *path* so that another process sees all of *content* or the file as it was."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        scratch = Path(file.name)
-        try:
-            file.write(content)
-            file.flush()
-            scratch.chmod(mode)
-            scratch.replace(path)
-        except BaseException:
-            scratch.unlink(missing_ok=True)
-            raise
-
-
 def cache_path() -> Path:
     """Return where the cache is or would be; nothing is made or looked at.
 

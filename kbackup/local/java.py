@@ -21,8 +21,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from kbackup import durable
 from kbackup.errors import JavaNotFoundError, LocalServiceError
-from kbackup.local.downloads import cache_directory, cache_path, write_atomically
+from kbackup.local.downloads import cache_directory, cache_path
 
 _logger = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ def trust_store_options() -> list[str]:
     store = cache_directory() / f"trust-{hashlib.sha256(pem).hexdigest()[:16]}.p12"
     if not store.exists():
         try:
-            write_atomically(store, _java_trust_store(pem))
+            durable.replace_file(store, _java_trust_store(pem))
         except (ImportError, ValueError) as error:
             _logger.warning("Java keeps its own authorities, not those of %s: %s", bundle, error)
             return []
@@ -232,7 +233,7 @@ def _launcher(runtime: Path) -> Path:
     home = cache_directory() / f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     program = home / "bin" / "java"
     if not program.exists():
-        write_atomically(program, text.encode(), mode=0o755)
+        durable.replace_file(program, text.encode(), mode=0o755)
     return home
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from kbackup import moments
 from kbackup.backup import catalog as listing
 from kbackup.backup import recorded
 from kbackup.backup.catalog import BackupFile, Catalog, FileSet, not_in_backup, nothing_there
@@ -104,7 +105,7 @@ def _row(where: TopicPartition, sets: Sequence[FileSet], runs: Sequence[Recorded
         "last": recorded.last_offset(sets, runs),
         "records": recorded.record_count(sets, runs),
         "bytes": sum(file.size for file in files),
-        "newest": f"{newest:%Y-%m-%dT%H:%M:%SZ}",
+        "newest": moments.text(newest),
     }
 
 

@@ -11,7 +11,6 @@ the clock of the host that ran; there is no colon in them, for file systems that
 """
 
 import hashlib
-import io
 import logging
 import re
 import secrets
@@ -25,10 +24,11 @@ import orjson
 from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
+from kbackup import moments
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.stores import Store
+from kbackup.stores import Store, put_json
 
 _log: Final = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ _GAP: Final = re.compile(r"(\d{1,10})\+(\d{1,19})\+(\d{1,19})\.([0-9a-f]{8})\.js
 
 def new_run_id(now: datetime) -> str:
     """Return a name for a run that starts *now* (aware), like ``2026-11-21T02:00:00Z-7f3a``."""
-    return f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}-{secrets.token_hex(2)}"
+    return f"{moments.text(now)}-{secrets.token_hex(2)}"
 
 
 def started(run: str) -> datetime | None:
@@ -124,8 +124,8 @@ def write_run(store: Store, layout: Layout, summary: Mapping[str, Any]) -> None:
     """
     record = {**summary, "topics_dir": layout.topics_dir}
     name = f"{_runs_prefix(layout)}{record['run'].replace(':', '')}-{_named(record['command'])}"
-    if not _put(store, f"{name}.json", record, if_absent=True):  # a namesake of the same second
-        _put(store, f"{name}-{_digest(record['run'] + layout.topics_dir)}.json", record)
+    if not put_json(store, f"{name}.json", record, if_absent=True):  # a namesake of the same second
+        put_json(store, f"{name}-{_digest(record['run'] + layout.topics_dir)}.json", record)
 
 
 def runs(store: Store, layout: Layout, command: str | None = None) -> Iterator[Run]:
@@ -183,7 +183,7 @@ def write_gap(store: Store, layout: Layout, where: TopicPartition, span: Span, r
         "end": span.end_offset, "topics_dir": layout.topics_dir, "run": run,
     }  # fmt: skip
     name = f"{where.partition}+{span.start_offset}+{span.end_offset}.{_digest(layout.topics_dir)}"
-    _put(store, f"{_gaps_prefix(layout, where.topic)}{name}.json", gap, if_absent=True)
+    put_json(store, f"{_gaps_prefix(layout, where.topic)}{name}.json", gap, if_absent=True)
 
 
 def known_gaps(store: Store, layout: Layout, topic: str) -> dict[TopicPartition, list[Span]]:
@@ -216,12 +216,6 @@ def _gaps_prefix(layout: Layout, topic: str) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _put(store: Store, key: str, data: Mapping[str, Any], *, if_absent: bool = False) -> bool:
-    body = orjson.dumps(data)
-    sha256 = hashlib.sha256(body).hexdigest()
-    return store.put(key, io.BytesIO(body), sha256=sha256, metadata={}, if_absent=if_absent)
 
 
 def _read_all(store: Store, keys: Sequence[str]) -> Iterator[Run | None]:

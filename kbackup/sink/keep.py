@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from kbackup.alignment import pairs
 from kbackup.errors import TopicChangedError
 from kbackup.records import Facts, TopicIdentity
 from kbackup.sink.files import ClosedFile
@@ -67,20 +68,12 @@ def _common_records(store: Store, file: ClosedFile) -> str:
     file.body.seek(0)
     ours = _rows(file, file.body)
     with store.open(file.key) as body:
-        theirs = _rows(file, body)
-        mine: pa.Table | None = None
-        other: pa.Table | None = None
-        while True:
-            mine = _more(mine, ours)
-            other = _more(other, theirs)
+        for mine, other in pairs(ours, _rows(file, body)):
             if mine is None or other is None:
-                if mine is None and other is None:
-                    return "neither"
                 return "ours" if mine is None else "theirs"
-            rows = min(len(mine), len(other))
-            if not mine.slice(0, rows).equals(other.slice(0, rows)):
+            if not mine.equals(other):
                 raise _other_topic(file, "it holds other records")
-            mine, other = mine.slice(rows), other.slice(rows)
+    return "neither"
 
 
 def _other_topic(file: ClosedFile, why: str) -> TopicChangedError:
@@ -95,13 +88,3 @@ def _other_topic(file: ClosedFile, why: str) -> TopicChangedError:
 def _rows(file: ClosedFile, body: object) -> Iterator[pa.RecordBatch]:
     extension = file.spec.extension()
     return file.spec.open_format().read(body, file.spec.view, extension, file.spec.options)  # type: ignore[arg-type]
-
-
-def _more(rest: pa.Table | None, batches: Iterator[pa.RecordBatch]) -> pa.Table | None:
-    """Return rows still to compare, reading on where none are left; None at the end."""
-    while rest is None or not len(rest):
-        batch = next(batches, None)
-        if batch is None:
-            return None
-        rest = pa.Table.from_batches([batch])
-    return rest

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kbackup import engine
+from kbackup import engine, moments
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, TopicChangedError
 from kbackup.kafka import Position
@@ -268,13 +268,13 @@ class SinkRun:
         summary = self._summary.finish(self._stop.signal)
         is_good = not summary["errors"] and summary["exit_code"] in (*history.GOOD, 130, 143)
         if self._settings.follow and is_good:
-            summary["last_success"] = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+            summary["last_success"] = moments.text(datetime.now(UTC))
         elif summary["exit_code"] not in history.GOOD and store is not None:
             mine = self._summary.facts["names"]
             past = history.runs(store, self._layout, "sink")
             before = (history.success(run) for run in past if run.get("names") == mine)
             last = next((time for time in before if time is not None), None)
-            summary["last_success"] = None if last is None else f"{last:%Y-%m-%dT%H:%M:%SZ}"
+            summary["last_success"] = None if last is None else moments.text(last)
         else:
             summary["last_success"] = self._run[:20] if is_good else None
         return summary

@@ -4,9 +4,10 @@ Everything comes from run records and lock objects; Kafka is not asked, and noth
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
+from kbackup import moments
 from kbackup.errors import OutdatedBackupError
 from kbackup.naming import Layout
 from kbackup.runs import history, locks
@@ -79,7 +80,7 @@ def status(
         "topics_dir": layout.topics_dir,
         "names": sorted(asked) or None,
         "runs": past,
-        "last_success": None if success is None else _text(success),
+        "last_success": None if success is None else moments.text(success),
         "age_s": None if success is None else _age_s(success, now),
         "max_age_s": max_age_s,
         "running": list(_running(store, layout, now, asked)),
@@ -137,7 +138,7 @@ def _past(record: history.Run) -> history.Run:
     names = ("result", "exit_code", "seconds", "records", "objects", "bytes_stored", "errors")
     return {
         "run": record.get("run"),
-        "started": None if start is None else _text(start),
+        "started": None if start is None else moments.text(start),
         **{name: record.get(name) for name in names},
     }
 
@@ -226,7 +227,3 @@ def _seconds(text: str | None) -> int:
 
 def _span(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
-
-
-def _text(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

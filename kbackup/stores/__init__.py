@@ -4,10 +4,14 @@ What every store promises: an object that is visible is complete; nothing is lis
 a key is never taken for a local path outside the store's root.
 """
 
+import hashlib
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, BinaryIO, Protocol
+
+import orjson
 
 from kbackup import plugins
 
@@ -140,3 +144,10 @@ def open_store(settings: StoreSettings) -> Store:
     factory: Any = plugins.load("stores", scheme)
     store: Store = factory(settings)
     return store
+
+
+def put_json(store: Store, key: str, data: Mapping[str, Any], *, if_absent: bool = False) -> bool:
+    """Store *data* as a small JSON object, and return and raise as `Store.put` does."""
+    body = orjson.dumps(data)
+    sha256 = hashlib.sha256(body).hexdigest()
+    return store.put(key, io.BytesIO(body), sha256=sha256, metadata={}, if_absent=if_absent)

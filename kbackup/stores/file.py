@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 from urllib.parse import unquote
 
+from kbackup import durable
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,
@@ -34,7 +35,7 @@ from kbackup.errors import (
     ObjectNotFoundError,
     StoreError,
 )
-from kbackup.stores import ObjectHead, StoredObject, StoreSettings, durable
+from kbackup.stores import ObjectHead, StoredObject, StoreSettings
 
 _log: Final = logging.getLogger(__name__)
 

@@ -1,20 +1,19 @@
 """The half of the run lock that lies in the store: a small JSON object, refreshed by its holder."""
 
-import hashlib
-import io
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 from uuid import uuid4
 
 import orjson
 
+from kbackup import moments
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.naming import Layout
-from kbackup.stores import Store
+from kbackup.stores import Store, put_json
 
 _log: Final = logging.getLogger(__name__)
 
@@ -89,15 +88,15 @@ class LockObject:
     ) -> None:
         self._store, self.key, self._now = store, key, now
         self._token = uuid4().hex
-        self.body = {**body, "started": _text(now()), "token": self._token}
+        self.body = {**body, "started": moments.text(now()), "token": self._token}
 
     def create(self) -> bool:
         """Write it if it is not there; whether it is ours now."""
-        return self._put(self.key, self._beat(), if_absent=True)
+        return put_json(self._store, self.key, self._beat(), if_absent=True)
 
     def replace(self) -> None:
         """Write it, whatever is there."""
-        self._put(self.key, self._beat())
+        put_json(self._store, self.key, self._beat())
 
     def read(self) -> Holder | None:
         """Return who holds it, None where nobody does."""
@@ -119,7 +118,7 @@ class LockObject:
     def store_clock(self) -> datetime:
         """Return the store's time: that of a probe, written and deleted again."""
         key = f"{self.key}.{self._token}"
-        self._put(key, {})
+        put_json(self._store, key, {})
         try:
             head = self._store.head(key)
         finally:
@@ -129,15 +128,4 @@ class LockObject:
         return head.modified
 
     def _beat(self) -> dict[str, Any]:
-        return {**self.body, "beat": _text(self._now())}
-
-    def _put(self, key: str, data: Mapping[str, Any], *, if_absent: bool = False) -> bool:
-        body = orjson.dumps(data)
-        sha256 = hashlib.sha256(body).hexdigest()
-        return self._store.put(
-            key, io.BytesIO(body), sha256=sha256, metadata={}, if_absent=if_absent
-        )
-
-
-def _text(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return {**self.body, "beat": moments.text(self._now())}

@@ -3,13 +3,12 @@ from typing import Any
 import pytest
 
 from kbackup.cli.reasons import (
-    error_summary,
     exit_reason,
     has_worked,
     headline,
     render_error,
 )
-from kbackup.errors import CorruptObjectError, KbackupError, LockedError
+from kbackup.errors import CorruptObjectError, KbackupError
 
 
 def test_an_error_has_three_parts() -> None:
@@ -164,17 +163,3 @@ def test_whether_there_is_something_to_go_on_with(summary: dict[str, Any], is_so
     Nobody is told to go on with what never began.
     """
     assert is_so == has_worked(summary)
-
-
-def test_a_command_that_never_ran_has_a_summary() -> None:
-    """
-    Even a failure before the first step ends with a line scripts can read.
-    """
-    summary = error_summary(LockedError("locked").to_dict(), "sink")
-
-    assert ("summary", "failed", 8, "locked") == (
-        summary["type"],
-        summary["result"],
-        summary["exit_code"],
-        summary["errors"][0]["code"],
-    )

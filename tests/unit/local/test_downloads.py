@@ -12,7 +12,6 @@ from kbackup.local.downloads import (
     checksums,
     damaged,
     fetch_once,
-    write_atomically,
 )
 
 SUMS = {"a.jar": hashlib.sha256(b"a").hexdigest(), "b.jar": hashlib.sha256(b"b").hexdigest()}
@@ -148,16 +147,3 @@ def test_checksums_are_sha256sum_lines() -> None:
     expected = {"a.jar": "0" * 64, "b c.jar": "1" * 64}
 
     assert expected == checksums(f"{'0' * 64}  a.jar\n\n{'1' * 64}  b c.jar\n")
-
-
-def test_a_failed_write_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    """
-    A file is replaced whole, or stays, and no scrap lies beside it.
-    """
-    path = tmp_path / "store"
-    write_atomically(path, b"old")
-
-    with pytest.raises(TypeError):
-        write_atomically(path, None)  # type: ignore[arg-type]
-
-    assert (b"old", [path]) == (path.read_bytes(), list(tmp_path.iterdir()))

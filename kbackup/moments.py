@@ -1,0 +1,8 @@
+"""Points in time as text: RFC 3339, UTC, whole seconds, such as ``2026-11-21T02:00:00Z``."""
+
+from datetime import UTC, datetime
+
+
+def text(moment: datetime) -> str:
+    """Return an aware *moment* as text; fractions of a second are cut off."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
