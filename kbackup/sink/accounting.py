@@ -55,6 +55,14 @@ def begin(at: PlannedPartition) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def plan_again(row: dict[str, Any], at: PlannedPartition) -> None:
+    """Note where a partition goes on that retention overtook."""
+    if at.start is not None:
+        row["committed"], row["end"] = at.start.offset, max(row["end"], at.seen.log.end_offset)
+        row["lag"] = row["end"] - row["committed"]
+    row["state"] = at.state
+
+
 def grow(row: dict[str, Any], report: PartitionReport) -> None:
     """Take over a report, which counts what the whole run has done in its partition."""
     done = report.done

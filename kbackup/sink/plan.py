@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kbackup.config import Settings
@@ -103,8 +103,19 @@ class SinkPlan:
         return sorted(units, key=lambda unit: len(unit.span), reverse=True)
 
 
-def make(settings: Settings, cluster: Cluster, store: Store) -> SinkPlan:
+def make(
+    settings: Settings,
+    cluster: Cluster,
+    store: Store,
+    reached: Mapping[TopicPartition, int] | None = None,
+) -> SinkPlan:
     """Plan a run.
+
+    Args:
+        settings: What to back up, and where to.
+        cluster: Where the topics are.
+        store: Where the objects are.
+        reached: Where the run stands in partitions that it plans a second time.
 
     Raises:
         GroupActiveError: If somebody else works with the group.
@@ -138,7 +149,10 @@ def make(settings: Settings, cluster: Cluster, store: Store) -> SinkPlan:
     check_idle(cluster, group)
     committed = cluster.committed(group, wheres)
     layout = wiring.layout(settings)
-    evidence = gather(store, layout, cluster.spans(wheres), committed)
+    evidence = {
+        where: replace(seen, reached=(reached or {}).get(where))
+        for where, seen in gather(store, layout, cluster.spans(wheres), committed).items()
+    }
     identities = {
         name: TopicIdentity(cluster.cluster_id, topic.topic_id) for name, topic in topics.items()
     }

@@ -176,11 +176,12 @@ class SinkRun:
             overtaken = self._tasks(functools.partial(back_up, self._job(plan)), units, find_jvm)
             if not overtaken:
                 return
-            plan = planning.make(self._settings, cluster, store)
+            plan = planning.make(self._settings, cluster, store, overtaken)
             again = [at for at in plan.partitions if at.where in overtaken]
             for at in again:
                 self._tell_start(at)
-            for where in overtaken - {at.where for at in again}:
+                accounting.plan_again(self._rows[at.where], at)
+            for where in overtaken.keys() - {at.where for at in again}:
                 self._summary.fail(_gone(where))
             self._prepare(again, plan.group, cluster, store)
             units = [unit for at in again if (unit := at.unit()) is not None]
@@ -229,8 +230,8 @@ class SinkRun:
         units: Sequence[SinkUnit],
         find_jvm: engine.FindJvm,
         slices_per_core: int | None = None,
-    ) -> set[TopicPartition]:
-        """Run *task* over *units*; return the partitions that retention overtook."""
+    ) -> dict[TopicPartition, int]:
+        """Run *task* over *units*; return where it stands in those that retention overtook."""
         reports = engine.run(
             task,
             units,
@@ -241,14 +242,14 @@ class SinkRun:
             timings=self._timings,
         )
         self._summary.facts["timings"] = self._timings.to_dict()
-        overtaken = set()
+        overtaken = {}
         for data in reports:
             if "topic" not in data:  # of a task that could not begin
                 self._summary.fail(data["failure"])
                 continue
             report = PartitionReport.from_dict(data)
             if report.failure is not None and report.failure["code"] == _EXPIRED:
-                overtaken.add(report.where)
+                overtaken[report.where] = report.committed
             elif report.failure is not None:
                 self._summary.fail(report.failure)
             self._met_gaps += ((report.where, gap) for gap in report.gaps)

@@ -23,6 +23,8 @@ class Evidence:
             bucket has no object of this partition, or does not say.
         has_objects: The bucket holds objects of this partition.
         identities: Which topic the position and the objects looked at say they are of.
+        reached: Where this run stands already, when it plans a second time; None before it
+            has begun.
     """
 
     log: Span
@@ -31,6 +33,7 @@ class Evidence:
     stored_to: int | None = None
     has_objects: bool = False
     identities: tuple[TopicIdentity, ...] = ()
+    reached: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
         TopicChangedError: If the log ends before what was backed up: another topic of this name.
     """
     wanted, warnings = _wanted(where, seen)
+    if wanted is None:
+        wanted = seen.reached  # what expired since this run began is a gap, though nobody knew it
     if wanted is None:
         is_new = seen.committed is None and not seen.has_objects  # reset serves a first start only
         is_news_only = is_new and reset == "latest"

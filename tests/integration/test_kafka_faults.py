@@ -276,6 +276,31 @@ def test_retention_that_overtakes_a_running_sink_is_a_gap(
     assert (0, {}) == (again.code, again.summary["skipped"])
 
 
+def test_retention_that_overtakes_a_first_backup_is_a_gap_too(
+    kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str
+) -> None:
+    """
+    What was planned and deleted before the tasks began is counted and named, also where nothing
+    of a partition is left; the next run has nothing to say.
+    """
+    cluster.create(topic, 2)
+    written = {p: varied(100, p) for p in range(2)}
+    for partition, records in written.items():
+        cluster.write(topic, records, partition)
+
+    with running(kbackup, "sink", "-t", topic) as command:
+        command.wait_for("start")
+        cluster.delete_records(topic, {0: 60, 1: 100})
+        gap = command.finish()
+    again = kbackup.json("sink", "-t", topic)
+
+    assert (3, {"expired_offsets": 160}) == (gap.code, gap.summary["skipped"]), gap.stdout
+    assert [[0, 59], [0, 99]] == [w["offsets"] for w in gap.of("warning") if w["code"] == "gap"]
+    assert {0: 0, 1: 0} == {row["partition"]: row["lag"] for row in gap.summary["partitions"]}
+    assert [written[0][60:], []] == [backup.records(topic, p) for p in range(2)]
+    assert (0, {}) == (again.code, again.summary["skipped"])
+
+
 # -- two runs at a time --------------------------------------------------------------------------
 
 

@@ -11,8 +11,8 @@ WHERE = TopicPartition("orders", 0)
 
 
 def start(log: Span, *, reset: str = "earliest", committed: int | None = None,
-          confirmed: bool = False, stored_to: int | None = None, objects: bool | None = None
-          ) -> Start:  # fmt: skip
+          confirmed: bool = False, stored_to: int | None = None, objects: bool | None = None,
+          reached: int | None = None) -> Start:  # fmt: skip
     """The decision for a partition of which this is known."""
     seen = Evidence(
         log,
@@ -20,6 +20,7 @@ def start(log: Span, *, reset: str = "earliest", committed: int | None = None,
         confirmed,
         stored_to,
         stored_to is not None if objects is None else objects,
+        reached=reached,
     )
     return decide(WHERE, seen, reset=reset)
 
@@ -77,6 +78,32 @@ def test_a_first_start_has_no_gap() -> None:
     Records that expired before the first run are nobody's loss to report.
     """
     assert start(Span(50, 90)).expired is None
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param({}, id="nobody knows the partition"),
+        pytest.param({"committed": 40}, id="the bucket was emptied"),
+        pytest.param({"objects": True}, id="a connector's objects, and no offset"),
+    ],
+)
+def test_what_expires_after_a_first_run_has_begun_is_a_gap(known: dict[str, object]) -> None:
+    """
+    Records that the run set out to read, and that retention took from it, are named.
+    """
+    found = start(Span(50, 90), reached=5, **known)  # type: ignore[arg-type]
+
+    assert (50, Span(5, 50)) == (found.offset, found.expired)
+
+
+def test_what_was_committed_meanwhile_counts_more_than_where_a_run_began() -> None:
+    """
+    A gap begins behind the last record that is safe.
+    """
+    found = start(Span(50, 90), committed=40, confirmed=True, reached=5)
+
+    assert Span(40, 50) == found.expired
 
 
 def test_a_group_too_far_ahead_is_set_back() -> None:
