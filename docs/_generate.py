@@ -33,7 +33,7 @@ SCHEMA: Final = DOCS.parent / "kbackup" / "cli" / "json_schema.json"
 _PART: Final = re.compile(
     r"(<!-- generated: (?P<name>[\w-]+) -->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL
 )
-_IMPORTED: Final = ("kbackup.kafka.positions", "kbackup.kafka.reader")
+_IMPORTED: Final = ("kbackup.kafka",)
 """Modules that have errors of their own, beside `kbackup.errors`."""
 
 

@@ -51,8 +51,10 @@ def plan_command(**parameters: Any) -> None:
 
 def _restore(session: Session) -> Event:
     from kbackup.restore.run import RestoreRun  # noqa: PLC0415  (imports Kafka and S3 clients)
+    from kbackup.runs.world import World  # noqa: PLC0415
 
-    return RestoreRun(session.settings, session.tell, session.stop)(find_jvm, _agree())
+    world = World.of(session.settings, find_jvm)
+    return RestoreRun(session.settings, session.tell, session.stop, world)(_agree())
 
 
 def _agree() -> Callable[[str], bool] | None:

@@ -103,6 +103,8 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
 
 
 def _sink(session: Session) -> Event:
+    from kbackup.runs.world import World  # noqa: PLC0415
     from kbackup.sink.run import SinkRun  # noqa: PLC0415  (imports a Kafka and an S3 client)
 
-    return SinkRun(session.settings, session.tell, session.stop)(find_jvm)
+    world = World.of(session.settings, find_jvm)
+    return SinkRun(session.settings, session.tell, session.stop, world)()

@@ -9,8 +9,7 @@ from kbackup.doctor import Check, failed, retention
 from kbackup.doctor.configuration import is_sink
 from kbackup.doctor.retention import LogState
 from kbackup.errors import GroupActiveError, KafkaError, KbackupError
-from kbackup.kafka.cluster import Cluster, Topic
-from kbackup.kafka.permissions import Permissions
+from kbackup.kafka import Cluster, Topic
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import wiring
 from kbackup.runs.selection import select
@@ -36,7 +35,7 @@ def checks(
         return
     name = "cluster"
     try:
-        cluster = Cluster(wiring.kafka_settings(settings))
+        cluster = wiring.kafka_settings(settings).cluster()
         yield _cluster(cluster, settings)
         name = "topics"
         names = select(cluster.topic_names(), settings.topics, settings.topics_regex)
@@ -85,7 +84,7 @@ def _is_chosen(settings: Settings) -> bool:
 
 
 def _permissions(settings: Settings, names: Sequence[str]) -> Check:
-    permissions = Permissions(wiring.kafka_settings(settings))
+    permissions = wiring.kafka_settings(settings).permissions()
     allowed = permissions.of_topics(names)
     unread = [name for name in names if not {"READ", "DESCRIBE"} <= allowed[name]]
     unset = [name for name in names if "DESCRIBE_CONFIGS" not in allowed[name]]

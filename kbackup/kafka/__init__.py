@@ -1,16 +1,23 @@
-"""The cluster.  Only this folder imports confluent_kafka.
+"""The cluster.  Only this folder imports confluent_kafka, and others import only this module.
 
-`KafkaSettings` is plain data and crosses processes; clients are made where they are used.
+A `Connection` is plain data and crosses processes; it opens clients where they are used.
+`KafkaSettings` is the one for a real cluster.  Rows cross this seam as columns.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from confluent_kafka import KafkaException
+import pyarrow as pa
 
-from kbackup.errors import KafkaError
-from kbackup.errors import KbackupError as _KbackupError
+from kbackup.errors import GroupActiveError, KafkaError, KbackupError
+from kbackup.records import Span, TopicPartition
+
+PATIENCE_S: Final = 30.0
+"""How long a task that works waits at least for a broker that was there a moment ago."""
+
+SETTLE_S: Final = 10.0
+"""How long a transaction that is still open is waited for where none should be."""
 
 _CLIENT: Final = {
     "client.id": "kbackup",
@@ -20,8 +27,283 @@ _CLIENT: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the cluster has it.
+
+    Attributes:
+        name: Its name.
+        partitions: Number of partitions.
+        topic_id: Changes when a topic is deleted and created again; empty where unknown.
+    """
+
+    name: str
+    partitions: int
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A committed offset: the next one to work on.
+
+    Attributes:
+        offset: The next offset.
+        metadata: Text the committer kept with it; empty when somebody else moved the offset.
+    """
+
+    offset: int
+    metadata: str = ""
+
+
+class LogStartMovedError(KbackupError):
+    """Retention overtook the reader: its next offset is gone from the log."""
+
+    code = "expired"
+
+
+class OffsetMovedError(KbackupError):
+    """The group's offset is ahead of what this run would commit."""
+
+    code = "offset_moved"
+
+
+class Cluster(Protocol):
+    """What the driver asks of a cluster, and the little it changes there.
+
+    Attributes:
+        cluster_id: The cluster's own id; empty where it has none.
+        brokers: Number of brokers.
+    """
+
+    cluster_id: str
+    brokers: int
+
+    def topic_names(self) -> list[str]:
+        """Return the names of all topics that this principal may see, sorted."""
+        ...
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Describe those of *names* that exist."""
+        ...
+
+    def spans(
+        self, wheres: Sequence[TopicPartition], *, committed_only: bool = True
+    ) -> dict[TopicPartition, Span]:
+        """Return what each partition's log holds: from the log start to its end offset.
+
+        Args:
+            wheres: Existing partitions.
+            committed_only: End at the last stable offset, in front of open transactions.
+        """
+        ...
+
+    def settled_spans(
+        self, wheres: Sequence[TopicPartition], wait_s: float = SETTLE_S
+    ) -> dict[TopicPartition, Span]:
+        """Return `spans` once the transactions that have ended are visible in them.
+
+        A transaction that stays open is waited for no longer than *wait_s*; the spans end in
+        front of it.
+        """
+        ...
+
+    def committed(
+        self, group: str, wheres: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
+        """Return the group's positions; a partition without one is left out."""
+        ...
+
+    def set_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        """Write positions of a group without members, forwards or backwards."""
+        ...
+
+    def members(self, group: str) -> list[str]:
+        """Return the client ids and hosts of the group's live members."""
+        ...
+
+    def topic_config(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return settings of existing topics, defaults included; without those not readable."""
+        ...
+
+    def create_topic(
+        self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str]
+    ) -> None:
+        """Create a topic; *replication_factor* -1 takes the cluster's default.
+
+        Raises:
+            KafkaError: If the cluster refuses; nothing has been created then.
+        """
+        ...
+
+
+class Reader(Protocol):
+    """Reads partitions, one after the other; no member of any group."""
+
+    def read(self, where: TopicPartition, span: Span) -> Generator[pa.RecordBatch, None, None]:
+        """Read the records of *span*, which holds fewer where some were compacted or aborted.
+
+        The end is known by position, never by a record: the last offsets may hold none.  Close
+        the generator where it is not read to its end.
+
+        Yields:
+            ``records.SCHEMA``, at least one row each, offsets rising.
+
+        Raises:
+            LogStartMovedError: If retention has deleted the next offset to read.
+            TopicChangedError: If the log ends before *span* does.
+            KafkaError: If the cluster stays silent, or says no.
+        """
+        ...
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        ...
+
+
+class Writer(Protocol):
+    """Writes to one target partition, and commits a position of its group with the records.
+
+    Attributes:
+        record_bytes_max: The largest record that the target takes, its headers counted in.
+    """
+
+    record_bytes_max: int
+
+    def position(self) -> Position | None:
+        """Return the group's committed position, None where it has none.
+
+        Earlier writers are fenced by now, so nobody moves it any more.
+        """
+        ...
+
+    def write(self, batch: pa.RecordBatch) -> int:
+        """Send the records of *batch* (``records.SCHEMA``) in order.
+
+        A null timestamp is the layout's "not stored": the record gets the time of writing.
+
+        Returns:
+            How many timestamps the client could not send as they are: 0 ms becomes 1 ms.
+        """
+        ...
+
+    def commit(self, position: Position) -> None:
+        """Make everything written so far visible, together with *position*.
+
+        Raises:
+            KafkaError: If the cluster refused; with transactions nothing is visible then.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Wait until the cluster has acknowledged everything written; it is not committed yet.
+
+        Raises:
+            KafkaError: If the cluster refused a record.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Drop what was not committed; safe to call at any time, and it raises nothing."""
+        ...
+
+    def close(self) -> None:
+        """Leave the cluster; what was not committed is dropped."""
+        ...
+
+
+class Positions(Protocol):
+    """The committed offsets of one group, which has no members.
+
+    Not safe to use from several threads at once.
+    """
+
+    def read(self, where: TopicPartition) -> Position | None:
+        """Return the group's position, None where it has none.
+
+        Raises:
+            KafkaError: If the cluster does not say.
+        """
+        ...
+
+    def advance(self, where: TopicPartition, position: Position) -> None:
+        """Commit *position*, unless it would move the group back.
+
+        Raises:
+            KafkaError: If the group has live members, or cannot be written.
+            OffsetMovedError: If the group is ahead: another run overtook this one.
+        """
+        ...
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        ...
+
+
+class Permissions(Protocol):
+    """Asks a cluster for the operations it would authorise.
+
+    An operation is named as ``kafka-acls`` names it: ``READ``, ``DESCRIBE``.  A cluster without
+    an authoriser allows all of them.
+    """
+
+    def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
+        """Return what is allowed with each topic; of one that is denied, or not there, nothing.
+
+        Raises:
+            KafkaError: If the cluster does not answer; likewise `of_group`.
+        """
+        ...
+
+    def of_group(self, group: str) -> frozenset[str]:
+        """Return what is allowed with a consumer group, which need not exist yet."""
+        ...
+
+
+class Connection(Protocol):
+    """How to reach a cluster: plain data that opens clients."""
+
+    def cluster(self) -> Cluster:
+        """Open the cluster as an administrator sees it.
+
+        Raises:
+            KafkaError: If no broker answers within the timeout.
+        """
+        ...
+
+    def reader(self, group: str) -> Reader:
+        """Open a reader that may read as *group* may."""
+        ...
+
+    def writer(
+        self,
+        target: TopicPartition,
+        group: str,
+        *,
+        exactly_once: bool = True,
+        max_message_bytes: int | None = None,
+    ) -> Writer:
+        """Open a writer, and end whatever an earlier writer to *target* had begun.
+
+        Args:
+            target: The partition.
+            group: Keeps the position.
+            exactly_once: Write in transactions that carry the position.  Otherwise records are
+                written idempotently, and a killed run may repeat those after the last position.
+            max_message_bytes: What the topic takes; None for what the broker says.
+        """
+        ...
+
+    def positions(self, group: str) -> Positions:
+        """Open the positions that *group* keeps, as a task sees them."""
+        ...
+
+    def permissions(self) -> Permissions:
+        """Ask what this principal may do."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """How to reach a cluster; plain data.
+    """How to reach a real cluster: the `Connection` of every run outside the tests.
 
     Attributes:
         bootstrap_servers: ``host:port``, comma separated.
@@ -44,60 +326,82 @@ class KafkaSettings:
         """Return a client's properties: for every client, then *ours*, then the *operators*'."""
         return {**_CLIENT, **ours, **operators, "bootstrap.servers": self.bootstrap_servers}
 
+    # A client is imported where it is opened: whoever only passes settings on needs none.
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """A committed offset: the next one to work on.
+    def cluster(self) -> Cluster:
+        """Open the cluster: `Connection.cluster`."""
+        from kbackup.kafka import cluster  # noqa: PLC0415
 
-    Attributes:
-        offset: The next offset.
-        metadata: Text the committer kept with it; empty when somebody else moved the offset.
+        return cluster.Cluster(self)
+
+    def reader(self, group: str) -> Reader:
+        """Open a reader: `Connection.reader`."""
+        from kbackup.kafka import reader  # noqa: PLC0415
+
+        return reader.Reader(self, group)
+
+    def writer(
+        self,
+        target: TopicPartition,
+        group: str,
+        *,
+        exactly_once: bool = True,
+        max_message_bytes: int | None = None,
+    ) -> Writer:
+        """Open a writer: `Connection.writer`."""
+        from kbackup.kafka import writer  # noqa: PLC0415
+
+        return writer.Writer(
+            self, target, group, exactly_once=exactly_once, max_message_bytes=max_message_bytes
+        )
+
+    def positions(self, group: str) -> Positions:
+        """Open a group's positions: `Connection.positions`."""
+        from kbackup.kafka import positions  # noqa: PLC0415
+
+        return positions.Positions(self, group)
+
+    def permissions(self) -> Permissions:
+        """Ask what this principal may do: `Connection.permissions`."""
+        from kbackup.kafka import permissions  # noqa: PLC0415
+
+        return permissions.Permissions(self)
+
+
+def check_idle(cluster: Cluster, group: str) -> None:
+    """Refuse a group with live members: it would be moved under somebody's feet.
+
+    Raises:
+        GroupActiveError: Naming the members.
+    """
+    members = cluster.members(group)
+    if members:
+        raise GroupActiveError(
+            f"consumer group {group} has live members",
+            ", ".join(members[:5]),
+            "stop the connector that uses it, or choose another --group",
+        )
+
+
+class Outage:
+    """Remembers that no broker answers, so that a task waits for that once, not once a partition.
+
+    A partition without a leader looks the same to whoever reads or writes it, but others may work.
     """
 
-    offset: int
-    metadata: str = ""
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._error: KbackupError | None = None
 
+    def check(self) -> None:
+        """Raise what no broker's answering means, once it is known."""
+        if self._error is not None:
+            raise type(self._error)(self._error.what, self._error.why, self._error.do)
 
-class Complaints:
-    """Remembers the last errors librdkafka reports in the background.
-
-    They are the reason of a time-out: without them one reads "timed out" where the broker said
-    "authentication failed".
-    """
-
-    def __init__(self) -> None:
-        self.last = ""
-
-    def __call__(self, error: Any) -> None:
-        """Take an error from ``error_cb``."""
-        text = str(error.str())
-        if "brokers are down" not in text or not self.last:
-            self.last = text
-
-
-def kafka_error(what: str, error: Exception, complaints: Complaints | None = None) -> _KbackupError:
-    """Translate an exception of the client library into ours, once, at this boundary."""
-    reason = error.args[0] if isinstance(error, KafkaException) and error.args else error
-    why = reason.str() if hasattr(reason, "str") else str(reason)
-    if complaints is not None and complaints.last and complaints.last not in why:
-        why = f"{why}; {complaints.last}"
-    return KafkaError(what, why, _remedy(reason))
-
-
-def _remedy(reason: Any) -> str:
-    name = reason.name() if hasattr(reason, "name") else ""
-    if "AUTH" in name:
-        return "check the credentials and the ACLs of this principal"
-    if "SSL" in name:
-        return "check ssl.ca.location and the certificates"
-    if name in {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"}:
-        return "check bootstrap.servers, the network and that the brokers run"
-    return ""
-
-
-def calls(what: str, complaints: Complaints | None, function: Callable[[], Any]) -> Any:
-    """Call *function*; its Kafka exceptions become ours, with *what* as the thing that failed."""
-    try:
-        return function()
-    except KafkaException as error:
-        raise kafka_error(what, error, complaints) from error
+    def note(self, error: KbackupError) -> None:
+        """After *error*, find out whether a broker answers at all."""
+        if self._error is None and isinstance(error, KafkaError):
+            try:
+                self._connection.cluster()
+            except KbackupError as away:
+                self._error = away

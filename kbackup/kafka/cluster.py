@@ -4,7 +4,6 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -25,8 +24,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kbackup.errors import ConfigurationError, GroupActiveError, KafkaError, KbackupError
-from kbackup.kafka import Complaints, KafkaSettings, Position, calls, kafka_error
+from kbackup.errors import ConfigurationError, KafkaError
+from kbackup.kafka import SETTLE_S, KafkaSettings, Position, Topic
+from kbackup.kafka.client import Complaints, calls, kafka_error
 from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patiently
 from kbackup.records import Span
@@ -36,28 +36,10 @@ _log = logging.getLogger(__name__)
 
 _NO_OFFSET: Final = -1001
 
-SETTLE_S: Final = 10.0
-"""How long a transaction that is still open is waited for where none should be."""
-
 _LOOK_S: Final = 0.02
 
 _NO_ID: Final = "A" * 22
 """Sixteen zero bytes in base64: what a broker that has no topic ids answers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic as the cluster has it.
-
-    Attributes:
-        name: Its name.
-        partitions: Number of partitions.
-        topic_id: Changes when a topic is deleted and created again; empty where unknown.
-    """
-
-    name: str
-    partitions: int
-    topic_id: str
 
 
 class Cluster:
@@ -274,45 +256,6 @@ class Cluster:
             raise KafkaError(
                 what, self._complaints.last or "no answer", "check the brokers"
             ) from error
-
-
-def check_idle(cluster: Cluster, group: str) -> None:
-    """Refuse a group with live members: it would be moved under somebody's feet.
-
-    Raises:
-        GroupActiveError: Naming the members.
-    """
-    members = cluster.members(group)
-    if members:
-        raise GroupActiveError(
-            f"consumer group {group} has live members",
-            ", ".join(members[:5]),
-            "stop the connector that uses it, or choose another --group",
-        )
-
-
-class Outage:
-    """Remembers that no broker answers, so that a task waits for that once, not once a partition.
-
-    A partition without a leader looks the same to whoever reads or writes it, but others may work.
-    """
-
-    def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
-        self._error: KbackupError | None = None
-
-    def check(self) -> None:
-        """Raise what no broker's answering means, once it is known."""
-        if self._error is not None:
-            raise type(self._error)(self._error.what, self._error.why, self._error.do)
-
-    def note(self, error: KbackupError) -> None:
-        """After *error*, find out whether a broker answers at all."""
-        if self._error is None and isinstance(error, KafkaError):
-            try:
-                Cluster(self._settings)
-            except KbackupError as away:
-                self._error = away
 
 
 def check_properties(settings: KafkaSettings) -> None:

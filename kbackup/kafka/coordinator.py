@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException
 
-from kbackup.kafka import KafkaSettings
+from kbackup.kafka import PATIENCE_S, KafkaSettings
 
 _T = TypeVar("_T")
 
@@ -31,9 +31,6 @@ _PASSING: Final = frozenset(
         Code._NOENT,  # noqa: SLF001  ("no leaders found": the client asked too soon)
     }
 )
-PATIENCE_S: Final = 30.0
-"""How long a task that works waits at least for a broker that was there a moment ago."""
-
 _PAUSE_S: Final = 0.1
 
 

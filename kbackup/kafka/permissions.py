@@ -9,7 +9,8 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from kbackup.errors import KafkaError
-from kbackup.kafka import Complaints, KafkaSettings, calls, kafka_error
+from kbackup.kafka import KafkaSettings
+from kbackup.kafka.client import Complaints, calls, kafka_error
 from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patiently
 

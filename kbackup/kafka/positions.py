@@ -14,8 +14,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as Code
 
-from kbackup.errors import KbackupError
-from kbackup.kafka import Complaints, KafkaSettings, Position, calls
+from kbackup.kafka import KafkaSettings, OffsetMovedError, Position
+from kbackup.kafka.client import Complaints, calls
 from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patience_s, patiently
 from kbackup.records import TopicPartition as Where
@@ -24,12 +24,6 @@ _LOOK_S: Final = 0.005
 """How long one look for an answer takes: the client does not return when it has called back."""
 
 _CLOSE_S: Final = 5.0
-
-
-class OffsetMovedError(KbackupError):
-    """The group's offset is ahead of what this run would commit."""
-
-    code = "offset_moved"
 
 
 class Positions:

@@ -10,8 +10,9 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka import KafkaError as Code
 
-from kbackup.errors import KafkaError, KbackupError, TopicChangedError
-from kbackup.kafka import Complaints, KafkaSettings, calls, kafka_error
+from kbackup.errors import KafkaError, TopicChangedError
+from kbackup.kafka import KafkaSettings, LogStartMovedError
+from kbackup.kafka.client import Complaints, calls, kafka_error
 from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patience_s
 from kbackup.records import SCHEMA, Span
@@ -38,12 +39,6 @@ QUEUE_KIB: Final = 32 * 1024
 
 _POLL_S: Final = 0.2
 """One call waits no longer, which bounds what sudden giant records can pile up."""
-
-
-class LogStartMovedError(KbackupError):
-    """Retention overtook the reader: its next offset is gone from the log."""
-
-    code = "expired"
 
 
 class Reader:

@@ -13,7 +13,8 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError
-from kbackup.kafka import Complaints, KafkaSettings, Position, kafka_error
+from kbackup.kafka import KafkaSettings, Position
+from kbackup.kafka.client import Complaints, kafka_error
 from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patience_s
 from kbackup.kafka.positions import Positions
@@ -26,6 +27,9 @@ QUEUE_KIB: Final = 64 * 1024
 
 BATCH_BYTES: Final = 2**20
 """What the client sends at once, where the topic takes as much; below Kafka's default limit."""
+
+OVERHEAD_BYTES: Final = 128
+"""Bytes a batch adds to its records, generously."""
 
 _FULL_WAIT_S: Final = 0.05
 _ABORT_S: Final = 5.0
@@ -69,6 +73,7 @@ class Writer:
         """
         self._settings, self._target, self._group = settings, target, group
         self._exactly_once = exactly_once
+        self.record_bytes_max = (max_message_bytes or 2**31) - OVERHEAD_BYTES
         self._complaints = Complaints()
         self._failed: Any = None
         self._patience_s = patience_s(settings)
@@ -104,24 +109,29 @@ class Writer:
         """
         return self._positions.read(self._target)
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: pa.RecordBatch) -> int:
         """Send the records of *batch* in order; returns when the client has taken them all.
 
         A null timestamp is the layout's "not stored": the record gets the time of writing.
 
         Per record this calls ``produce`` once: the client offers no way to hand over columns, and
         its ``produce_batch`` takes no headers.
+
+        Returns:
+            How many timestamps of 0 ms were sent as 1 ms: the client takes 0 for "now".
         """
         if self._exactly_once and not self._in_transaction:
             self._call("beginning a transaction", self._producer.begin_transaction)
             self._in_transaction = True
+        sent, zeros = without_zero_timestamps(batch)
         gc.disable()  # none of what is made for each record is part of a cycle
         try:
-            self._produce(batch)
+            self._produce(sent)
         finally:
             gc.enable()
         self._call("writing records", self._producer.poll, 0)
         self._raise_failed()
+        return zeros
 
     def _produce(self, batch: pa.RecordBatch) -> None:
         topic, partition = self._target.topic, self._target.partition
@@ -300,6 +310,18 @@ def _unwrapped(error: Exception) -> KafkaException:
     if isinstance(error.__cause__, KafkaException):
         return error.__cause__
     return KafkaException(Code(Code._FATAL))  # noqa: SLF001
+
+
+def without_zero_timestamps(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    """Set timestamps of 0 ms to 1 ms, and count them: the client takes 0 for "now"."""
+    column = batch["timestamp"]
+    zero = pc.fill_null(pc.equal(column, 0), False)
+    count = pc.sum(zero).as_py() or 0
+    if not count:
+        return batch, 0
+    changed = pc.if_else(zero, pa.scalar(1, pa.int64()), column)
+    at = batch.schema.get_field_index("timestamp")
+    return batch.set_column(at, batch.schema.field("timestamp"), changed), count
 
 
 def _times(column: pa.Array) -> Sequence[int]:

@@ -15,9 +15,7 @@ import pyarrow as pa
 
 from kbackup.alignment import pairs
 from kbackup.errors import AuditError
-from kbackup.kafka import KafkaSettings
-from kbackup.kafka.cluster import Cluster, Topic
-from kbackup.kafka.reader import Reader
+from kbackup.kafka import Connection, Topic
 from kbackup.records import TopicPartition
 
 COLUMNS: Final = ("key", "value", "headers", "timestamp")
@@ -85,12 +83,12 @@ def compare(original: Iterable[pa.RecordBatch], copy: Iterable[pa.RecordBatch]) 
 
 
 def compare_topics(
-    settings: KafkaSettings, names: Mapping[str, str]
+    kafka: Connection, names: Mapping[str, str]
 ) -> Iterator[tuple[TopicPartition, int]]:
     """Compare topics with their copies in one cluster, partition by partition.
 
     Args:
-        settings: The cluster.
+        kafka: The cluster.
         names: The name of each original's copy.
 
     Yields:
@@ -100,9 +98,9 @@ def compare_topics(
         AuditError: At the first difference; it says where and what.
         KafkaError: If an original does not exist, or something cannot be read.
     """
-    cluster = Cluster(settings)
+    cluster = kafka.cluster()
     topics = cluster.topics({*names, *names.values()})
-    reader, copy_reader = Reader(settings, _GROUP), Reader(settings, _GROUP)
+    reader, copy_reader = kafka.reader(_GROUP), kafka.reader(_GROUP)
     try:
         for name, copy_name in names.items():
             partitions = _partitions(name, topics.get(name), copy_name, topics.get(copy_name))

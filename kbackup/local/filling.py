@@ -7,10 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from kbackup.kafka import KafkaSettings, Position
-from kbackup.kafka.cluster import Cluster
-from kbackup.kafka.reader import Reader
-from kbackup.kafka.writer import Writer
+from kbackup.kafka import Cluster, Connection, Position, Writer
 from kbackup.local.sample import TOPICS, SampleTopic
 from kbackup.records import TopicPartition
 
@@ -42,7 +39,7 @@ class Filled:
 
 
 def fill(
-    settings: KafkaSettings, sample_records: int, topics: Iterable[SampleTopic] = TOPICS
+    kafka: Connection, sample_records: int, topics: Iterable[SampleTopic] = TOPICS
 ) -> Iterator[Filled]:
     """Create *topics* and write their records, of a sample of *sample_records* in all.
 
@@ -52,28 +49,27 @@ def fill(
     Raises:
         KafkaError: If a topic is there already, or the cluster refuses.
     """
-    cluster = Cluster(settings)
+    cluster = kafka.cluster()
     compacted = []
     for topic in topics:
         # the broker goes by records' timestamps, and these are old
         config = {"retention.ms": "-1", **topic.config}
         cluster.create_topic(topic.name, topic.partitions, 1, config)
         written = sum(
-            _write(settings, topic, partition, sample_records)
-            for partition in range(topic.partitions)
+            _write(kafka, topic, partition, sample_records) for partition in range(topic.partitions)
         )
         if topic.is_compacted:
             compacted.append((topic, written))
         else:
             yield Filled(topic, written, written)
     for topic, written in compacted:
-        yield Filled(topic, written, _settled(settings, cluster, topic, written))
+        yield Filled(topic, written, _settled(kafka, cluster, topic, written))
 
 
-def _write(settings: KafkaSettings, topic: SampleTopic, partition: int, sample_records: int) -> int:
+def _write(kafka: Connection, topic: SampleTopic, partition: int, sample_records: int) -> int:
     where = TopicPartition(topic.name, partition)
     batches = topic.batches(partition, sample_records)
-    writer = Writer(settings, where, _GROUP, exactly_once=topic.is_transactional)
+    writer = kafka.writer(where, _GROUP, exactly_once=topic.is_transactional)
     try:
         write = _write_transactions if topic.is_transactional else _write_plainly
         return write(writer, batches)
@@ -109,22 +105,22 @@ def _abort(writer: Writer, batch: pa.RecordBatch) -> None:
     writer.abort()
 
 
-def _settled(settings: KafkaSettings, cluster: Cluster, topic: SampleTopic, written: int) -> int:
+def _settled(kafka: Connection, cluster: Cluster, topic: SampleTopic, written: int) -> int:
     """Return the number of readable records when compaction is over, or does not come."""
     deadline = time.monotonic() + COMPACTION_SECONDS
-    last = _readable(settings, cluster, topic)
+    last = _readable(kafka, cluster, topic)
     while time.monotonic() < deadline:
         time.sleep(_SETTLED_SECONDS)
-        now = _readable(settings, cluster, topic)
+        now = _readable(kafka, cluster, topic)
         if now == last < written:
             break
         last = now
     return last
 
 
-def _readable(settings: KafkaSettings, cluster: Cluster, topic: SampleTopic) -> int:
+def _readable(kafka: Connection, cluster: Cluster, topic: SampleTopic) -> int:
     wheres = [TopicPartition(topic.name, partition) for partition in range(topic.partitions)]
-    reader = Reader(settings, _GROUP)
+    reader = kafka.reader(_GROUP)
     try:
         return sum(
             len(batch)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from kbackup.channel import Line
 from kbackup.engine import Report
 from kbackup.errors import AuditError, KbackupError
-from kbackup.kafka import KafkaSettings
-from kbackup.kafka.reader import Reader
+from kbackup.kafka import Connection
 from kbackup.records import Span, TopicPartition
 
 
@@ -49,10 +48,10 @@ class Written:
 
 
 def count(
-    kafka: KafkaSettings, group: str, written: Sequence[Written], line: Line
+    kafka: Connection, group: str, written: Sequence[Written], line: Line
 ) -> Iterator[Report]:
     """Count the records between *before* and *after*; a task, for it may be much to read."""
-    reader = Reader(kafka, group)
+    reader = kafka.reader(group)
     try:
         for entry in written:
             report: Report = {"topic": entry.target.topic, "partition": entry.target.partition}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kbackup.backup.catalog import FileSet
 from kbackup.flow.views import ReadOptions
-from kbackup.kafka import KafkaSettings
+from kbackup.kafka import Connection
 from kbackup.records import TopicPartition
 from kbackup.stores import StoreSettings
 
@@ -25,7 +25,7 @@ class RestoreJob:
     """
 
     run: str
-    kafka: KafkaSettings
+    kafka: Connection
     store: StoreSettings
     reading: ReadOptions
     group: str

@@ -11,8 +11,7 @@ from kbackup.backup.recorded import Recorded, record_count
 from kbackup.backup.shadowed import without_shadowed
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
-from kbackup.kafka import Position
-from kbackup.kafka.cluster import Cluster
+from kbackup.kafka import Cluster, Position
 from kbackup.naming import View
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.renaming import rename

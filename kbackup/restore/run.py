@@ -2,9 +2,7 @@
 
 import functools
 import itertools
-import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from kbackup import engine
@@ -12,7 +10,7 @@ from kbackup.backup import catalog, recorded
 from kbackup.config import Settings
 from kbackup.engine import Report
 from kbackup.errors import KafkaError, KbackupError, RefusedError
-from kbackup.kafka.cluster import Cluster, check_idle
+from kbackup.kafka import Cluster, check_idle
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import audit
 from kbackup.restore.job import RestoreJob
@@ -23,6 +21,7 @@ from kbackup.runs import history, wiring
 from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Event, Summary
+from kbackup.runs.world import World
 from kbackup.stores import Store, open_store
 
 _RECORDS_READ: Final = 1000
@@ -37,34 +36,31 @@ Tell = Callable[[Event], None]
 class RestoreRun:
     """One restore, from settings to summary."""
 
-    def __init__(self, settings: Settings, tell: Tell, stop: Stop) -> None:
-        self._settings, self._tell, self._stop = settings, tell, stop
-        self._run = history.new_run_id(datetime.now(UTC))
+    def __init__(self, settings: Settings, tell: Tell, stop: Stop, world: World) -> None:
+        self._settings, self._tell, self._stop, self._world = settings, tell, stop, world
+        self._run = history.new_run_id(world.clock.now())
         self._summary = Summary(self._run, "restore")
         self._layout = wiring.layout(settings)
         self._timings = engine.Timings()
 
-    def __call__(
-        self, find_jvm: engine.FindJvm, agree: Callable[[str], bool] | None = None
-    ) -> Event:
+    def __call__(self, agree: Callable[[str], bool] | None = None) -> Event:
         """Run to the end; what fails is in the summary.
 
         Args:
-            find_jvm: Finds the Java for Spark, called when it is needed.
             agree: Asks a person; None where nobody can be asked.
         """
         try:
-            self._work(find_jvm, agree)
+            self._work(agree)
         except KbackupError as error:
             if error.exit_code in (2, 8):
                 raise
             self._summary.fail(error)
         return self._summary.finish(self._stop.signal)
 
-    def _work(self, find_jvm: engine.FindJvm, agree: Callable[[str], bool] | None) -> None:
+    def _work(self, agree: Callable[[str], bool] | None) -> None:
         settings = self._settings
-        cluster = Cluster(wiring.kafka_settings(settings))
-        store = open_store(wiring.store_settings(settings))
+        cluster = self._world.kafka.cluster()
+        store = open_store(self._world.store)
         if settings.dry_run:
             plan = self._plan(cluster, store)
             self._show(plan, cluster)
@@ -82,7 +78,7 @@ class RestoreRun:
                 return
             self._confirm(plan, agree)
             try:
-                self._write(plan, cluster, find_jvm)
+                self._write(plan, cluster)
             except KbackupError as error:
                 self._summary.fail(error)
             if held is not None and held.is_lost:
@@ -110,7 +106,7 @@ class RestoreRun:
             sources=sources,
             watched=watched,
             recorded=recorded.read(records),
-            now_ms=int(time.time() * 1000),
+            now_ms=int(self._world.clock.now().timestamp() * 1000),
         )
         plan = planner.plan()
         for error in planner.missing:
@@ -168,7 +164,7 @@ class RestoreRun:
                 "--yes agrees in advance",
             )
 
-    def _write(self, plan: RestorePlan, cluster: Cluster, find_jvm: engine.FindJvm) -> None:
+    def _write(self, plan: RestorePlan, cluster: Cluster) -> None:
         units = plan.units()
         if not units or self._stop.is_set():
             return
@@ -181,20 +177,20 @@ class RestoreRun:
         )
         job = RestoreJob(
             run=self._run,
-            kafka=wiring.kafka_settings(self._settings),
-            store=wiring.store_settings(self._settings),
+            kafka=self._world.kafka,
+            store=self._world.store,
             reading=wiring.reading(self._settings),
             group=plan.group,
             exactly_once=self._settings.exactly_once,
             on_error=self._settings.behavior_on_error,
             max_record_bytes=self._settings.max_record_bytes,
         )
-        reports = self._spark(functools.partial(put_back, job), units, find_jvm)
+        reports = self._tasks(functools.partial(put_back, job), units)
         for report in reports:
             if "failure" in report:
                 self._summary.fail(report["failure"])
             self._merge(report)
-        self._audit(plan, cluster, reports, find_jvm)
+        self._audit(plan, cluster, reports)
 
     def _create(self, topic: PlannedTopic, cluster: Cluster) -> None:
         intent = topic.intent
@@ -208,10 +204,9 @@ class RestoreRun:
             older = {name: v for name, v in topic.config.items() if name not in _NEW_CONFIG}
             cluster.create_topic(*arguments, older)
 
-    def _spark(self, task: engine.Task, units: list[Any], find_jvm: engine.FindJvm) -> list[Report]:
-        settings = wiring.engine_settings(self._settings, find_jvm())
-        reports = engine.run(
-            task, units, settings, self._tell, self._stop.event, timings=self._timings
+    def _tasks(self, task: engine.Task, units: list[Any]) -> list[Report]:
+        reports = self._world.run_tasks(
+            task, units, self._tell, self._stop.event, timings=self._timings
         )
         self._summary.facts["timings"] = self._timings.to_dict()
         return reports
@@ -233,9 +228,7 @@ class RestoreRun:
             count = report["zero_timestamps"]
             self._summary.skip("timestamps_of_0_ms_written_as_1_ms", count)
 
-    def _audit(
-        self, plan: RestorePlan, cluster: Cluster, reports: list[Report], find_jvm: engine.FindJvm
-    ) -> None:
+    def _audit(self, plan: RestorePlan, cluster: Cluster, reports: list[Report]) -> None:
         # A partition that failed says so itself, and somebody else may have gone on with it.
         done = [report for report in reports if report.get("records") and "failure" not in report]
         wheres = [TopicPartition(report["target"], report["partition"]) for report in done]
@@ -259,9 +252,9 @@ class RestoreRun:
         self._summary.facts["audit"] = "counted" if doubtful else "plain"
         if not doubtful:
             return
-        task = functools.partial(audit.count, wiring.kafka_settings(self._settings), plan.group)
+        task = functools.partial(audit.count, self._world.kafka, plan.group)
         counted = {}
-        for report in self._spark(task, doubtful, find_jvm):
+        for report in self._tasks(task, doubtful):
             if "failure" in report:
                 self._summary.fail(report["failure"])
             else:

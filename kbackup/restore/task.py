@@ -24,9 +24,7 @@ from kbackup.errors import (
     ObjectNotFoundError,
     StoppedError,
 )
-from kbackup.kafka import Position
-from kbackup.kafka.cluster import Outage
-from kbackup.kafka.writer import Writer
+from kbackup.kafka import Outage, Position, Writer
 from kbackup.records import record_bytes
 from kbackup.restore.ahead import Ahead
 from kbackup.restore.job import RestoreJob, RestoreUnit
@@ -50,9 +48,6 @@ _LEAST_BYTES: Final = 2**18
 
 TELL_S: Final = 0.5
 """How often a task tells what it has sent beyond what is safe."""
-
-CLIENT_OVERHEAD: Final = 128
-"""Bytes a batch adds to its records, generously."""
 
 _BAD: Final = (CorruptObjectError, IncompleteBackupError, BadRecordError, ObjectNotFoundError)
 
@@ -106,8 +101,7 @@ class _Work:
 
     def run(self) -> None:
         unit = self.unit
-        writer = Writer(
-            self.job.kafka,
+        writer = self.job.kafka.writer(
             unit.target,
             self.job.group,
             exactly_once=self.job.exactly_once,
@@ -189,12 +183,10 @@ class _Work:
         return batch.slice(pc.sum(is_old).as_py())  # offsets rise
 
     def _write(self, writer: Writer, batch: pa.RecordBatch, files: FileSet) -> None:
-        good = self._without_giants(batch, files)
-        good, zeros = without_zero_timestamps(good)
-        self.report["zero_timestamps"] += zeros
+        good = self._without_giants(batch, files, writer.record_bytes_max)
         if not self._pending_records:
             self._begun = monotonic()
-        writer.write(good)
+        self.report["zero_timestamps"] += writer.write(good)
         if len(good):
             if self.report["first"] is None:
                 self.report["first"] = good["offset"][0].as_py()
@@ -204,11 +196,11 @@ class _Work:
         if monotonic() - self._told >= TELL_S:
             self._tell_progress()
 
-    def _without_giants(self, batch: pa.RecordBatch, files: FileSet) -> pa.RecordBatch:
+    def _without_giants(
+        self, batch: pa.RecordBatch, files: FileSet, target_max: int
+    ) -> pa.RecordBatch:
         """Leave out records that the target cannot take, as ``behavior.on.error`` says."""
-        limit = min(
-            self.job.max_record_bytes, (self.unit.max_message_bytes or 2**31) - CLIENT_OVERHEAD
-        )
+        limit = min(self.job.max_record_bytes, target_max)
         sizes = record_bytes(batch)
         is_giant = pc.greater(sizes, limit)
         if not pc.any(is_giant).as_py():
@@ -266,15 +258,3 @@ def next_limit(limit: int, seconds: float) -> int:
     if seconds > SLOW_S:
         return max(_LEAST_BYTES, limit // _FACTOR)
     return min(TRANSACTION_BYTES, limit * _FACTOR) if seconds < QUICK_S else limit
-
-
-def without_zero_timestamps(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-    """Set timestamps of 0 ms to 1 ms, and count them: the client takes 0 for "now"."""
-    column = batch["timestamp"]
-    zero = pc.fill_null(pc.equal(column, 0), False)
-    count = pc.sum(zero).as_py() or 0
-    if not count:
-        return batch, 0
-    changed = pc.if_else(zero, pa.scalar(1, pa.int64()), column)
-    at = batch.schema.get_field_index("timestamp")
-    return batch.set_column(at, batch.schema.field("timestamp"), changed), count

@@ -13,9 +13,7 @@ from typing import Final
 from kbackup import engine
 from kbackup.channel import Line
 from kbackup.errors import KafkaError, KbackupError, TopicChangedError
-from kbackup.kafka.cluster import Cluster
-from kbackup.kafka.coordinator import PATIENCE_S
-from kbackup.kafka.reader import LogStartMovedError
+from kbackup.kafka import PATIENCE_S, Cluster, LogStartMovedError
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.reports import PartitionReport
 from kbackup.runs import history
@@ -157,7 +155,7 @@ class _Following:
         Raises:
             KafkaError: If it does not answer.
         """
-        self._cluster = self._cluster or Cluster(self.job.kafka)
+        self._cluster = self._cluster or self.job.kafka.cluster()
         gone, changed = _replaced(self._cluster, self._topic_ids)
         return Look({} if gone else self._cluster.spans(list(self.totals)), gone, changed)
 

@@ -6,7 +6,7 @@ from typing import Final
 from kbackup.errors import TopicChangedError
 from kbackup.flow.rotation import Rule
 from kbackup.flow.views import ViewSpec
-from kbackup.kafka import KafkaSettings
+from kbackup.kafka import Connection
 from kbackup.naming import Layout
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.reports import Bookmark
@@ -37,7 +37,7 @@ class SinkJob:
     """
 
     run: str
-    kafka: KafkaSettings
+    kafka: Connection
     store: StoreSettings
     layout: Layout
     views: tuple[ViewSpec, ...]

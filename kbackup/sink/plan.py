@@ -12,8 +12,7 @@ from kbackup.errors import (
     KbackupError,
     ObjectKeyError,
 )
-from kbackup.kafka import Position
-from kbackup.kafka.cluster import Cluster, Topic, check_idle
+from kbackup.kafka import Cluster, Position, Topic, check_idle
 from kbackup.naming import OFFSET_MAX, Layout, ObjectKey
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.reports import Bookmark

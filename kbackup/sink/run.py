@@ -2,20 +2,19 @@
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from kbackup import engine, moments
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, TopicChangedError
-from kbackup.kafka import Position
-from kbackup.kafka.cluster import Cluster
+from kbackup.kafka import Cluster, Position
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import PartitionReport
 from kbackup.runs import history, wiring
 from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Event, Summary
+from kbackup.runs.world import World
 from kbackup.sink import accounting
 from kbackup.sink import plan as planning
 from kbackup.sink.beats import Beats
@@ -35,29 +34,29 @@ Tell = Callable[[Event], None]
 class SinkRun:
     """One run, from settings to summary."""
 
-    def __init__(self, settings: Settings, tell: Tell, stop: Stop) -> None:
-        self._settings, self._tell, self._stop = settings, tell, stop
-        self._run = history.new_run_id(datetime.now(UTC))
+    def __init__(self, settings: Settings, tell: Tell, stop: Stop, world: World) -> None:
+        self._settings, self._tell, self._stop, self._world = settings, tell, stop, world
+        self._run = history.new_run_id(world.clock.now())
         self._summary = Summary(self._run, "sink")
         self._layout = wiring.layout(settings)
         self._rows: dict[TopicPartition, dict[str, Any]] = {}
         self._met_gaps: list[tuple[TopicPartition, Span]] = []
         self._timings = engine.Timings()
 
-    def __call__(self, find_jvm: engine.FindJvm) -> Event:
+    def __call__(self) -> Event:
         """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
         try:
-            self._work(find_jvm)
+            self._work()
         except KbackupError as error:
             if error.exit_code in (2, 8):
                 raise
             self._summary.fail(error)
         return self._finish()
 
-    def _work(self, find_jvm: engine.FindJvm) -> None:
+    def _work(self) -> None:
         settings = self._settings
-        cluster = Cluster(wiring.kafka_settings(settings))
-        store = open_store(wiring.store_settings(settings))
+        cluster = self._world.kafka.cluster()
+        store = open_store(self._world.store)
         if settings.dry_run:
             plan = planning.make(settings, cluster, store)
             self._show(plan, cluster)
@@ -75,9 +74,9 @@ class SinkRun:
                 self._show(plan, cluster)
                 self._prepare(plan.partitions, plan.group, cluster, store)
                 if settings.follow:
-                    self._follow(plan, cluster, store, find_jvm)
+                    self._follow(plan, cluster, store)
                 else:
-                    self._once(plan, cluster, store, find_jvm)
+                    self._once(plan, cluster, store)
             except KbackupError as error:
                 self._summary.fail(error)
             if held is not None and held.is_lost:
@@ -155,8 +154,8 @@ class SinkRun:
         settings = self._settings
         return SinkJob(
             run=self._run,
-            kafka=wiring.kafka_settings(settings),
-            store=wiring.store_settings(settings),
+            kafka=self._world.kafka,
+            store=self._world.store,
             layout=self._layout,
             views=wiring.views(settings),
             partitioner=settings.partitioner_class,
@@ -166,14 +165,12 @@ class SinkRun:
             drops_nulls=settings.view == "value" and settings.behavior_on_null_values == "ignore",
         )
 
-    def _once(
-        self, plan: SinkPlan, cluster: Cluster, store: Store, find_jvm: engine.FindJvm
-    ) -> None:
+    def _once(self, plan: SinkPlan, cluster: Cluster, store: Store) -> None:
         units: Sequence[SinkUnit] = plan.units()
         for _ in range(_ROUNDS):
             if not units or self._stop.is_set():
                 return
-            overtaken = self._tasks(functools.partial(back_up, self._job(plan)), units, find_jvm)
+            overtaken = self._tasks(functools.partial(back_up, self._job(plan)), units)
             if not overtaken:
                 return
             plan = planning.make(self._settings, cluster, store, overtaken)
@@ -192,9 +189,7 @@ class SinkRun:
                              "raise the topic's retention", topic=where.topic)
             )  # fmt: skip
 
-    def _follow(
-        self, plan: SinkPlan, cluster: Cluster, store: Store, find_jvm: engine.FindJvm
-    ) -> None:
+    def _follow(self, plan: SinkPlan, cluster: Cluster, store: Store) -> None:
         units = [
             SinkUnit(at.where, at.seen.log, None, at.identity)
             if (unit := at.unit()) is None
@@ -207,7 +202,7 @@ class SinkRun:
         job, idle_ms = self._job(plan), self._settings.rotate_idle_ms
         task = functools.partial(follow, job, starts, ids, idle_ms)
         with Beats(lambda: history.write_run(store, self._layout, self._finish(store))):
-            self._tasks(task, units, find_jvm, slices_per_core=1)
+            self._tasks(task, units, slices_per_core=1)
         self._leave_behind(plan.group, cluster)
 
     def _leave_behind(self, group: str, cluster: Cluster) -> None:
@@ -228,14 +223,12 @@ class SinkRun:
         self,
         task: engine.Task,
         units: Sequence[SinkUnit],
-        find_jvm: engine.FindJvm,
         slices_per_core: int | None = None,
     ) -> dict[TopicPartition, int]:
         """Run *task* over *units*; return where it stands in those that retention overtook."""
-        reports = engine.run(
+        reports = self._world.run_tasks(
             task,
             units,
-            wiring.engine_settings(self._settings, find_jvm()),
             self._hear,
             self._stop.event,
             slices_per_core=slices_per_core,
@@ -269,7 +262,7 @@ class SinkRun:
         summary = self._summary.finish(self._stop.signal)
         is_good = not summary["errors"] and summary["exit_code"] in (*history.GOOD, 130, 143)
         if self._settings.follow and is_good:
-            summary["last_success"] = moments.text(datetime.now(UTC))
+            summary["last_success"] = moments.text(self._world.clock.now())
         elif summary["exit_code"] not in history.GOOD and store is not None:
             mine = self._summary.facts["names"]
             past = history.runs(store, self._layout, "sink")

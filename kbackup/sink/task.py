@@ -18,10 +18,7 @@ from kbackup.channel import Line
 from kbackup.errors import BadRecordError, KbackupError, StoppedError
 from kbackup.flow import rotation
 from kbackup.flow.views import has_value
-from kbackup.kafka import Position
-from kbackup.kafka.cluster import Outage
-from kbackup.kafka.positions import Positions
-from kbackup.kafka.reader import Reader
+from kbackup.kafka import Outage, Position, Positions, Reader
 from kbackup.records import Span, batch_bytes
 from kbackup.reports import Bookmark, PartitionReport
 from kbackup.sink.files import ClosedFile, OpenFiles
@@ -52,8 +49,8 @@ class Clients:
 def connected(job: SinkJob) -> Iterator[Clients]:
     """Make the clients of a task; they are closed with the context."""
     with (
-        closing(Positions(job.kafka, job.group)) as positions,
-        closing(Reader(job.kafka, job.group)) as reader,
+        closing(job.kafka.positions(job.group)) as positions,
+        closing(job.kafka.reader(job.group)) as reader,
     ):
         yield Clients(open_store(job.store), positions, reader)
 

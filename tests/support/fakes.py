@@ -10,8 +10,7 @@ from backup_samples import Backup
 from kbackup.channel import Event, Line
 from kbackup.flow.rotation import Rule
 from kbackup.flow.views import ViewSpec
-from kbackup.kafka import KafkaSettings, Position
-from kbackup.kafka.cluster import Topic
+from kbackup.kafka import KafkaSettings, Position, Topic
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit

@@ -7,8 +7,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
+from record_samples import batch_of
 
-from kbackup.kafka.writer import _headers, _unwrapped
+from kbackup.kafka.writer import _headers, _unwrapped, without_zero_timestamps
 from kbackup.records import SCHEMA
 
 Headers = list[tuple[str, bytes | None]]
@@ -56,3 +57,25 @@ def test_what_python_makes_of_the_clients_exception_is_undone() -> None:
 
     assert (fenced, fenced) == (_unwrapped(fenced), _unwrapped(wrapped))
     assert KafkaError._FATAL == lost.args[0].code()
+
+
+def test_timestamps_of_zero_are_counted_and_kept_as_near_as_the_client_can() -> None:
+    """
+    The client takes 0 for "now"; -1, null and all others stay as they are.
+    """
+    times = [0, 1, -1, None, 0, 1_700_000_000_000]
+    batch = batch_of([{"timestamp": at} for at in times])
+
+    changed, count = without_zero_timestamps(batch)
+
+    assert 2 == count
+    assert [1, 1, -1, None, 1, 1_700_000_000_000] == changed["timestamp"].to_pylist()
+
+
+def test_a_batch_without_zero_timestamps_is_passed_on_as_it_is() -> None:
+    """
+    The common case copies nothing.
+    """
+    batch = batch_of([{}, {}])
+
+    assert (batch, 0) == without_zero_timestamps(batch)

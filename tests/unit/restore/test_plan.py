@@ -13,8 +13,7 @@ from kbackup import config
 from kbackup.backup import catalog, recorded
 from kbackup.errors import IncompleteBackupError
 from kbackup.formats import FormatOptions, by_name
-from kbackup.kafka import Position
-from kbackup.kafka.cluster import Topic
+from kbackup.kafka import Position, Topic
 from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.restore.place import Place

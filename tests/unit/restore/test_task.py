@@ -1,14 +1,13 @@
 """Where a restore goes on, and what it leaves out."""
 
 import pytest
-from record_samples import batch_of
 
 from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.kafka import Position
 from kbackup.naming import View
 from kbackup.records import TopicPartition
 from kbackup.restore.place import Place
-from kbackup.restore.task import FIRST_BYTES, TRANSACTION_BYTES, next_limit, without_zero_timestamps
+from kbackup.restore.task import FIRST_BYTES, TRANSACTION_BYTES, next_limit
 
 WHERE = TopicPartition("orders", 0)
 
@@ -38,28 +37,6 @@ def test_a_position_that_names_no_set_begins_at_the_first(metadata: str) -> None
     From the beginning, records are left out by their offsets: nothing is lost, nothing is twice.
     """
     assert Place(0, 0, 150) == Place.of(Position(150, metadata), SETS)
-
-
-def test_timestamps_of_zero_are_counted_and_kept_as_near_as_the_client_can() -> None:
-    """
-    The client takes 0 for "now"; -1, null and all others stay as they are.
-    """
-    times = [0, 1, -1, None, 0, 1_700_000_000_000]
-    batch = batch_of([{"timestamp": at} for at in times])
-
-    changed, count = without_zero_timestamps(batch)
-
-    assert 2 == count
-    assert [1, 1, -1, None, 1, 1_700_000_000_000] == changed["timestamp"].to_pylist()
-
-
-def test_a_batch_without_zero_timestamps_is_passed_on_as_it_is() -> None:
-    """
-    The common case copies nothing.
-    """
-    batch = batch_of([{}, {}])
-
-    assert (batch, 0) == without_zero_timestamps(batch)
 
 
 def test_transactions_grow_while_the_cluster_is_quick() -> None:

@@ -1,0 +1,108 @@
+"""Everything outside of a run: the cluster, the bucket, the workers, the time."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol, Self
+
+from kbackup import engine
+from kbackup.config import Settings
+from kbackup.engine import FindJvm, Report, Task, Timings
+from kbackup.kafka import Connection
+from kbackup.runs import wiring
+from kbackup.runs.summary import Event
+from kbackup.stores import StoreSettings
+
+
+class RunTasks(Protocol):
+    """Runs a task over units, on Spark or in this process: `engine.run`."""
+
+    def __call__(
+        self,
+        task: Task,
+        units: Sequence[Any],
+        hear: Callable[[Event], None],
+        stop: threading.Event,
+        *,
+        slices_per_core: int | None = None,
+        timings: Timings | None = None,
+    ) -> list[Report]:
+        """Return all reports.
+
+        Raises:
+            SparkError: If a task cannot be run to its end.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The time.
+
+    Attributes:
+        now: The time of day, aware.
+        sleep: Waits that many seconds.
+    """
+
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    sleep: Callable[[float], object] = time.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a run works with and on.
+
+    Attributes:
+        kafka: The cluster; crosses processes with the tasks.
+        store: Where the backup lies; likewise.
+        run_tasks: Runs tasks.
+        clock: The time as the driver sees it.
+    """
+
+    kafka: Connection
+    store: StoreSettings
+    run_tasks: RunTasks
+    clock: Clock = field(default_factory=Clock)
+
+    @classmethod
+    def of(cls, settings: Settings, find_jvm: FindJvm) -> Self:
+        """Return the real world that *settings* describe.
+
+        Args:
+            settings: Name the cluster, the bucket, and what Spark is given.
+            find_jvm: Finds the Java for Spark, called when it is needed.
+
+        Raises:
+            ConfigurationError: If they name no cluster.
+        """
+        return cls(
+            wiring.kafka_settings(settings),
+            wiring.store_settings(settings),
+            OnSpark(settings, find_jvm),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OnSpark:
+    """Runs tasks on Spark, as the settings say."""
+
+    settings: Settings
+    find_jvm: FindJvm
+
+    def __call__(
+        self,
+        task: Task,
+        units: Sequence[Any],
+        hear: Callable[[Event], None],
+        stop: threading.Event,
+        *,
+        slices_per_core: int | None = None,
+        timings: Timings | None = None,
+    ) -> list[Report]:
+        """Run *task* over *units*: `RunTasks`."""
+        given = wiring.engine_settings(self.settings, self.find_jvm())
+        return engine.run(
+            task, units, given, hear, stop, slices_per_core=slices_per_core, timings=timings
+        )
