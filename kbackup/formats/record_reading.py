@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kbackup.errors import CorruptObjectError
+from kbackup.formats import dictionaries
+from kbackup.formats.parquet_pages import check_column
 from kbackup.formats.row_groups import BYTES
 from kbackup.records import SCHEMA
 
@@ -26,6 +28,8 @@ SLACK_BYTES: Final = 64 * 2**20
 
 READ_BYTES: Final = 8 * 2**20
 """What a batch that is read has about at most, where a row group is larger than ours."""
+
+_ROW_BYTES: Final = 32  # of Arrow's own for each row: numbers, and where each value begins
 
 
 def read_records(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -42,8 +46,12 @@ def read_records(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBat
         parquet = pq.ParquetFile(file, page_checksum_verification=True)
         expected = _check_footer(parquet)
         _check_sizes(parquet.metadata, max_record_bytes)
+        coded = dictionaries.columns(parquet.metadata)
+        if coded:
+            parquet = pq.ParquetFile(file, page_checksum_verification=True, read_dictionary=coded)
+    unfolding = dictionaries.Unfolding(file.seek(0, 2), max_record_bytes, READ_BYTES)
     records, first, last = 0, None, None
-    for batch in _batches(parquet):
+    for batch in _batches(parquet, file, unfolding if coded else None):
         with _translated():
             _check_rows(batch, last)
         first = batch["offset"][0].as_py() if first is None else first
@@ -56,12 +64,17 @@ def read_records(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBat
             raise _corrupt(f"{name} should be {value} and is {found[name]}")
 
 
-def _batches(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+def _batches(
+    parquet: pq.ParquetFile, file: BinaryIO, unfolding: dictionaries.Unfolding | None
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of each row group, as many as its footer entry says."""
     for number in range(parquet.num_row_groups):
         with _translated():
             group = parquet.metadata.row_group(number)
-            row_bytes = max(1, group.total_byte_size) / max(1, group.num_rows)
+            if not group.num_rows:  # some writers put no page into it
+                continue
+            _check_pages(file, group)
+            row_bytes = max(_ROW_BYTES, group.total_byte_size / max(1, group.num_rows))
             found = 0
             batches = parquet.iter_batches(
                 batch_size=max(1, min(group.num_rows, int(READ_BYTES / row_bytes))),
@@ -76,10 +89,13 @@ def _batches(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
                 break
             if len(batch):
                 found += len(batch)
-                with _translated():
-                    columns = [batch[name] for name in SCHEMA.names]
-                    whole = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-                yield whole
+                if unfolding is None:
+                    with _translated():
+                        columns = [batch[name] for name in SCHEMA.names]
+                        whole = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+                    yield whole
+                else:
+                    yield from unfolding.plain(batch)
         if found != group.num_rows:
             raise _corrupt(f"row group {number} should have {group.num_rows} rows and has {found}")
 
@@ -130,13 +146,24 @@ def _check_sizes(metadata: pq.FileMetaData, max_record_bytes: int) -> None:
     """Check that no row group asks for more memory than a group of ours can."""
     most = BYTES + max_record_bytes + SLACK_BYTES
     for number in range(metadata.num_row_groups):
-        size = metadata.row_group(number).total_byte_size
+        group = metadata.row_group(number)
+        columns = [group.column(at) for at in range(group.num_columns)]
+        unpacked = sum(column.total_uncompressed_size for column in columns)
+        # A dictionary, or a header without bytes, takes none of these in the file.
+        values = 4 * max((column.num_values for column in columns), default=0)
+        size = max(group.total_byte_size, unpacked, values)
         if size > most:
             raise CorruptObjectError(
                 "the whole-record file holds a record that is too large, or is altered",
                 f"row group {number} has {size} bytes, more than {most}",
                 "if records are this large, raise --max-record-bytes",
             )
+
+
+def _check_pages(file: BinaryIO, group: pq.RowGroupMetaData) -> None:
+    """Check that the pages hold no more than the footer says, which `_check_sizes` has judged."""
+    for at in range(group.num_columns):
+        check_column(file, group.column(at))
 
 
 def _check_rows(batch: pa.RecordBatch, last: int | None) -> None:

@@ -203,6 +203,24 @@ def test_a_refusal_is_not_tried_again(
     assert 1 == proxy.seen(PUT)
 
 
+@pytest.mark.parametrize(
+    "step", [pytest.param(PART, id="part"), pytest.param(COMPLETE, id="complete")]
+)
+def test_a_permission_that_ends_in_the_middle_leaves_nothing(
+    store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str, step: str
+) -> None:
+    """
+    B4: an upload that is denied half-way names the permission, and leaves no object and no parts.
+    """
+    proxy.faults = [Fault(step, "status", status=403, code="AccessDenied")]
+
+    with pytest.raises(StoreError, match=r"s3:PutObject on .*AccessDenied") as caught:
+        put_bytes(store, "a", LARGE)
+
+    assert ("allow s3:PutObject", 1) == (caught.value.do, proxy.seen(step))
+    assert ([], 0) == (keys(truth, bucket), unfinished(truth, bucket))
+
+
 def test_expired_credentials_are_asked_for_once_more(store: S3Store, proxy: S3Faults) -> None:
     """
     B4: credentials that ran out on the way are renewed.
