@@ -1,0 +1,122 @@
+"""What the ledger says of one topic's objects, and of the offsets that are not in any."""
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kbackup.backup.ledger.rows import ACCEPTED, GAP, MISSING, Entry
+from kbackup.backup.ledger.stream import Damage
+from kbackup.records import Facts, Span, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLedger:
+    """What is known of one partition.
+
+    Attributes:
+        objects: Every object ever stored, by key.
+        gaps: Offsets that had expired before they were backed up.
+        lost: Offsets that an earlier version's run records speak of, and that were gone already
+            when the ledger was begun.
+        accepted: What somebody said was removed on purpose.
+    """
+
+    objects: dict[str, Entry] = field(default_factory=dict)
+    gaps: list[Span] = field(default_factory=list)
+    lost: list[Entry] = field(default_factory=list)
+    accepted: list[Entry] = field(default_factory=list)
+
+    def missing(self, present: Container[str]) -> list[Entry]:
+        """Return what was stored and is not there, nor accepted as removed, in offset order.
+
+        Args:
+            present: The keys of a listing that was made after the ledger was read.
+        """
+        gone = [entry for key, entry in self.objects.items() if key not in present]
+        by_key = {one.key: one.time for one in self.accepted if one.key is not None}
+        ranges = [one for one in self.accepted if one.key is None]
+
+        def is_accepted(entry: Entry) -> bool:
+            if entry.key is not None and by_key.get(entry.key, -1) >= entry.time:
+                return True
+            return any(
+                one.time >= entry.time
+                and one.first <= entry.first
+                and entry.span.end_offset <= one.span.end_offset
+                for one in ranges
+            )
+
+        lacking = [entry for entry in (*gone, *self.lost) if not is_accepted(entry)]
+        return sorted(lacking, key=lambda entry: (entry.first, entry.key or ""))
+
+    def end(self, present: Container[str]) -> int | None:
+        """Return where the backup goes on if its position is lost.
+
+        That is after the last cut of which every object is there; None where none is known.
+        """
+        cuts: dict[int, bool] = {}
+        for key, entry in self.objects.items():
+            if entry.next_offset is not None:
+                cuts[entry.next_offset] = cuts.get(entry.next_offset, True) and key in present
+        return max((end for end, is_whole in cuts.items() if is_whole), default=None)
+
+
+_NOTHING = PartitionLedger()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLedger:
+    """What is known of one topic.
+
+    Attributes:
+        partitions: By number, those of which anything is known.
+        damage: Files of the ledger that cannot be read.
+    """
+
+    partitions: Mapping[int, PartitionLedger] = field(default_factory=dict)
+    damage: Sequence[Damage] = ()
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry], damage: Sequence[Damage] = ()) -> "TopicLedger":
+        """Return the ledger that *entries*, one about each thing, make up."""
+        found: defaultdict[int, PartitionLedger] = defaultdict(PartitionLedger)
+        for entry in entries:
+            at = found[entry.partition]
+            if entry.kind == GAP:
+                at.gaps.append(entry.span)
+            elif entry.kind == MISSING:
+                at.lost.append(entry)
+            elif entry.kind == ACCEPTED:
+                at.accepted.append(entry)
+            elif entry.key is not None:
+                at.objects[entry.key] = entry
+        for one in found.values():
+            one.gaps.sort()
+        return cls(dict(found), damage)
+
+    def partition(self, number: int) -> PartitionLedger:
+        """Return what is known of a partition."""
+        return self.partitions.get(number, _NOTHING)
+
+    def facts(self, partition: int, key: str) -> Facts | None:
+        """Return what is known of the records in an object; None where nothing is."""
+        entry = self.partition(partition).objects.get(key)
+        return None if entry is None else entry.facts
+
+
+def gap(where: TopicPartition, span: Span, run: str, time_ms: int) -> Entry:
+    """Return the row of offsets that expired before they were backed up."""
+    last = span.end_offset - 1
+    return Entry(GAP, where.partition, span.start_offset, last, run=run, time=time_ms)
+
+
+def accepted(entry: Entry, run: str, time_ms: int) -> Entry:
+    """Return the row that says that *entry*'s object was removed on purpose."""
+    return Entry(
+        ACCEPTED, entry.partition, entry.first, entry.last, entry.key, run=run, time=time_ms
+    )
+
+
+def missing(where: TopicPartition, first: int, last: int, run: str, time_ms: int) -> Entry:
+    """Return the row of offsets that an earlier version stored, and that are gone."""
+    return Entry(MISSING, where.partition, first, last, run=run, time=time_ms)

@@ -1,0 +1,240 @@
+"""The rows of the ledger: their columns, and which of two rows about the same thing counts."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.records import Facts, Span, TopicIdentity
+
+OBJECT: Final = "object"
+GAP: Final = "gap"
+MISSING: Final = "missing"
+ACCEPTED: Final = "accepted"
+TOPIC: Final = "topic"
+SINK: Final = "sink"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the files of one stream look like.
+
+    Attributes:
+        schema: Their columns; a reader leaves out columns it does not know.
+        merged: Returns the rows that count, one for each thing they are about.  It depends on the
+            set of rows alone: not on their order, nor on how often one of them is there.
+    """
+
+    schema: pa.Schema
+    merged: Callable[[pa.Table], pa.Table]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row about a partition of a topic.
+
+    Attributes:
+        kind: ``object``: an object was stored.  ``gap``: the cluster had deleted these offsets
+            before they were backed up.  ``missing``: a run record of an earlier version says that
+            objects were stored here, which were gone when the ledger was begun.  ``accepted``:
+            somebody said that what is missing here was removed on purpose.
+        partition: The partition.
+        first: Offset of the first record, inclusive.
+        last: Offset of the last record, inclusive; None where the object does not say.
+        key: The object; None for a range of offsets.
+        view: The part of the records that the object holds: ``record``, ``value``, ``keys`` or
+            ``headers``.
+        records: Number of records; None where the object does not say.
+        bytes: Size of the object.
+        sha256: Of the object's bytes, in hexadecimal; None where the object does not say.
+        min_timestamp: Lowest record timestamp in ms; None where no record has one.
+        max_timestamp: Highest record timestamp in ms; None where no record has one.
+        cut_start: The position before the cut that the object belongs to.
+        next_offset: The position after it.
+        run: The run that wrote the row.
+        time: When, in ms since the epoch.
+    """
+
+    kind: str
+    partition: int
+    first: int
+    last: int | None
+    key: str | None = None
+    view: str | None = None
+    records: int | None = None
+    bytes: int | None = None
+    sha256: str | None = None
+    min_timestamp: int | None = None
+    max_timestamp: int | None = None
+    cut_start: int | None = None
+    next_offset: int | None = None
+    run: str | None = None
+    time: int = 0
+
+    @property
+    def facts(self) -> Facts | None:
+        """What is known of the object's records; None where it does not say."""
+        if self.last is None or self.records is None or self.sha256 is None:
+            return None
+        return Facts(
+            self.first, self.last, self.records, self.min_timestamp, self.max_timestamp, self.sha256
+        )
+
+    @property
+    def span(self) -> Span:
+        """The offsets of a row about a range."""
+        return Span(self.first, (self.first if self.last is None else self.last) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicEntry:
+    """One row about a topic, or about a sink and the topics it was asked for.
+
+    Attributes:
+        kind: ``topic`` or ``sink``.
+        topic: The topic; None for a sink.
+        cluster_id: Of the cluster; empty where it is not known.
+        topic_id: Empty where it is not known, and for a sink.
+        partitions: The topic's number of partitions; None for a sink, or where it is not known.
+        config: The topic's settings that differ from the cluster's defaults.
+        group: The sink's consumer group; None for a topic.
+        names: The topics that the sink was asked for by name.
+        pattern: The ``topics.regex`` that it was asked for; None without.
+        run: The run that wrote the row.
+        time: When, in ms since the epoch.
+    """
+
+    kind: str
+    topic: str | None = None
+    cluster_id: str = ""
+    topic_id: str = ""
+    partitions: int | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+    group: str | None = None
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    run: str | None = None
+    time: int = 0
+
+    @property
+    def identity(self) -> TopicIdentity:
+        """Which topic of which cluster."""
+        return TopicIdentity(self.cluster_id, self.topic_id)
+
+    def says_the_same(self, other: "TopicEntry") -> bool:
+        """Whether both rows say the same, whoever wrote them and when."""
+        return all(
+            getattr(self, f.name) == getattr(other, f.name)
+            for f in fields(self)
+            if f.name not in ("run", "time")
+        )
+
+
+def table(entries: Iterable[Entry] | Iterable[TopicEntry], form: Form) -> pa.Table:
+    """Return rows as columns."""
+    rows: list[tuple[Any, ...]] = [_values(entry) for entry in entries]
+    columns = list(zip(*rows, strict=True)) or [()] * len(form.schema)
+    arrays = [pa.array(column, f.type) for column, f in zip(columns, form.schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=form.schema)
+
+
+_columns: Final = attrgetter(*(f.name for f in fields(Entry)))
+
+
+def _values(entry: Entry | TopicEntry) -> tuple[Any, ...]:
+    if isinstance(entry, Entry):
+        return tuple(_columns(entry))
+    config = sorted(entry.config.items())
+    return tuple(config if f.name == "config" else getattr(entry, f.name) for f in fields(entry))
+
+
+def entries(rows: pa.Table) -> Iterator[Entry]:
+    """Yield the rows of a topic's stream."""
+    for values in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        yield Entry(*values)
+
+
+def topic_entries(rows: pa.Table) -> Iterator[TopicEntry]:
+    """Yield the rows of the stream about topics."""
+    for row in rows.to_pylist():
+        yield TopicEntry(
+            **{**row, "config": dict(row["config"] or ()), "names": tuple(row["names"] or ())}
+        )
+
+
+def _merged_objects(rows: pa.Table) -> pa.Table:
+    """Of rows about one object the one with more records counts, then the newer one.
+
+    Objects only ever grow: what is there is replaced by a superset alone.
+    """
+    text = [rows["kind"], *(rows[name].cast(pa.string()) for name in ("partition", "first"))]
+    last = pc.fill_null(rows["last"].cast(pa.string()), "")
+    ranged = pc.binary_join_element_wise(*text, last, " ")
+    keyed = pc.binary_join_element_wise(rows["kind"], rows["key"], " ")
+    about = pc.coalesce(keyed, ranged)
+    return _best(rows, about, ["records", "last", "time", "sha256", "run"])
+
+
+def _merged_topics(rows: pa.Table) -> pa.Table:
+    """The newest row about each topic of that identity, and about each sink's group, counts."""
+    names = ("kind", "topic", "cluster_id", "topic_id", "group")
+    about = pc.binary_join_element_wise(*(pc.fill_null(rows[name], "") for name in names), " ")
+    return _best(rows, about, ["time", "run"])
+
+
+def _best(rows: pa.Table, about: pa.ChunkedArray, order: list[str]) -> pa.Table:
+    """Return of the rows *about* each thing the highest by the columns of *order*."""
+    numbered = rows.select(order).append_column("_about", about)
+    numbered = numbered.append_column("_row", pa.array(range(len(rows)), pa.int64()))
+    keys = [(name, "descending") for name in order]  # nulls come last
+    ordered = numbered.take(pc.sort_indices(numbered, keys))
+    kept = ordered.group_by("_about", use_threads=False).aggregate([("_row", "first")])
+    return rows.take(kept["_row_first"])
+
+
+OBJECTS: Final = Form(
+    pa.schema(
+        [
+            pa.field("kind", pa.string(), nullable=False),
+            pa.field("partition", pa.int32(), nullable=False),
+            pa.field("first", pa.int64(), nullable=False),
+            pa.field("last", pa.int64()),
+            pa.field("key", pa.string()),
+            pa.field("view", pa.string()),
+            pa.field("records", pa.int64()),
+            pa.field("bytes", pa.int64()),
+            pa.field("sha256", pa.string()),
+            pa.field("min_timestamp", pa.int64()),
+            pa.field("max_timestamp", pa.int64()),
+            pa.field("cut_start", pa.int64()),
+            pa.field("next_offset", pa.int64()),
+            pa.field("run", pa.string()),
+            pa.field("time", pa.int64(), nullable=False),
+        ]
+    ),
+    _merged_objects,
+)
+"""A topic's stream: rows of `Entry`, in the order of its attributes."""
+
+TOPICS: Final = Form(
+    pa.schema(
+        [
+            pa.field("kind", pa.string(), nullable=False),
+            pa.field("topic", pa.string()),
+            pa.field("cluster_id", pa.string()),
+            pa.field("topic_id", pa.string()),
+            pa.field("partitions", pa.int32()),
+            pa.field("config", pa.map_(pa.string(), pa.string())),
+            pa.field("group", pa.string()),
+            pa.field("names", pa.list_(pa.string())),
+            pa.field("pattern", pa.string()),
+            pa.field("run", pa.string()),
+            pa.field("time", pa.int64(), nullable=False),
+        ]
+    ),
+    _merged_topics,
+)
+"""The stream about all topics: rows of `TopicEntry`, in the order of its attributes."""

@@ -1,0 +1,328 @@
+"""A stream of the ledger: a folder of small Parquet files to which anybody may append.
+
+::
+
+    8204999999999-5f3a9c1e2b7d4a60.parquet                          a part: rows of one append
+    8204999999000-0c11d2aa93e8b754.1795000001000.snapshot.parquet   all that was there before
+
+A name begins with the time it was made, counted downwards, so that the newest file is listed
+first.  A snapshot holds every row of the parts whose time is at most its *watermark*, which its
+name carries, and of those newer ones that it names.  So a reader lists until it has passed the
+watermark of the newest snapshot, and opens that and the parts that it does not hold.
+
+Nothing is ever replaced or deleted, and nobody waits for anybody.  What keeps a part from being
+overlooked is time: a snapshot's watermark lies `GRACE_MS` before the listing it was made from,
+and an append is good only if its file was there half of that after it was named, else it is made
+again under a new name.  That leaves the other half for clocks that differ.  S3 takes no request
+whose clock is a quarter of an hour away from its own, so no two writers differ by more than that
+half.
+"""
+
+import hashlib
+import io
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kbackup.backup.ledger.rows import Form
+from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
+from kbackup.stores import Store
+
+_log: Final = logging.getLogger(__name__)
+
+GRACE_MS: Final = 3_600_000
+"""How far a snapshot's watermark lies behind; half for slow writes, half for wrong clocks."""
+
+FOLD_AT: Final = 64
+"""How many parts a reader may have to open before they are folded."""
+
+VERSION: Final = 1
+"""Of the files; a reader refuses a later one."""
+
+_TOP: Final = 9_999_999_999_999
+_NAME: Final = re.compile(
+    r"(?P<down>\d{13})-[0-9a-f]{16}(?:\.(?P<watermark>\d{13})\.snapshot)?\.parquet", re.ASCII
+)
+_THREADS: Final = 16
+_TRIES: Final = 5
+_VERSION_KEY: Final = b"kbackup.ledger"
+_HOLDS_KEY: Final = b"kbackup.holds"
+_DAMAGED_KEY: Final = b"kbackup.damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The time as a writer sees it.
+
+    Attributes:
+        wall_ms: Returns ms since the epoch, by the host's clock.
+        steady_s: Returns seconds by a clock that nobody sets.
+    """
+
+    wall_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
+    steady_s: Callable[[], float] = field(default=time.monotonic)
+
+
+SYSTEM: Final = Clock()
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A file of the ledger that cannot be read.
+
+    Attributes:
+        name: Its key.
+        why: What is wrong with it.
+    """
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a stream holds.
+
+    Attributes:
+        rows: The rows that count.
+        damage: Files whose rows are lost.
+        loose: How many parts had to be opened beside the snapshot.
+        is_begun: Whether there is any file at all.
+    """
+
+    rows: pa.Table
+    damage: tuple[Damage, ...] = ()
+    loose: int = 0
+    is_begun: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """A file's name, in parts; *watermark* is None for a part."""
+
+    text: str
+    time_ms: int
+    watermark: int | None
+
+    @classmethod
+    def parse(cls, text: str) -> "_Name | None":
+        match = _NAME.fullmatch(text)
+        if match is None:
+            return None
+        watermark = match["watermark"]
+        return cls(text, _TOP - int(match["down"]), None if watermark is None else int(watermark))
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """The snapshot a reader begins with; the empty one where there is none."""
+
+    rows: pa.Table
+    watermark: int = -1
+    holds: frozenset[str] = frozenset()
+    damage: tuple[Damage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one listing showed, and what the files in it hold."""
+
+    contents: Contents
+    watermark: int
+    newer: tuple[_Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stream, as its readers, writers and folders see it.
+
+    Attributes:
+        store: Where it is.
+        prefix: Its folder; ends with ``/``.
+        form: What its files look like.
+        clock: The time.
+    """
+
+    store: Store
+    prefix: str
+    form: Form
+    clock: Clock = SYSTEM
+
+    def append(self, rows: pa.Table) -> None:
+        """Add rows; when this returns, every later reader sees them.
+
+        Args:
+            rows: Of the form's schema.  All are seen at once, or none.
+
+        Raises:
+            StoreError: If they cannot be stored, or never in time.
+        """
+        body = self._file(rows, {})
+        for _ in range(_TRIES):
+            wall, steady = self.clock.wall_ms(), self.clock.steady_s()
+            self._put(f"{_down(wall)}-{secrets.token_hex(8)}.parquet", body)
+            took_ms = max(self.clock.wall_ms() - wall, (self.clock.steady_s() - steady) * 1000)
+            if took_ms <= GRACE_MS / 2:
+                return
+            _log.warning("%s: a write took %.0f s; it is made again", self.prefix, took_ms / 1000)
+        raise StoreError(
+            f"{self.prefix} cannot be written in time",
+            f"{_TRIES} writes of {len(body)} bytes took more than {GRACE_MS // 2000} s each",
+            "look at the store, and at what stops this process",
+        )
+
+    def read(self) -> Contents:
+        """Return what the stream holds.
+
+        Costs one listing, of as many pages as files were written since the last fold or in the
+        last hour, and a read of the newest snapshot and of each part beside it.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        return self._look().contents
+
+    def fold(self, at_least: int = FOLD_AT) -> bool:
+        """Write a snapshot of all there is, if a reader has to open *at_least* parts beside it.
+
+        Any number of folders may work at once: whichever snapshot is found first is right.
+
+        Returns:
+            Whether one was written.
+        """
+        wall = self.clock.wall_ms()
+        look = self._look()
+        if look.contents.loose < at_least:
+            return False
+        self._write_snapshot(look.contents.rows, look.contents.damage, look, wall)
+        return True
+
+    def replace(self, rows: pa.Table) -> None:
+        """Write a snapshot of *rows* alone: what was there before counts no more."""
+        wall = self.clock.wall_ms()
+        self._write_snapshot(rows, (), self._look(), wall)
+
+    def _write_snapshot(
+        self, rows: pa.Table, damage: Sequence[Damage], look: _Look, wall: int
+    ) -> None:
+        watermark = max(_watermark(wall), look.watermark, 0)
+        holds = [name.text for name in look.newer if name.time_ms > watermark]
+        metadata = {
+            _HOLDS_KEY: json.dumps(holds),
+            _DAMAGED_KEY: json.dumps([[one.name, one.why] for one in damage]),
+        }
+        name = f"{_down(wall)}-{secrets.token_hex(8)}.{watermark:013d}.snapshot.parquet"
+        self._put(name, self._file(self.form.merged(rows), metadata))
+
+    def _look(self) -> _Look:
+        now = self.clock.wall_ms()
+        base: _Snapshot | None = None
+        newer: list[_Name] = []
+        damage: list[Damage] = []
+        for name in self._names():
+            if base is not None and name.time_ms <= base.watermark:
+                break
+            if name.watermark is None:
+                newer.append(name)
+            elif base is None and name.watermark <= now + GRACE_MS // 2:  # no clock was wrong
+                try:
+                    base = self._snapshot(name, name.watermark)
+                except CorruptObjectError as error:
+                    damage.append(Damage(self.prefix + name.text, error.why))
+        is_begun = bool(base or newer or damage)
+        base = base or _Snapshot(self.form.schema.empty_table())
+        loose = [name for name in newer if name.text not in base.holds]
+        tables = [base.rows]
+        with ThreadPoolExecutor(min(_THREADS, len(loose)) or 1) as pool:
+            for found in pool.map(self._part, loose):
+                if isinstance(found, Damage):
+                    damage.append(found)
+                else:
+                    tables.append(found)
+        rows = self.form.merged(pa.concat_tables(tables)) if loose else base.rows
+        lost = {one.name: one for one in (*base.damage, *damage)}
+        contents = Contents(rows, tuple(lost.values()), len(loose), is_begun)
+        return _Look(contents, base.watermark, tuple(newer))
+
+    def _names(self) -> Iterator[_Name]:
+        """Yield what is there, the newest first; foreign files are left out."""
+        for entry in self.store.list(self.prefix):
+            name = _Name.parse(entry.key.removeprefix(self.prefix))
+            if name is not None:
+                yield name
+
+    def _part(self, name: _Name) -> pa.Table | Damage:
+        try:
+            return self._rows(name)[0]
+        except CorruptObjectError as error:
+            return Damage(self.prefix + name.text, error.why)
+
+    def _snapshot(self, name: _Name, watermark: int) -> _Snapshot:
+        rows, metadata = self._rows(name)
+        try:
+            holds = json.loads(metadata[_HOLDS_KEY])
+            damaged = json.loads(metadata[_DAMAGED_KEY])
+            damage = tuple(Damage(str(key), str(why)) for key, why in damaged)
+            return _Snapshot(rows, watermark, frozenset(holds), damage)
+        except (KeyError, ValueError, TypeError) as error:
+            raise _damaged(self.prefix + name.text, error) from error
+
+    def _rows(self, name: _Name) -> tuple[pa.Table, dict[bytes, bytes]]:
+        """Read a file; rows of the form's columns, and the file's metadata.
+
+        Raises:
+            CorruptObjectError: If it is gone, damaged, or of a later version.
+        """
+        key = self.prefix + name.text
+        try:
+            with self.store.open(key) as body:
+                file = pq.ParquetFile(body)
+                metadata = file.metadata.metadata or {}
+                if int(metadata[_VERSION_KEY]) > VERSION:
+                    raise CorruptObjectError(key, "a later version of kbackup wrote it", "")
+                rows = file.read(columns=self.form.schema.names)
+            return rows.select(self.form.schema.names).cast(self.form.schema), metadata
+        except ObjectNotFoundError as error:
+            raise CorruptObjectError(key, "it has gone since it was listed") from error
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            raise _damaged(key, error) from error
+
+    def _file(self, rows: pa.Table, metadata: Mapping[bytes, str]) -> bytes:
+        sink = io.BytesIO()
+        with pq.ParquetWriter(
+            sink,
+            self.form.schema,
+            compression="zstd",
+            use_dictionary=False,
+            write_statistics=False,
+            store_schema=False,
+        ) as writer:  # fmt: skip  (half the bytes of a part would be what is left out)
+            writer.write_table(rows.cast(self.form.schema))
+            writer.add_key_value_metadata({_VERSION_KEY: str(VERSION), **metadata})
+        return sink.getvalue()
+
+    def _put(self, name: str, body: bytes) -> None:
+        digest = hashlib.sha256(body).hexdigest()
+        self.store.put(self.prefix + name, io.BytesIO(body), sha256=digest, metadata={})
+
+
+def _watermark(wall_ms: int) -> int:
+    return wall_ms - GRACE_MS
+
+
+def _down(wall_ms: int) -> str:
+    return f"{_TOP - wall_ms:013d}"
+
+
+def _damaged(key: str, error: Exception) -> CorruptObjectError:
+    why = str(error).splitlines() or [repr(error)]
+    return CorruptObjectError(key, f"it is damaged: {why[0]}", key=key)

@@ -1,0 +1,236 @@
+"""What the ledger costs, and what it says when some of it is damaged."""
+
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO
+from uuid import uuid4
+
+import pytest
+
+from kbackup.backup.ledger import place
+from kbackup.backup.ledger.objects import TopicLedger, accepted, gap, missing
+from kbackup.backup.ledger.rows import OBJECTS, Entry, entries, table
+from kbackup.backup.ledger.stream import FOLD_AT, GRACE_MS, Clock, Stream
+from kbackup.naming import Layout
+from kbackup.records import Span, TopicPartition
+from kbackup.stores import StoredObject, StoreSettings
+from kbackup.stores.memory import MemoryStore
+
+NOW = 1_800_000_000_000
+MINUTE = 60_000
+WHERE = TopicPartition("orders", 0)
+
+
+class CountingStore(MemoryStore):
+    """Counts what S3 would charge for: a listing costs a request for each page of 1,000."""
+
+    def __init__(self) -> None:
+        super().__init__(StoreSettings(f"memory://{uuid4()}"))
+        self.requests: Counter[str] = Counter()
+
+    def put(self, key: str, body: BinaryIO, *, sha256: str, metadata: Mapping[str, str],
+            if_absent: bool = False) -> bool:  # fmt: skip
+        self.requests["put"] += 1
+        return super().put(key, body, sha256=sha256, metadata=metadata, if_absent=if_absent)
+
+    def open(self, key: str) -> BinaryIO:
+        self.requests["open"] += 1
+        return super().open(key)
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        for number, entry in enumerate(super().list(prefix)):
+            if number % 1000 == 0:
+                self.requests["list"] += 1
+            yield entry
+
+
+class Time:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.ms = NOW
+
+    def clock(self) -> Clock:
+        """As writers see it."""
+        return Clock(lambda: self.ms, lambda: self.ms / 1000)
+
+
+def stream(store: MemoryStore, time: Time) -> Stream:
+    """The stream of ``orders``."""
+    return place.of_topic(store, Layout(), "orders", time.clock())
+
+
+def row(offset: int, records: int = 10, **more: int) -> Entry:
+    """The row of an object of partition 0."""
+    last = offset + records - 1
+    return Entry("object", 0, offset, last, f"key-{offset}", records=records, sha256="0", **more)
+
+
+def test_the_cost_does_not_grow_with_the_number_of_runs() -> None:
+    """
+    After 10,000 runs that stored 100,000 objects, of which the last 63 are not folded, all of it
+    is known after one page of the listing and 64 reads; older parts are never opened.
+    """
+    store, time = CountingStore(), Time()
+    ledger = stream(store, time)
+    runs, recent = 10_000, FOLD_AT - 1
+    for run in range(runs - recent):  # never to be opened: they hold nothing
+        name = f"{ledger.prefix}{9_999_999_999_999 - NOW - run * 15 * MINUTE}-{run:016x}.parquet"
+        MemoryStore.put(store, name, io.BytesIO(b""), sha256="", metadata={})
+    time.ms = NOW + (runs - recent) * 15 * MINUTE
+    ledger.replace(table([row(10 * at) for at in range(10 * (runs - recent))], OBJECTS))
+    for run in range(runs - recent, runs):
+        time.ms += 15 * MINUTE
+        ledger.append(table([row(10 * at) for at in range(10 * run, 10 * run + 10)], OBJECTS))
+    store.requests.clear()
+
+    found = ledger.read()
+
+    assert 100_000 == len(found.rows)
+    assert {"list": 1, "open": FOLD_AT} == dict(store.requests)
+
+
+def test_what_was_folded_is_not_opened_again() -> None:
+    """
+    Also within the grace period, where a late part might still turn up.
+    """
+    store, time = CountingStore(), Time()
+    ledger = stream(store, time)
+    for at in range(200):
+        time.ms += 1000
+        ledger.append(table([row(10 * at)], OBJECTS))
+    assert ledger.fold()
+    time.ms += 1000
+    ledger.append(table([row(5000)], OBJECTS))
+    store.requests.clear()
+
+    found = ledger.read()
+
+    assert (201, 1) == (len(found.rows), found.loose)
+    assert {"list": 1, "open": 2} == dict(store.requests)
+    assert not ledger.fold()
+
+
+def test_a_damaged_part_is_reported_and_the_others_are_used() -> None:
+    """
+    Its rows are lost until the ledger is rebuilt, which later folds do not forget.
+    """
+    store, time = CountingStore(), Time()
+    ledger = stream(store, time)
+    for at in range(3):
+        time.ms += 1
+        ledger.append(table([row(10 * at)], OBJECTS))
+    broken = [entry.key for entry in store.list(ledger.prefix)][1]
+    store.put(broken, io.BytesIO(b"PAR1 no more"), sha256="", metadata={})
+
+    before = ledger.read()
+    ledger.fold(1)
+    time.ms += 2 * GRACE_MS
+    ledger.append(table([row(990)], OBJECTS))
+    ledger.fold(1)
+    after = ledger.read()
+
+    assert {0, 20} == {entry.first for entry in entries(before.rows)}
+    assert {0, 20, 990} == {entry.first for entry in entries(after.rows)}
+    assert [broken] == [one.name for one in before.damage] == [one.name for one in after.damage]
+
+
+def test_a_damaged_snapshot_costs_nothing_but_time() -> None:
+    """
+    The one before it and all parts since are read instead.
+    """
+    store, time = CountingStore(), Time()
+    ledger = stream(store, time)
+    for at in range(6):
+        time.ms += 40 * MINUTE
+        ledger.append(table([row(10 * at)], OBJECTS))
+        if at % 2:
+            ledger.fold(1)
+    newest = next(entry.key for entry in store.list(ledger.prefix) if "snapshot" in entry.key)
+    store.put(newest, io.BytesIO(b""), sha256="", metadata={})
+
+    found = ledger.read()
+
+    assert {0, 10, 20, 30, 40, 50} == {entry.first for entry in entries(found.rows)}
+    assert [newest] == [one.name for one in found.damage]
+
+
+def test_a_snapshot_of_the_future_is_not_believed() -> None:
+    """
+    A host whose clock was days ahead must not hide what is written until then.
+    """
+    store, time = CountingStore(), Time()
+    time.ms = NOW + 72 * 60 * MINUTE
+    stream(store, time).append(table([row(0)], OBJECTS))
+    stream(store, time).fold(1)
+    time.ms = NOW
+    ledger = stream(store, time)
+    ledger.append(table([row(10)], OBJECTS))
+
+    assert {0, 10} == {entry.first for entry in entries(ledger.read().rows)}
+
+
+def test_a_later_version_is_reported_as_such() -> None:
+    """
+    What its rows mean is not guessed.
+    """
+    store, time = CountingStore(), Time()
+    ledger = stream(store, time)
+    body = ledger._file(table([row(0)], OBJECTS), {b"kbackup.ledger": "2"})
+    name = f"{ledger.prefix}{9_999_999_999_999 - NOW}-{1:016x}.parquet"
+    store.put(name, io.BytesIO(body), sha256="", metadata={})
+
+    (damage,) = ledger.read().damage
+
+    assert "a later version" in damage.why
+
+
+def test_a_replaced_ledger_counts_for_what_came_before() -> None:
+    """
+    What is written afterwards counts again.
+    """
+    store, time = CountingStore(), Time()
+    ledger = stream(store, time)
+    ledger.append(table([row(0), row(10)], OBJECTS))
+    time.ms += 1
+    ledger.replace(table([row(10)], OBJECTS))
+    time.ms += 1
+    ledger.append(table([row(20)], OBJECTS))
+
+    assert {10, 20} == {entry.first for entry in entries(ledger.read().rows)}
+
+
+@pytest.mark.parametrize(
+    ("present", "end"),
+    [({"a", "b", "c"}, 30), ({"a", "b"}, 20), ({"b", "c"}, 30), ({"c"}, 30), (set(), None)],
+)
+def test_the_backup_goes_on_after_the_last_cut_that_is_whole(
+    present: set[str], end: int | None
+) -> None:
+    """
+    A cut of two files is whole when both are there.
+    """
+    rows = [
+        Entry("object", 0, 0, 18, "a", cut_start=0, next_offset=20),
+        Entry("object", 0, 1, 19, "b", cut_start=0, next_offset=20),
+        Entry("object", 0, 20, 29, "c", cut_start=20, next_offset=30),
+    ]
+    if present == {"a", "b"}:
+        rows.append(Entry("object", 0, 20, 29, "d", cut_start=20, next_offset=30))
+
+    assert end == TopicLedger.of(rows).partition(0).end(present)
+
+
+def test_what_was_removed_on_purpose_is_not_missed_until_it_is_stored_again() -> None:
+    """
+    By object, or by a range of offsets where no object is known.
+    """
+    stored = [row(0, time=1), row(10, time=1), row(20, time=1), missing(WHERE, 30, 39, "r", 1)]
+    agreed = [accepted(stored[0], "v", 5), accepted(missing(WHERE, 30, 39, "r", 1), "v", 5)]
+    ledger = TopicLedger.of([*stored, *agreed, gap(WHERE, Span(40, 50), "r", 1)]).partition(0)
+
+    assert ["key-10"] == [entry.key for entry in ledger.missing({"key-20"})]
+    assert [Span(40, 50)] == ledger.gaps
+    again = TopicLedger.of([row(0, time=9), *agreed]).partition(0)
+    assert ["key-0"] == [entry.key for entry in again.missing(set())]
