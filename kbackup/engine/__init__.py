@@ -1,0 +1,243 @@
+"""Spark.  Only this folder imports pyspark, and only when a run has something to do.
+
+The driver plans units; a task works through its share of them in its own Python worker and
+returns a report for each.  Records never cross into the JVM.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import kbackup
+from kbackup.channel import Address, Event, Hub, Line
+from kbackup.engine.archive import class_archive
+from kbackup.engine.jvm import Spark, start
+from kbackup.engine.settings import DEFAULT_MASTER, EngineSettings, FindJvm, Jvm, Timings
+from kbackup.errors import KbackupError, SparkError, StoppedError
+
+__all__ = [
+    "DEFAULT_MASTER", "EngineSettings", "FindJvm", "Jvm", "Report", "Task", "Timings",
+    "archive_classes", "class_archive", "run",
+]  # fmt: skip
+
+Unit = TypeVar("Unit")
+Report = dict[str, Any]
+Task = Callable[[Sequence[Any], Line], Iterator[Report]]
+
+_SLICES_PER_CORE: Final = 4
+"""More slices than cores even out partitions of different size; each costs some 10 ms."""
+
+_STALE_S: Final = 3600.0
+"""An archive in the making that is older was left by a process that was killed."""
+
+_ENDING: Final = "spark-end"
+"""The thread that sees a JVM out."""
+
+
+def run(
+    task: Task,
+    units: Sequence[Unit],
+    settings: EngineSettings,
+    hear: Callable[[Event], None],
+    stop: threading.Event,
+    *,
+    slices_per_core: int | None = None,
+    timings: Timings | None = None,
+) -> list[Report]:
+    """Run *task* over *units* and return all reports.
+
+    Args:
+        task: A module's function, from units and the line to the driver to reports.
+        units: Plain data, the largest first.
+        settings: What Spark is given.
+        hear: Called with what tasks tell while they run, from another thread.
+        stop: When set, tasks are asked to end at their next safe point.
+        slices_per_core: Spark tasks a core; None for several, which evens out their sizes.
+        timings: Grows by what this took.
+
+    Raises:
+        SparkError: If Spark does not start, or a task failed beyond its retries.
+    """
+    _ended()
+    began = time.monotonic()
+    try:
+        spark = start(settings)
+    except SparkError:
+        if stop.is_set():
+            return []  # the signal that stops the run may have reached the starting JVM too
+        raise
+    ready, context = time.monotonic(), spark.context
+    try:
+        host = context.getConf().get("spark.driver.host")
+        hub = Hub(host, hear)
+        finished = threading.Event()
+        watcher = threading.Thread(
+            target=_watch, args=(context, hub, stop, finished, settings), daemon=True
+        )
+        watcher.start()
+        try:
+            count = context.defaultParallelism * (slices_per_core or _SLICES_PER_CORE)
+            shares = deal(units, min(count, len(units)))
+            job = _Job(task, hub.address, kbackup.__version__)
+            reports = _collect(context.parallelize(shares, len(shares)).mapPartitions(job))
+            if not stop.is_set():
+                check_whole(reports, len(units))
+            return reports
+        finally:
+            finished.set()
+            hub.close()
+            if timings is not None:
+                met = hub.met_at or ready
+                timings.spark_start_s += ready - began
+                timings.worker_start_s += met - ready
+                timings.work_s += time.monotonic() - met
+    finally:
+        _end_beside(spark)
+
+
+def archive_classes(settings: EngineSettings, task: Task) -> Path:
+    """Make the class archive of the settings' Java, from what one small job loads.
+
+    It holds the classes as the JVM wants them in memory, 70 MB, and saves every later run the
+    time to load and check them.
+
+    Returns:
+        Where it is.
+
+    Raises:
+        SparkError: If Spark does not start, or its Java cannot make one.
+    """
+    if settings.jvm is None or settings.jvm.class_archive is None:
+        raise SparkError("no class archive was made", "HOME is not set", "set KBACKUP_CACHE_DIR")
+    archive = settings.jvm.class_archive
+    scratch = archive.with_name(f"{archive.name}.{os.getpid()}")
+    given = settings.conf.get("spark.driver.extraJavaOptions", "")
+    options = f'{given} "-XX:ArchiveClassesAtExit={scratch}"'
+    recording = replace(
+        settings,
+        conf={**settings.conf, "spark.driver.extraJavaOptions": options},
+        jvm=replace(settings.jvm, class_archive=None),
+    )
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        for left in archive.parent.glob("classes-*.jsa.*"):
+            if left.stat().st_mtime < time.time() - _STALE_S:
+                left.unlink(missing_ok=True)
+        run(task, [0], recording, lambda _: None, threading.Event(), slices_per_core=1)
+        _ended()
+        with scratch.open("rb") as made:
+            os.fsync(made.fileno())
+        scratch.replace(archive)
+    except FileNotFoundError as error:
+        raise SparkError(
+            "no class archive was made",
+            f"this Java cannot make one, or may not, or has no room in {archive.parent}",
+            "look at that folder, or use another Java 17 or newer",
+        ) from error
+    except OSError as error:
+        raise SparkError(f"{archive} cannot be written", str(error), "") from error
+    finally:
+        with suppress(OSError):
+            scratch.unlink()
+    return archive
+
+
+def deal(units: Sequence[Unit], shares: int) -> list[list[Unit]]:
+    """Deal *units* out in turn: sorted by size, every share gets large and small ones."""
+    return [list(units[at::shares]) for at in range(shares)]
+
+
+class _Job:
+    """What Spark pickles; runs in the Python worker."""
+
+    def __init__(self, task: Task, address: Address, version: str) -> None:
+        self._task, self._address, self._version = task, address, version
+
+    def __call__(self, shares: Iterator[Sequence[Any]]) -> Iterator[Report]:
+        if kbackup.__version__ != self._version:
+            error = SparkError(
+                "driver and workers have different versions of kbackup",
+                f"driver {self._version}, worker {kbackup.__version__}",
+                "install the same version everywhere",
+            )
+            yield {"failure": error.to_dict()}
+            return
+        with Line(self._address) as line:
+            for units in shares:
+                yield from self._task(units, line)
+
+
+def _watch(
+    context: Any, hub: Hub, stop: threading.Event, finished: threading.Event, settings: Any
+) -> None:
+    """Pass a stop on to the tasks, and end the job when they do not end in time."""
+    while not finished.is_set():
+        if stop.wait(0.1):
+            hub.stop()
+            if not finished.wait(settings.stop_timeout_s):
+                context.cancelAllJobs()
+            return
+
+
+def _collect(reports: Any) -> list[Report]:
+    from py4j.protocol import Py4JError  # noqa: PLC0415
+
+    try:
+        found: list[Report] = reports.collect()
+    except Py4JError as error:
+        text = str(getattr(error, "java_exception", error))
+        raise SparkError("a Spark task failed beyond its retries", reason(text)) from error
+    except (OSError, KbackupError) as error:
+        raise SparkError("the line to Spark broke", str(error)) from error
+    return found
+
+
+def reason(text: str) -> str:
+    """Pick the sentence that matters out of a Java stack trace with a Python one inside."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    python = [
+        line
+        for line in lines
+        if line.partition(":")[0].endswith(("Error", "Exception")) and not line.startswith("at ")
+    ]
+    chosen = python[-1] if python else next(iter(lines), "no reason given")
+    return chosen[:500]
+
+
+def check_whole(reports: Sequence[Report], units: int) -> None:
+    """Refuse reports of tasks that stopped although nobody asked them to.
+
+    A task whose line to the driver breaks takes the driver for dead, and stops.
+
+    Raises:
+        SparkError: If something was left undone and no report says why.
+    """
+    failures = [report["failure"]["code"] for report in reports if "failure" in report]
+    stopped = failures.count(StoppedError.code)
+    if stopped or (len(reports) < units and not failures):
+        raise SparkError(
+            "tasks stopped before their work was done",
+            f"{max(stopped, units - len(reports))} of {units} lost their line to the driver",
+            "run the same command again: it goes on from the committed offsets",
+        )
+
+
+def _end_beside(spark: Spark) -> None:
+    """End Spark and its JVM, which takes 0.4 s, while the run does what is left to do.
+
+    The interpreter waits for the thread before it exits, and the next `run` does.
+    """
+    thread = threading.Thread(target=spark.end, name=_ENDING)
+    thread.start()
+
+
+def _ended() -> None:
+    """Return when no earlier JVM of this process is ending any more."""
+    for thread in threading.enumerate():
+        if thread.name == _ENDING:
+            thread.join()
