@@ -16,12 +16,12 @@ from typing import Any, Final, TypeVar
 import kbackup
 from kbackup.channel import Address, Event, Hub, Line
 from kbackup.engine.archive import class_archive
-from kbackup.engine.jvm import Spark, start
 from kbackup.engine.settings import DEFAULT_MASTER, EngineSettings, FindJvm, Jvm, Timings
+from kbackup.engine.starting import Starting, end_beside, ended
 from kbackup.errors import KbackupError, SparkError, StoppedError
 
 __all__ = [
-    "DEFAULT_MASTER", "EngineSettings", "FindJvm", "Jvm", "Report", "Task", "Timings",
+    "DEFAULT_MASTER", "EngineSettings", "FindJvm", "Jvm", "Report", "Starting", "Task", "Timings",
     "archive_classes", "class_archive", "run",
 ]  # fmt: skip
 
@@ -35,9 +35,6 @@ _SLICES_PER_CORE: Final = 4
 _STALE_S: Final = 3600.0
 """An archive in the making that is older was left by a process that was killed."""
 
-_ENDING: Final = "spark-end"
-"""The thread that sees a JVM out."""
-
 
 def run(
     task: Task,
@@ -48,6 +45,7 @@ def run(
     *,
     slices_per_core: int | None = None,
     timings: Timings | None = None,
+    starting: Starting | None = None,
 ) -> list[Report]:
     """Run *task* over *units* and return all reports.
 
@@ -59,14 +57,15 @@ def run(
         stop: When set, tasks are asked to end at their next safe point.
         slices_per_core: Spark tasks a core; None for several, which evens out their sizes.
         timings: Grows by what this took.
+        starting: The Spark to use, on its way already; None starts one.
 
     Raises:
         SparkError: If Spark does not start, or a task failed beyond its retries.
     """
-    _ended()
     began = time.monotonic()
+    starting = starting or Starting(lambda: settings)
     try:
-        spark = start(settings)
+        spark = starting.spark()
     except SparkError:
         if stop.is_set():
             return []  # the signal that stops the run may have reached the starting JVM too
@@ -97,7 +96,7 @@ def run(
                 timings.worker_start_s += met - ready
                 timings.work_s += time.monotonic() - met
     finally:
-        _end_beside(spark)
+        end_beside(spark)
 
 
 def archive_classes(settings: EngineSettings, task: Task) -> Path:
@@ -129,7 +128,7 @@ def archive_classes(settings: EngineSettings, task: Task) -> Path:
             if left.stat().st_mtime < time.time() - _STALE_S:
                 left.unlink(missing_ok=True)
         run(task, [0], recording, lambda _: None, threading.Event(), slices_per_core=1)
-        _ended()
+        ended()
         with scratch.open("rb") as made:
             os.fsync(made.fileno())
         scratch.replace(archive)
@@ -225,19 +224,3 @@ def check_whole(reports: Sequence[Report], units: int) -> None:
             f"{max(stopped, units - len(reports))} of {units} lost their line to the driver",
             "run the same command again: it goes on from the committed offsets",
         )
-
-
-def _end_beside(spark: Spark) -> None:
-    """End Spark and its JVM, which takes 0.4 s, while the run does what is left to do.
-
-    The interpreter waits for the thread before it exits, and the next `run` does.
-    """
-    thread = threading.Thread(target=spark.end, name=_ENDING)
-    thread.start()
-
-
-def _ended() -> None:
-    """Return when no earlier JVM of this process is ending any more."""
-    for thread in threading.enumerate():
-        if thread.name == _ENDING:
-            thread.join()

@@ -19,6 +19,14 @@ from kbackup.stores import StoreSettings
 class RunTasks(Protocol):
     """Runs a task over units, on Spark or in this process: `engine.run`."""
 
+    def begin(self) -> None:
+        """Get ready in the background: tasks will probably be run.  More than once is once."""
+        ...
+
+    def end(self) -> None:
+        """Let go of what `begin` has begun and nobody needed after all."""
+        ...
+
     def __call__(
         self,
         task: Task,
@@ -84,12 +92,34 @@ class World:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class OnSpark:
-    """Runs tasks on Spark, as the settings say."""
+    """Runs tasks on Spark, as the settings say.
 
-    settings: Settings
-    find_jvm: FindJvm
+    Args:
+        settings: What Spark is given.
+        find_jvm: Finds a Java, called when Spark is started.
+    """
+
+    def __init__(self, settings: Settings, find_jvm: FindJvm) -> None:
+        self._settings, self._find_jvm = settings, find_jvm
+        self._starting: engine.Starting | None = None
+        self._given: engine.EngineSettings | None = None
+
+    def begin(self) -> None:
+        """Start Spark beside what the run does until it has work for it."""
+        if self._starting is None:
+            self._starting = engine.Starting(self._engine_settings)
+
+    def end(self) -> None:
+        """End a Spark that `begin` has started and nobody used."""
+        if self._starting is not None:
+            self._starting.drop()
+            self._starting = None
+
+    def _engine_settings(self) -> engine.EngineSettings:
+        if self._given is None:
+            self._given = wiring.engine_settings(self._settings, self._find_jvm())
+        return self._given
 
     def __call__(
         self,
@@ -102,7 +132,14 @@ class OnSpark:
         timings: Timings | None = None,
     ) -> list[Report]:
         """Run *task* over *units*: `RunTasks`."""
-        given = wiring.engine_settings(self.settings, self.find_jvm())
+        starting, self._starting = self._starting, None
         return engine.run(
-            task, units, given, hear, stop, slices_per_core=slices_per_core, timings=timings
+            task,
+            units,
+            self._engine_settings(),
+            hear,
+            stop,
+            slices_per_core=slices_per_core,
+            timings=timings,
+            starting=starting,
         )

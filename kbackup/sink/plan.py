@@ -1,7 +1,7 @@
 """What a run would read and write; nothing is changed while it is made."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -107,6 +107,7 @@ def make(
     cluster: Cluster,
     store: Store,
     reached: Mapping[TopicPartition, int] | None = None,
+    likely: Callable[[], object] | None = None,
 ) -> SinkPlan:
     """Plan a run.
 
@@ -115,6 +116,7 @@ def make(
         cluster: Where the topics are.
         store: Where the objects are.
         reached: Where the run stands in partitions that it plans a second time.
+        likely: Called as soon as it looks as if there were something to do.
 
     Raises:
         GroupActiveError: If somebody else works with the group.
@@ -147,10 +149,13 @@ def make(
     group = wiring.group(settings, "sink")
     check_idle(cluster, group)
     committed = cluster.committed(group, wheres)
+    logs = cluster.spans(wheres)
+    if likely is not None and any(_waits(logs[where], committed.get(where)) for where in wheres):
+        likely()
     layout = wiring.layout(settings)
     evidence = {
         where: replace(seen, reached=(reached or {}).get(where))
-        for where, seen in gather(store, layout, cluster.spans(wheres), committed).items()
+        for where, seen in gather(store, layout, logs, committed).items()
     }
     identities = {
         name: TopicIdentity(cluster.cluster_id, topic.topic_id) for name, topic in topics.items()
@@ -163,6 +168,12 @@ def make(
         for where in wheres
     )
     return SinkPlan(topics, planned, group)
+
+
+def _waits(log: Span, committed: Position | None) -> bool:
+    """Whether records wait to be backed up, going by the log and the group alone."""
+    start = log.start_offset if committed is None else max(log.start_offset, committed.offset)
+    return start < log.end_offset
 
 
 def _check_keys(layout: Layout, settings: Settings, wheres: Sequence[TopicPartition]) -> None:

@@ -68,9 +68,10 @@ class SinkRun:
         lock = RunLock.for_settings(
             settings, store, self._layout, "sink", names, self._run, self._stop.event.wait
         )
+        tasks = self._world.run_tasks
         with lock as held:
             try:
-                plan = planning.make(settings, cluster, store)
+                plan = planning.make(settings, cluster, store, likely=tasks.begin)
                 self._show(plan, cluster)
                 self._prepare(plan.partitions, plan.group, cluster, store)
                 if settings.follow:
@@ -79,6 +80,8 @@ class SinkRun:
                     self._once(plan, cluster, store)
             except KbackupError as error:
                 self._summary.fail(error)
+            finally:
+                tasks.end()
             if held is not None and held.is_lost:
                 self._summary.fail(lost_lock())
             history.write_run(store, self._layout, self._finish(store))

@@ -1,10 +1,15 @@
 """Where Spark's Python workers come from."""
 
+import os
+import socket
+import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from kbackup.worker import without_archives
+from kbackup.engine.ahead import Ahead
+from kbackup.worker import SOCKET, without_archives
 
 
 def test_archives_leave_the_path_where_pyspark_is_installed() -> None:
@@ -42,3 +47,71 @@ def test_what_is_imported_before_workers_are_forked_starts_no_thread() -> None:
 
     assert Path("/proc/self/task").exists()
     assert "1" == done.stdout.strip()
+
+
+DAEMON = [sys.executable, "-m", "kbackup.worker", "pyspark.worker"]
+
+
+def forked(daemon: "subprocess.Popen[bytes]") -> int:
+    """Do what Spark does: read the port from the daemon, connect, and learn the worker's pid."""
+    assert daemon.stdout is not None
+    (port,) = struct.unpack(">i", daemon.stdout.read(4))
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        (pid,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+    return int(pid)
+
+
+def test_workers_are_forked_from_the_process_that_was_started_ahead() -> None:
+    """
+    The process that Spark starts hands its streams over, and ends when Spark hangs up.
+    """
+    with tempfile.TemporaryFile() as log:
+        ahead = Ahead.start(log.fileno())
+        assert ahead is not None
+        try:
+            while not (ahead.folder / "socket").exists():
+                assert ahead.process.poll() is None
+            with subprocess.Popen(
+                DAEMON, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                env={**os.environ, **ahead.environment, "PYTHON_WORKER_FACTORY_SECRET": "x"},
+            ) as daemon:  # fmt: skip
+                pid = forked(daemon)
+                assert daemon.stdin is not None
+                daemon.stdin.close()
+
+                assert ahead.process.pid != pid
+                assert ahead.process.wait(20) is not None
+                assert daemon.wait(20) is not None
+        finally:
+            ahead.close()
+
+    assert not ahead.folder.exists()
+
+
+def test_a_process_that_was_started_ahead_in_vain_ends_with_the_run() -> None:
+    """
+    Nothing is left behind where the run turns out to have nothing to do.
+    """
+    with tempfile.TemporaryFile() as log:
+        ahead = Ahead.start(log.fileno())
+        assert ahead is not None
+
+        ahead.close()
+
+    assert 0 == ahead.process.returncode
+
+
+def test_spark_gets_its_daemon_where_the_one_started_ahead_is_gone(tmp_path: Path) -> None:
+    """
+    Starting ahead saves time, and nothing depends on it.
+    """
+    with subprocess.Popen(
+        DAEMON, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, SOCKET: str(tmp_path / "gone"), "PYTHON_WORKER_FACTORY_SECRET": "x"},
+    ) as daemon:  # fmt: skip
+        pid = forked(daemon)
+        assert daemon.stdin is not None
+        daemon.stdin.close()
+
+        assert daemon.pid != pid
+        assert daemon.wait(20) is not None

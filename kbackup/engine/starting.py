@@ -1,0 +1,72 @@
+"""Spark, started beside whatever the run does until it has work for it."""
+
+import threading
+from collections.abc import Callable
+
+from kbackup.engine.jvm import Spark, start
+from kbackup.engine.settings import EngineSettings
+from kbackup.errors import KbackupError
+
+_ENDING = "spark-end"
+"""The thread that sees a JVM out."""
+
+
+class Starting:
+    """A Spark on its way.
+
+    Args:
+        settings: Returns what Spark is given; called in another thread, for finding a Java takes
+            a moment too.
+    """
+
+    def __init__(self, settings: Callable[[], EngineSettings]) -> None:
+        self._settings = settings
+        self._spark: Spark | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._start, name="spark-start")
+        self._thread.start()
+
+    def _start(self) -> None:
+        ended()
+        try:
+            self._spark = start(self._settings())
+        except BaseException as error:  # noqa: BLE001  (raised again where Spark is asked for)
+            self._error = error
+
+    def spark(self) -> Spark:
+        """Return it, once it takes work; whoever asks has to end it.
+
+        Raises:
+            SparkError: If it did not start.
+            KbackupError: If there is no Java for it.
+        """
+        self._thread.join()
+        if self._spark is None:
+            assert self._error is not None  # noqa: S101  (the thread leaves one of the two)
+            raise self._error
+        return self._spark
+
+    def drop(self) -> None:
+        """End it unasked for, beside whatever else the run has to do."""
+        threading.Thread(target=self._drop, name=_ENDING).start()
+
+    def _drop(self) -> None:
+        try:
+            self.spark().end()
+        except KbackupError:
+            return  # nobody needed it
+
+
+def end_beside(spark: Spark) -> None:
+    """End Spark and its JVM, which takes 0.4 s, while the run does what is left to do.
+
+    The interpreter waits for the thread before it exits, and the next start does.
+    """
+    threading.Thread(target=spark.end, name=_ENDING).start()
+
+
+def ended() -> None:
+    """Return when no earlier JVM of this process is ending any more."""
+    for thread in threading.enumerate():
+        if thread.name == _ENDING and thread is not threading.current_thread():
+            thread.join()
