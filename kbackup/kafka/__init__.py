@@ -125,12 +125,26 @@ class Cluster(Protocol):
         ...
 
     def create_topic(
-        self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str]
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        config: Mapping[str, str],
+        *,
+        only_validate: bool = False,
     ) -> None:
-        """Create a topic; *replication_factor* -1 takes the cluster's default.
+        """Create a topic, or have the cluster say why it would not.
+
+        Args:
+            name: Its name.
+            partitions: Their number.
+            replication_factor: -1 takes the cluster's default.
+            config: Its settings.
+            only_validate: Create nothing: the cluster looks at names, values and permissions.
 
         Raises:
-            KafkaError: If the cluster refuses; nothing has been created then.
+            ConfigurationError: If the cluster does not take a setting; nothing was created then.
+            KafkaError: If it refuses for another reason; likewise.
         """
         ...
 
@@ -255,6 +269,16 @@ class Permissions(Protocol):
 
     def of_group(self, group: str) -> frozenset[str]:
         """Return what is allowed with a consumer group, which need not exist yet."""
+        ...
+
+    def of_transactions(self, transactional_id: str) -> frozenset[str]:
+        """Return what is allowed with a transactional id: ``WRITE``, or nothing.
+
+        Whoever else writes under this id is fenced.
+
+        Raises:
+            KafkaError: If the cluster does not answer.
+        """
         ...
 
 

@@ -219,12 +219,26 @@ class Cluster:
         return found
 
     def create_topic(
-        self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str]
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        config: Mapping[str, str],
+        *,
+        only_validate: bool = False,
     ) -> None:
-        """Create a topic; *replication_factor* -1 takes the cluster's default.
+        """Create a topic, or have the cluster say why it would not.
+
+        Args:
+            name: Its name.
+            partitions: Their number.
+            replication_factor: -1 takes the cluster's default.
+            config: Its settings.
+            only_validate: Create nothing: the cluster looks at names, values and permissions.
 
         Raises:
-            KafkaError: If the cluster refuses; nothing has been created then.
+            ConfigurationError: If the cluster does not take a setting; nothing was created then.
+            KafkaError: If it refuses for another reason; likewise.
         """
         topic = NewTopic(
             name,
@@ -232,10 +246,17 @@ class Cluster:
             replication_factor=replication_factor,
             config=dict(config),
         )
-        future = self._admin.create_topics([topic], operation_timeout=self._settings.timeout_s)[
-            name
-        ]
-        self._result(f"creating topic {name} with {partitions} partitions", future)
+        future = self._admin.create_topics(
+            [topic], operation_timeout=self._settings.timeout_s, validate_only=only_validate
+        )[name]
+        what = f"creating topic {name} with {partitions} partitions"
+        try:
+            self._result(what, future)
+        except KafkaError as error:
+            if _code(error) != Code.INVALID_CONFIG:
+                raise
+            do = "correct --topic-config, or the setting in the target cluster"
+            raise ConfigurationError(what, error.why, do, topic=name) from error
 
     def _of_group(self, what: str, ask: Callable[[], Any]) -> Any:
         """Return the result of the future that *ask* makes, once the group has a coordinator."""

@@ -1,11 +1,11 @@
-"""What this principal may do with topics and with a group, in the broker's own words."""
+"""What this principal may do with topics, groups and transactions, in the broker's own words."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError as Code
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from kbackup.errors import KafkaError
@@ -19,6 +19,7 @@ _DENIED: Final = frozenset(
     {
         Code.TOPIC_AUTHORIZATION_FAILED,
         Code.GROUP_AUTHORIZATION_FAILED,
+        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         Code.UNKNOWN_TOPIC_OR_PART,
     }
 )
@@ -32,7 +33,7 @@ class Permissions:
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._timeout_s = settings.timeout_s
+        self._settings, self._timeout_s = settings, settings.timeout_s
         self._complaints = Complaints()
         properties = settings.properties({"error_cb": self._complaints}, settings.admin)
         self._admin = calls(
@@ -69,6 +70,30 @@ class Permissions:
             )[group].result(timeout=self._timeout_s + _SPARE_S)
 
         return self._allowed(lambda: patiently(ask, self._timeout_s))
+
+    def of_transactions(self, transactional_id: str) -> frozenset[str]:
+        """Return what is allowed with a transactional id: ``WRITE``, or nothing.
+
+        The protocol has no question for that, so a producer id is asked for under this name, by
+        which nothing is ever written: whoever has used it before is fenced.
+
+        Raises:
+            KafkaError: If the cluster does not answer.
+        """
+        ours = {"transactional.id": transactional_id, "error_cb": self._complaints}
+        properties = self._settings.properties(ours, self._settings.producer)
+        producer = calls(
+            "connecting to Kafka",
+            self._complaints,
+            lambda: Producer(properties, logger=CLIENT_LOG),
+        )
+        try:
+            producer.init_transactions(self._timeout_s)
+        except KafkaException as error:
+            if error.args[0].code() in _DENIED:
+                return frozenset()
+            raise kafka_error("asking for a producer id", error, self._complaints) from error
+        return frozenset({"WRITE", "DESCRIBE"})
 
     def _allowed(self, ask: Callable[[], Any]) -> frozenset[str]:
         try:

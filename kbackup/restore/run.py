@@ -9,13 +9,14 @@ from kbackup import engine
 from kbackup.backup import catalog, recorded
 from kbackup.config import Settings
 from kbackup.engine import Report
-from kbackup.errors import KafkaError, KbackupError, RefusedError
+from kbackup.errors import KbackupError, RefusedError
 from kbackup.kafka import Cluster, check_idle
 from kbackup.records import Span, TopicPartition
 from kbackup.restore import audit
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.place import beginning
 from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, SourceTopic
+from kbackup.restore.target import asked, create
 from kbackup.restore.task import put_back
 from kbackup.runs import history, wiring
 from kbackup.runs.locks import RunLock, lost_lock
@@ -26,9 +27,6 @@ from kbackup.stores import Store, open_store
 
 _RECORDS_READ: Final = 1000
 """Run records looked through; what older ones stored is taken as the listing shows it."""
-
-_NEW_CONFIG: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
-"""Settings that brokers before 3.6 do not know, and do without."""
 
 Tell = Callable[[Event], None]
 
@@ -108,7 +106,13 @@ class RestoreRun:
             recorded=recorded.read(records),
             now_ms=int(self._world.clock.now().timestamp() * 1000),
         )
-        plan = planner.plan()
+        plan = asked(
+            planner.plan(),
+            cluster,
+            self._world.kafka.permissions(),
+            settings.replication_factor,
+            exactly_once=settings.exactly_once,
+        )
         for error in planner.missing:
             self._summary.skip("missing_objects")
             self._tell(self._summary.warn("missing_object", f"{error}; left out"))
@@ -170,7 +174,7 @@ class RestoreRun:
             return
         for topic in plan.topics:
             if topic.action == "create":
-                self._create(topic, cluster)
+                create(topic, cluster, self._settings.replication_factor)
         new = [unit for unit in units if unit.target not in plan.positions]
         cluster.set_positions(  # a kill from here on leaves a restore that can go on
             plan.group, {unit.target: beginning(unit).position(unit.sets) for unit in new}
@@ -191,18 +195,6 @@ class RestoreRun:
                 self._summary.fail(report["failure"])
             self._merge(report)
         self._audit(plan, cluster, reports)
-
-    def _create(self, topic: PlannedTopic, cluster: Cluster) -> None:
-        intent = topic.intent
-        factor = self._settings.replication_factor
-        arguments = (intent.target, intent.partitions, -1 if factor is None else factor)
-        try:
-            cluster.create_topic(*arguments, topic.config)
-        except KafkaError as error:
-            if not any(name in error.why for name in (*_NEW_CONFIG, "Unknown topic config")):
-                raise
-            older = {name: v for name, v in topic.config.items() if name not in _NEW_CONFIG}
-            cluster.create_topic(*arguments, older)
 
     def _tasks(self, task: engine.Task, units: list[Any]) -> list[Report]:
         reports = self._world.run_tasks(

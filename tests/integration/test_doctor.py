@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import boto3
 import pytest
+from backup_samples import Backup
 from confluent_kafka import Consumer
 from confluent_kafka.admin import (
     AclBinding,
@@ -349,3 +350,61 @@ def test_a_denied_right_is_named(
     assert (level, 5 if level == "fail" else 0) == (found["level"], result.code), result.stdout
     assert resource in found["text"]
     assert found["do"]
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize(
+    ("kind", "operation"),
+    [
+        pytest.param("TOPIC", "WRITE", id="write a topic"),
+        pytest.param("GROUP", "READ", id="use the group"),
+        pytest.param("TRANSACTIONAL_ID", "WRITE", id="write in transactions"),
+    ],
+)
+def test_a_restore_plan_misses_the_rights_that_its_run_needs(
+    kbackup: Kbackup,
+    guarded: LocalKafka,
+    deny: Callable[[ResourceType, str, AclOperation], None],
+    tmp_path: Path,
+    kind: str,
+    operation: str,
+    command: str,
+) -> None:
+    """
+    What a restore may not do is exit 5 before anything is written, in its plan and in its run.
+    """
+    servers, topic, group = guarded.bootstrap_servers, f"orders-{uuid4()}", f"group-{uuid4()}"
+    Backup.in_folder(tmp_path).put(topic, 0, range(3))
+    if operation == "WRITE":
+        TestCluster(servers).create(topic)
+    names = {"TOPIC": topic, "GROUP": group, "TRANSACTIONAL_ID": f"{group}-plan"}
+    deny(ResourceType[kind], names[kind], AclOperation[operation])
+
+    result = kbackup(
+        "restore", command, "-k", servers, "-t", topic, "--group", group, "--json", "--no-lock",
+        "--store-url", f"file://{tmp_path}", timeout=60,
+    )  # fmt: skip
+
+    assert 5 == result.code, result.stdout
+    assert "refuse" == result.of("plan_topic")[0]["action"]
+    if operation == "WRITE":
+        assert [(0, 0)] == [TestCluster(servers).ends(topic)]
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_setting_that_no_topic_has_is_refused_by_plan_and_run(
+    kbackup: Kbackup, cluster: TestCluster, topic: str, tmp_path: Path, command: str
+) -> None:
+    """
+    A mistyped --topic-config is exit 2, in the broker's words, and no topic is created.
+    """
+    Backup.in_folder(tmp_path).put(topic, 0, range(3))
+
+    result = kbackup(
+        "restore", command, "-t", topic, "--topic-config", "foo=bar", "--json",
+        "--store-url", f"file://{tmp_path}",
+    )  # fmt: skip
+
+    assert 2 == result.code, result.stdout
+    assert "foo" in result.summary["errors"][0]["why"]
+    assert [] == cluster.end_offsets(topic)
