@@ -125,8 +125,9 @@ def archive_classes(settings: EngineSettings, task: Task) -> Path:
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
         for left in archive.parent.glob("classes-*.jsa.*"):
-            if left.stat().st_mtime < time.time() - _STALE_S:
-                left.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # its own process has moved it since
+                if left.stat().st_mtime < time.time() - _STALE_S:
+                    left.unlink()
         run(task, [0], recording, lambda _: None, threading.Event(), slices_per_core=1)
         ended()
         with scratch.open("rb") as made:

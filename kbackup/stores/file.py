@@ -20,7 +20,8 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import file_digest
 from pathlib import Path
@@ -50,6 +51,23 @@ _Candidates: TypeAlias = list[_Facts]
 
 
 _STALE_SECONDS: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What is found under a key at one time; another task may change it at any time.
+
+    Attributes:
+        size: Bytes.
+        modified: When it was moved there.
+        etag: Another one after each put.
+        facts: All that may apply to it.
+    """
+
+    size: int
+    modified: datetime
+    etag: str
+    facts: _Candidates
 
 
 class FileStore:
@@ -92,7 +110,8 @@ class FileStore:
                 new.unlink(missing_ok=True)
 
     def _move_in(self, new: Path, key: str, path: Path, facts: _Facts, if_absent: bool) -> bool:
-        before = None if _status(path) is None else self._facts(key, path, with_sha256=True)
+        is_there = _status(path) is not None
+        before = _applying(self._candidates(key), path, with_sha256=True) if is_there else None
         is_same = before is not None and before["sha256"] == facts["sha256"]
         if if_absent and before is not None:
             return is_same
@@ -109,32 +128,44 @@ class FileStore:
     def open(self, key: str) -> BinaryIO:
         """Return the file itself, read through once if a checksum is known: `Store.open`."""
         with self._at(key, "read") as path:
-            for _ in range(2):  # a writer may come between the facts and the object
-                stored = [facts["sha256"] for facts in self._candidates(key)]
-                if _status(path) is None:
+            while True:
+                before = self._state(key, path)
+                if before is None:
                     raise ObjectNotFoundError(f"read {path}", "no such file")
-                file = path.open("rb")
+                try:
+                    file = path.open("rb")
+                except FileNotFoundError:  # deleted since
+                    continue
+                stored = [facts["sha256"] for facts in before.facts]
                 found = file_digest(file, "sha256").hexdigest() if stored else ""
                 if not stored or found in stored:
                     file.seek(0)
                     return file
                 file.close()
+                if self._state(key, path) == before:  # else a writer came between
+                    break
         why = f"its sha256 is {found}, stored was {stored[-1]}"
         raise CorruptObjectError(str(path), why, "restore another copy of it")
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Walk the folders that *prefix* leads to: `Store.list`."""
         with self._errors("list", prefix):
+            root = self._root.stat()
             yield from self._walk(self._root, "", prefix)
+            if not os.path.samestat(root, self._root.stat()):
+                raise StoreError(f"list {self._root}", "it was unmounted or replaced", "run again")
 
     def head(self, key: str) -> ObjectHead | None:
         """Return size, time and facts: `Store.head`."""
         with self._at(key, "read") as path:
-            found = _status(path)
-            if found is None:
-                return None
-            metadata = self._facts(key, path)
-            return ObjectHead(found.st_size, _modified(found), _etag(found), metadata)
+            while (before := self._state(key, path)) is not None:
+                try:
+                    metadata = _applying(before.facts, path)
+                except FileNotFoundError:  # deleted since
+                    continue
+                if self._state(key, path) == before:  # else a writer came between
+                    return ObjectHead(before.size, before.modified, before.etag, metadata)
+        return None
 
     def delete(self, key: str) -> None:
         """Remove the file and its facts; folders stay: `Store.delete`."""
@@ -178,13 +209,12 @@ class FileStore:
     def _walk(self, folder: Path, at: str, prefix: str) -> Iterator[StoredObject]:
         """Yield what lies in *folder*, whose key is *at*, in the order of whole keys."""
         found = []
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                key = at + entry.name
-                is_folder = entry.is_dir(follow_symlinks=False)
-                may_hold = f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/")
-                if key != HIDDEN and (key.startswith(prefix) or may_hold):
-                    found.append((os.fsencode(f"{key}/" if is_folder else key), entry))
+        for entry in _entries(folder):
+            key = at + entry.name
+            is_folder = entry.is_dir(follow_symlinks=False)
+            may_hold = f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/")
+            if key != HIDDEN and (key.startswith(prefix) or may_hold):
+                found.append((os.fsencode(f"{key}/" if is_folder else key), entry))
         for sortable, entry in sorted(found, key=lambda pair: pair[0]):
             path, key = Path(entry.path), os.fsdecode(sortable)
             if key.endswith("/"):
@@ -208,15 +238,13 @@ class FileStore:
         except (ValueError, RecursionError) as error:
             raise CorruptObjectError(str(path), "no facts of ours", do, key=key) from error
 
-    def _facts(self, key: str, path: Path, *, with_sha256: bool = False) -> _Facts:
-        """Return the facts that apply to the object that is there now."""
-        candidates = self._candidates(key)
-        if len(candidates) == 1:
-            return candidates[0]
-        if not candidates and not with_sha256:
-            return {}
-        found = _sha256(path)
-        return next((f for f in candidates if f["sha256"] == found), {"sha256": found})
+    def _state(self, key: str, path: Path) -> "_State | None":
+        """Return what is there and all that may apply to it; None where nothing is."""
+        facts = self._candidates(key)
+        found = _status(path)
+        if found is None:
+            return None
+        return _State(found.st_size, _modified(found), _etag(found), facts)
 
     def _write_facts(self, key: str, facts: _Candidates) -> None:
         new = durable.write(self._new, io.BytesIO(json.dumps(facts).encode()))
@@ -226,12 +254,14 @@ class FileStore:
         """Remove, once, what a killed process left behind at least a day ago."""
         if not self._has_swept and self._new.is_dir():
             for left in self._new.iterdir():
-                if left.stat().st_mtime < time.time() - _STALE_SECONDS:
-                    left.unlink(missing_ok=True)
+                with suppress(FileNotFoundError):  # its own task has moved it since
+                    if left.stat().st_mtime < time.time() - _STALE_SECONDS:
+                        left.unlink()
         self._has_swept = True
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
+        durable.make_folder(self._root / HIDDEN)
         flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         lock = os.open(self._root / HIDDEN / "lock", flags, 0o666)
         try:
@@ -239,6 +269,16 @@ class FileStore:
             yield
         finally:
             os.close(lock)
+
+
+def _applying(candidates: _Candidates, path: Path, *, with_sha256: bool = False) -> _Facts:
+    """Return those facts of *candidates* that apply to the object at *path*."""
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates and not with_sha256:
+        return {}
+    found = _sha256(path)
+    return next((f for f in candidates if f["sha256"] == found), {"sha256": found})
 
 
 def _status(path: Path) -> os.stat_result | None:
@@ -249,6 +289,15 @@ def _status(path: Path) -> os.stat_result | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found if stat.S_ISREG(found.st_mode) else None
+
+
+def _entries(folder: Path) -> "list[os.DirEntry[str]]":
+    """Return what is in a folder; nothing where somebody has removed it since it was listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return [*entries]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _refuse_link(path: Path) -> None:

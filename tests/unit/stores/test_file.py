@@ -1,8 +1,13 @@
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -251,6 +256,92 @@ def test_what_a_killed_process_left_is_swept_after_a_day(root: Path, store: File
 
     assert ["a", "b"] == keys(store)
     assert ["fresh"] == [left.name for left in (root / ".kbackup/new").iterdir()]
+
+
+def test_a_body_that_another_task_has_moved_is_not_swept(root: Path, store: FileStore) -> None:
+    """
+    What is listed as unfinished may have its name by the time its age is asked for.
+    """
+    put_bytes(store, "a", b"x")
+    gone = root / ".kbackup/new/gone"
+    gone.symlink_to(root / "moved")  # listed, and not there: what the other task leaves
+
+    assert put_bytes(FileStore(StoreSettings(f"file://{root}")), "b", b"x")
+    assert ["a", "b"] == keys(store)
+
+
+def test_what_others_do_meanwhile_is_no_error(root: Path) -> None:
+    """
+    An object that is put, replaced and deleted all the time is whole or absent to its readers.
+    """
+    stores = [FileStore(StoreSettings(f"file://{root}")) for _ in range(4)]
+    bodies = [b"first" * 1000, b"second" * 1000]
+    is_over = threading.Event()
+
+    def write(store: FileStore) -> None:
+        for step in range(24):
+            put_bytes(store, "topics/a", bodies[step % 2])
+            if step % 3 == 2:
+                store.delete("topics/a")
+        is_over.set()
+
+    def read(store: FileStore) -> set[object]:
+        seen: set[object] = set()
+        while not is_over.is_set():
+            head = store.head("topics/a")
+            seen.add(head and head.metadata.get("sha256", "no facts"))
+            with suppress(ObjectNotFoundError):
+                seen.add(hashlib.sha256(open_bytes(store, "topics/a")).hexdigest())
+            assert {*keys(store)} <= {"topics/a"}
+        return seen
+
+    with ThreadPoolExecutor(4) as pool:
+        readers = [pool.submit(read, store) for store in stores[1:]]
+        pool.submit(write, stores[0]).result()
+
+    seen = set().union(*(reader.result() for reader in readers))
+    assert seen <= {None, *(hashlib.sha256(body).hexdigest() for body in bodies)}
+
+
+def test_an_object_put_there_by_others_can_be_deleted_first(root: Path, store: FileStore) -> None:
+    """
+    A folder in which kbackup has not written yet takes a delete like any other.
+    """
+    (root / "a").write_bytes(b"x")
+
+    store.delete("a")
+
+    assert [] == keys(store)
+
+
+def test_a_folder_that_goes_while_it_is_listed_is_empty(root: Path, store: FileStore) -> None:
+    """
+    A topic's folder that somebody removes during a listing is no error of the listing.
+    """
+    for key in ("a", "b/1", "c/1"):
+        put_bytes(store, key, b"x")
+
+    listing = store.list("")
+    first = next(listing).key
+    shutil.rmtree(root / "b")
+
+    assert ["a", "c/1"] == [first, *(one.key for one in listing)]
+
+
+def test_a_root_that_goes_while_it_is_listed_is_an_error(root: Path, store: FileStore) -> None:
+    """
+    A listing that was cut short by an unmounted folder is never taken for the whole.
+    """
+    for key in ("a", "b/1"):
+        put_bytes(store, key, b"x")
+
+    listing = store.list("")
+    next(listing)
+    root.rename(root.parent / "unmounted")
+    root.mkdir()
+
+    with pytest.raises(StoreError, match="unmounted or replaced"):
+        list(listing)
 
 
 def test_an_object_cannot_be_a_folder_too(store: FileStore) -> None:
