@@ -62,7 +62,8 @@ class Screens:
 
     def finish(self, summary: Event) -> None:
         """Print the tables, the doubts, the errors and the reason of the exit code."""
-        refused = [topic for topic in self._of("plan_topic") if topic["action"] == "refuse"]
+        planned = () if self._command == "sink plan" else self._of("plan_topic")
+        refused = [topic for topic in planned if topic["action"] == "refuse"]
         refusals, errors = told_once(refused, summary.get("errors") or (), is_run=self._is_run)
         errors = unchecked(errors, self._of("check"))
         if errors and not self._has_result(summary):
@@ -98,6 +99,8 @@ class Screens:
         self._paragraph(headline(summary))
         if (summary.get("topics") or summary.get("partitions")) and not is_idle(summary):
             tables.run_table(summary).draw(self._stdout)
+        elif nothing := emptiness(summary):
+            self._paragraph(nothing)
         facts = [f"run {summary['run']}"] if summary.get("run") else []
         if summary.get("seconds") is not None:
             facts.append(f"took {duration(summary['seconds'])}")
@@ -255,6 +258,19 @@ def restored(summary: Event) -> list[str]:
     names = ", ".join(created[:_NAMED]) + (", ..." if created[_NAMED:] else "")
     remind = f"created to keep everything until retention.ms is set back: {names}"
     return [*([audit] if audit else []), *([remind] if created else [])]
+
+
+def emptiness(summary: Event) -> str:
+    """Return which topics of a sink without news hold no record at all, and why."""
+    if title(summary["command"]) != "sink":
+        return ""
+    found = {
+        row["topic"]: tables.without_records(summary, row["topic"])
+        for row in summary.get("partitions") or ()
+    }
+    told = [f"{topic} ({why})" for topic, why in found.items() if why not in ("", "up to date")]
+    more = ", ..." if told[_NAMED:] else ""
+    return f"without records: {', '.join(told[:_NAMED])}{more}" if told else ""
 
 
 def merged(rows: Sequence[Event], others: Sequence[Event]) -> list[dict[str, Any]]:

@@ -17,6 +17,8 @@ def run_table(summary: Event) -> Grid:
     topics = summary.get("topics") or _by_topic(summary.get("partitions") or ())
     offsets = [_offsets(summary, row["topic"]) for row in topics]
     has_offsets = any(text != _SEE_JSON for text in offsets)
+    states = ["" if is_restore else without_records(summary, row["topic"]) for row in topics]
+    has_states = any(states)
     columns = [words("topic"), *([words("target")] if is_restore else [])]
     columns += [
         number("partitions", "parts"),
@@ -25,6 +27,7 @@ def run_table(summary: Event) -> Grid:
         number("objects"),
         number("read" if is_restore else "stored"),
         Column("skipped", "right", least=8),
+        *([words("no records")] if has_states else []),
     ]
     rows = [
         [
@@ -36,8 +39,9 @@ def run_table(summary: Event) -> Grid:
             digits(row.get("objects")),
             size(row.get("bytes")),
             _skipped(row.get("skipped")),
+            *([state or "-"] if has_states else []),
         ]
-        for row, text in zip(topics, offsets, strict=True)
+        for row, text, state in zip(topics, offsets, states, strict=True)
     ]
     sums = [
         "total",
@@ -48,8 +52,28 @@ def run_table(summary: Event) -> Grid:
         digits(summary.get("objects")),
         size(summary.get("bytes_read" if is_restore else "bytes_stored")),
         _skipped(summary.get("skipped")),
+        *([""] if has_states else []),
     ]
     return Grid(columns, rows, sums, is_boxed=True)
+
+
+_NOTHING_READ: Final = "no records"
+"""The state of a partition with offsets that none of its records has any more."""
+
+
+def without_records(summary: Event, topic: str) -> str:
+    """Return why a sink found nothing to store of a topic; empty where it stored something.
+
+    Offsets without a record are those of aborted transactions, or of a topic that is compacted.
+    """
+    rows = [row for row in summary.get("partitions") or () if row["topic"] == topic]
+    if any(row.get("records") for row in rows):
+        return ""
+    settings = (summary.get("topic_settings") or {}).get(topic) or {}
+    is_compacted = "compact" in ((settings.get("config") or {}).get("cleanup.policy") or "")
+    nothing = "compacted" if is_compacted else "aborted"
+    states = {nothing if row.get("state") == _NOTHING_READ else row.get("state") for row in rows}
+    return ", ".join(sorted(filter(None, states)))
 
 
 def _by_topic(partitions: Iterable[Event]) -> list[dict[str, Any]]:

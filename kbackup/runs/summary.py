@@ -51,6 +51,10 @@ class Summary:
         counts = [row[name] for row in self.partitions if name in row]
         return None if None in counts else sum(counts)
 
+    def _is_run(self) -> bool:
+        """Whether the rows say what was stored, rather than, as ``bytes``, what is there."""
+        return any("bytes_stored" in row for row in self.partitions)
+
     def exit_code(self, signal: int | None = None) -> int:
         """Return the exit code of all that happened; *signal* is the one that stopped the run."""
         if signal is not None:
@@ -72,7 +76,7 @@ class Summary:
             "records": self.total("records"),
             "objects": self.total("objects"),
             "bytes_read": self.total("bytes_read"),
-            "bytes_stored": self.total("bytes_stored"),
+            "bytes_stored": self.total("bytes_stored" if self._is_run() else "bytes"),
             "skipped": self.skipped,
             "partitions": self.partitions,
             "topics": _topics(self.partitions),
@@ -106,6 +110,7 @@ def _topics(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         topic["partitions"] += 1
         topic["records"] += row.get("records") or 0
         topic["objects"] += row.get("objects") or 0
-        topic["bytes"] += row.get("bytes_stored") or row.get("bytes_read") or 0
+        stored = row.get("bytes_stored") or row.get("bytes")  # a look has the second name
+        topic["bytes"] += stored or row.get("bytes_read") or 0
         topic["skipped"] += row.get("skipped") or 0
     return list(found.values())

@@ -1,8 +1,9 @@
 """The rows of a summary: what is planned for each partition, and what became of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from kbackup.naming import Layout
 from kbackup.reports import PartitionReport
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 
@@ -41,6 +42,26 @@ def planned(at: PlannedPartition) -> dict[str, Any]:
         "topic": at.where.topic, "partition": at.where.partition, "start": start,
         "end": at.seen.log.end_offset, "committed": start, "state": at.state,
     }  # fmt: skip
+
+
+def plan_topics(plan: SinkPlan, layout: Layout) -> Iterator[dict[str, Any]]:
+    """Yield the plan's line of each topic: what would be read from where, and stored below what."""
+    for name, topic in sorted(plan.topics.items()):
+        mine = [at for at in plan.partitions if at.where.topic == name]
+        refusal = next((at.refusal for at in mine if at.refusal is not None), None)
+        stored = sum(at.seen.has_objects or at.seen.is_confirmed for at in mine)
+        begun = stored or any(at.seen.committed is not None for at in mine)
+        units = [unit for at in mine if (unit := at.unit()) is not None]
+        action = "resume" if begun else "create"
+        yield {
+            "type": "plan_topic", "source": name, "target": layout.prefix(name),
+            "partitions": {"source": topic.partitions, "backup": stored, "target": None},
+            "action": "refuse" if refusal is not None else action if units else "done",
+            "reason": None if refusal is None else str(refusal),
+            "code": None if refusal is None else refusal.code,
+            "offsets": sum(len(unit.span) for unit in units),
+            "objects": None, "records": None, "bytes": None,
+        }  # fmt: skip
 
 
 def begin(at: PlannedPartition) -> dict[str, Any]:

@@ -60,6 +60,8 @@ class SinkRun:
         if settings.dry_run:
             plan = planning.make(settings, cluster, store)
             self._show(plan, cluster)
+            for event in accounting.plan_topics(plan, self._layout):
+                self._tell(event)
             for at in plan.partitions:
                 self._tell_expired(at)
             return

@@ -157,6 +157,51 @@ def test_a_run_without_news_is_one_line_and_its_name(told: Any, show: Any) -> No
     ] == shown.stdout.splitlines()
 
 
+def idle_topics() -> dict[str, Any]:
+    """Rows of topics of which nothing was stored, each for a reason of its own."""
+    states = {
+        "never": "empty", "gone": "emptied", "tx": "no records", "keys": "no records",
+        "known": "up to date",
+    }  # fmt: skip
+    return {
+        "partitions": [
+            {"topic": topic, "partition": 0, "records": 0, "state": state}
+            for topic, state in states.items()
+        ],
+        "topic_settings": {"keys": {"config": {"cleanup.policy": "compact,delete"}}},
+        "topics": None,
+    }
+
+
+def test_topics_without_records_are_told_apart_in_the_table(told: Any, show: Any) -> None:
+    """
+    A row of noughts says why: nothing was ever there, it expired, was aborted or compacted.
+    """
+    each = told("sink,skipped")
+
+    shown = show(each.command, [], each.summary | idle_topics()).stdout
+
+    last = {
+        line.split()[1]: line.split("│")[-2].strip() for line in shown.splitlines() if "│" in line
+    }
+    assert {
+        "topic": "no records", "never": "empty", "gone": "emptied", "tx": "aborted",
+        "keys": "compacted", "known": "up to date", "total": "",
+    } == last  # fmt: skip
+
+
+def test_topics_without_records_are_told_apart_where_nothing_is_new(told: Any, show: Any) -> None:
+    """
+    A first backup of empty topics says that they are empty.
+    """
+    each = told("sink,nothing new")
+
+    shown = show(each.command, [], each.summary | idle_topics()).stdout
+
+    expected = "without records: never (empty), gone (emptied), tx (aborted), keys (compacted)"
+    assert expected == shown.splitlines()[1]
+
+
 def test_a_column_that_says_nothing_is_left_out(told: Any, show: Any) -> None:
     """
     Offsets of several partitions are not in the table, so a column of such topics is not either.

@@ -3,6 +3,19 @@
 from kbackup.runs.summary import Summary
 
 
+def test_what_is_there_is_counted_as_stored() -> None:
+    """
+    A look at a backup sums the bytes of its objects, of each topic and of all.
+    """
+    summary = Summary("r", "restore topics")
+    for topic, stored in (("orders", 3), ("orders", 4), ("payments", 5)):
+        summary.partitions.append({"topic": topic, "partition": 0, "bytes": stored})
+
+    line = summary.finish()
+
+    assert (12, [7, 5]) == (line["bytes_stored"], [topic["bytes"] for topic in line["topics"]])
+
+
 def test_a_sum_over_something_unknown_is_unknown() -> None:
     """
     A number that leaves out a partition looks like a backup that is too small.

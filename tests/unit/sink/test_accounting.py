@@ -1,0 +1,51 @@
+"""What a sink's plan says of each topic."""
+
+import jsonschema
+
+from kbackup.cli.json_lines import schema
+from kbackup.errors import TopicChangedError
+from kbackup.kafka import Position, Topic
+from kbackup.naming import Layout
+from kbackup.records import Span, TopicPartition
+from kbackup.sink.accounting import plan_topics
+from kbackup.sink.plan import PlannedPartition, SinkPlan
+from kbackup.sink.start import Evidence, decide
+
+
+def at(topic: str, partition: int, seen: Evidence) -> PlannedPartition:
+    """A partition of which this is known."""
+    where = TopicPartition(topic, partition)
+    return PlannedPartition(where, seen, decide(where, seen, reset="earliest"))
+
+
+def test_a_plan_has_a_line_for_each_topic() -> None:
+    """
+    What is new, what goes on, what has nothing new and what is refused is said before a run.
+    """
+    known = Evidence(Span(0, 90), Position(50), is_confirmed=True, has_objects=True)
+    refused = TopicChangedError("orders is another topic")
+    plan = SinkPlan(
+        {name: Topic(name, 2, "id") for name in ("new", "begun", "done", "other")},
+        (
+            at("new", 0, Evidence(Span(0, 10))),
+            at("new", 1, Evidence(Span(0, 5))),
+            at("begun", 0, known),
+            at("begun", 1, Evidence(Span(0, 0))),
+            at("done", 0, Evidence(Span(0, 50), Position(50), True, has_objects=True)),
+            PlannedPartition(TopicPartition("other", 0), known, None, refused),
+        ),
+        "g",
+    )
+
+    lines = {line["source"]: line for line in plan_topics(plan, Layout())}
+
+    assert {
+        "new": ("create", 15, 0), "begun": ("resume", 40, 1), "done": ("done", 0, 1),
+        "other": ("refuse", 0, 1),
+    } == {
+        name: (line["action"], line["offsets"], line["partitions"]["backup"])
+        for name, line in lines.items()
+    }  # fmt: skip
+    assert ("topic_changed", "topics/new/") == (lines["other"]["code"], lines["new"]["target"])
+    for line in lines.values():
+        jsonschema.validate(line, schema())
