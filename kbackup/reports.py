@@ -8,7 +8,7 @@ plain data: `PartitionReport.to_dict` and `Bookmark.to_metadata` fix the names o
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 
@@ -162,3 +162,116 @@ class PartitionReport:
             "bytes_stored": self.done.bytes_stored,
             "open": open_records,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What one run of a restore has done in a partition, over all tasks it has tried it with.
+
+    Attributes:
+        records: Records acknowledged and committed.
+        objects: File sets read to their end.
+        bytes_read: Bytes of their objects.
+        commits: Transactions that held records, or commits without transactions.
+        duplicates: Records that several objects hold, each of them written once.
+        zero_timestamps: Timestamps of 0 ms, written as 1 ms.
+        first: Offset in the backup of the first record written, None without one.
+        last: That of the last one.
+        bad_records: Records left out as bad.
+        bad_objects: File sets of which rows were left out as bad.
+    """
+
+    records: int = 0
+    objects: int = 0
+    bytes_read: int = 0
+    commits: int = 0
+    duplicates: int = 0
+    zero_timestamps: int = 0
+    first: int | None = None
+    last: int | None = None
+    bad_records: int = 0
+    bad_objects: int = 0
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read the fields that are there and whole numbers; the others keep their defaults."""
+        given = ((field.name, data.get(field.name)) for field in fields(cls))
+        return cls(**{name: value for name, value in given if type(value) is int})
+
+
+NOTHING: Final = Restored()
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """How far the restore of one partition is.
+
+    Attributes:
+        source: The partition that was backed up.
+        target: The topic that is written to; its partition has the same number.
+        done: What this run has done.
+        committed: The next offset of the backup, None before anything is known of it.
+        skipped: What was left out, each as ``KbackupError.to_dict`` puts it.
+        failure: What stopped the work, in the same form; None if nothing has.
+    """
+
+    source: TopicPartition
+    target: str
+    done: Restored = NOTHING
+    committed: int | None = None
+    skipped: tuple[Mapping[str, Any], ...] = ()
+    failure: Mapping[str, Any] | None = None
+
+    @property
+    def where(self) -> TopicPartition:
+        """The partition that is written to."""
+        return TopicPartition(self.target, self.source.partition)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain data: what Spark hands over."""
+        return {
+            "topic": self.source.topic,
+            "partition": self.source.partition,
+            "target": self.target,
+            **asdict(self.done),
+            "committed": self.committed,
+            "skipped": [dict(entry) for entry in self.skipped],
+            **({} if self.failure is None else {"failure": dict(self.failure)}),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` returned."""
+        return cls(
+            TopicPartition(data["topic"], data["partition"]),
+            data["target"],
+            Restored.from_dict(data),
+            data["committed"],
+            tuple(data["skipped"]),
+            data.get("failure"),
+        )
+
+    def progress(self, run: str, open_records: int) -> dict[str, Any]:
+        """Return the ``progress`` event: what is safe, and how many records are not safe yet."""
+        return {
+            "type": "progress",
+            "run": run,
+            "topic": self.source.topic,
+            "partition": self.source.partition,
+            "target": self.target,
+            "committed": self.committed,
+            "records": self.done.records,
+            "objects": self.done.objects,
+            "bytes_read": self.done.bytes_read,
+            "open": open_records,
+        }
+
+    def row(self) -> dict[str, Any]:
+        """Return what a run that has ended says of the partition in its summary."""
+        done = self.done
+        return {
+            "records": done.records, "objects": done.objects, "bytes_read": done.bytes_read,
+            "first": done.first, "last": done.last, "duplicates": done.duplicates,
+            "committed": self.committed, "skipped": done.bad_records + done.bad_objects,
+            "state": "done" if self.failure is None else self.failure["code"],
+        }  # fmt: skip

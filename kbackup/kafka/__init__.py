@@ -132,7 +132,7 @@ class Cluster(Protocol):
         config: Mapping[str, str],
         *,
         only_validate: bool = False,
-    ) -> None:
+    ) -> str:
         """Create a topic, or have the cluster say why it would not.
 
         Args:
@@ -141,6 +141,10 @@ class Cluster(Protocol):
             replication_factor: -1 takes the cluster's default.
             config: Its settings.
             only_validate: Create nothing: the cluster looks at names, values and permissions.
+
+        Returns:
+            Its id; empty where the cluster has none, or does not know the topic everywhere yet,
+            and where nothing was created.
 
         Raises:
             ConfigurationError: If the cluster does not take a setting; nothing was created then.

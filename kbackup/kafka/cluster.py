@@ -226,7 +226,7 @@ class Cluster:
         config: Mapping[str, str],
         *,
         only_validate: bool = False,
-    ) -> None:
+    ) -> str:
         """Create a topic, or have the cluster say why it would not.
 
         Args:
@@ -235,6 +235,10 @@ class Cluster:
             replication_factor: -1 takes the cluster's default.
             config: Its settings.
             only_validate: Create nothing: the cluster looks at names, values and permissions.
+
+        Returns:
+            Its id; empty where the cluster has none, or does not know the topic everywhere yet,
+            and where nothing was created.
 
         Raises:
             ConfigurationError: If the cluster does not take a setting; nothing was created then.
@@ -257,6 +261,12 @@ class Cluster:
                 raise
             do = "correct --topic-config, or the setting in the target cluster"
             raise ConfigurationError(what, error.why, do, topic=name) from error
+        if only_validate:
+            return ""
+        deadline = time.monotonic() + SETTLE_S
+        while name not in (found := self.topics([name])) and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+        return found[name].topic_id if name in found else ""
 
     def _of_group(self, what: str, ask: Callable[[], Any]) -> Any:
         """Return the result of the future that *ask* makes, once the group has a coordinator."""

@@ -21,27 +21,27 @@ _LOOK_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """A source has no more items, or has failed."""
+    """The source has no more items, or has failed."""
 
     error: BaseException | None
 
 
 class Ahead(Generic[Item]):
-    """Reads sources one after the other, in a thread of its own; a context manager that ends it.
+    """Reads a source in a thread of its own; a context manager that ends it.
 
     Args:
-        sources: Iterables, begun and exhausted in the thread, one at a time.
+        source: Begun and exhausted in the thread.
         depth: Items that may wait.
     """
 
-    def __init__(self, sources: Iterable[Iterable[Item]], depth: int = DEPTH) -> None:
-        self._sources = sources
+    def __init__(self, source: Iterable[Item], depth: int = DEPTH) -> None:
+        self._source = source
         self._read: queue.Queue[Item | _End] = queue.Queue(depth)
         self._left = threading.Event()
         self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
 
-    def source(self) -> Iterator[Item]:
-        """Yield the items of the next source, to be called once for each; raise what it raised."""
+    def __iter__(self) -> Iterator[Item]:
+        """Yield the items; raise what the source raised."""
         while not isinstance(found := self._read.get(), _End):
             yield found
         if found.error is not None:
@@ -61,19 +61,17 @@ class Ahead(Generic[Item]):
         self._thread.join()
 
     def _run(self) -> None:
-        for source in self._sources:
-            end = _End(None)
-            try:
-                for item in source:
-                    if not self._put(item):
-                        return
-            except BaseException as error:  # noqa: BLE001  (raised where the items are used)
-                end = _End(error)
-            finally:
-                if isinstance(source, Generator):
-                    source.close()
-            if not self._put(end):
-                return
+        end = _End(None)
+        try:
+            for item in self._source:
+                if not self._put(item):
+                    return
+        except BaseException as error:  # noqa: BLE001  (raised where the items are used)
+            end = _End(error)
+        finally:
+            if isinstance(self._source, Generator):
+                self._source.close()
+        self._put(end)
 
     def _put(self, item: Item | _End) -> bool:
         """Hand *item* over; False where nobody waits for it any more."""

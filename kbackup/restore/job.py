@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from kbackup.backup.catalog import FileSet
 from kbackup.flow.views import ReadOptions
-from kbackup.kafka import Connection
+from kbackup.kafka import Connection, Position
 from kbackup.records import TopicPartition
+from kbackup.restore.mark import Mark
 from kbackup.stores import StoreSettings
 
 
@@ -16,7 +17,7 @@ class RestoreJob:
     Attributes:
         run: The run's id.
         kafka: The target cluster.
-        store: Where the backup lies.
+        store: Where the backup is.
         reading: How objects are read.
         group: The consumer group that keeps the positions.
         exactly_once: Write in transactions that carry the position.
@@ -39,16 +40,25 @@ class RestoreUnit:
     """One partition's share of a restore.
 
     Attributes:
-        source: The partition that was backed up.
         target: The partition to write to.
-        sets: Its file sets, by start offset.
+        sets: The file sets that are left, in order.
+        mark: Where the restore stands.
+        committed: The position that says so; None: the run has to commit the beginning first.
+        before: What stands for the value sets that are done.
         max_message_bytes: Largest record the target takes; None for what the broker says.
     """
 
-    source: TopicPartition
     target: TopicPartition
     sets: tuple[FileSet, ...]
+    mark: Mark
+    committed: Position | None = None
+    before: str = ""
     max_message_bytes: int | None = None
+
+    @property
+    def source(self) -> TopicPartition:
+        """The partition that was backed up."""
+        return self.mark.source.where
 
     @property
     def size(self) -> int:

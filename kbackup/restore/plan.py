@@ -1,7 +1,8 @@
 """What a restore would write where, and what forbids it; nothing is changed while it is made."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kbackup.backup.catalog import Catalog, FileSet, nothing_there
@@ -11,18 +12,22 @@ from kbackup.backup.recorded import Recorded, record_count
 from kbackup.backup.shadowed import without_shadowed
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
-from kbackup.kafka import Cluster, Position
-from kbackup.naming import View
-from kbackup.records import Facts, Span, TopicPartition
+from kbackup.kafka import Cluster, Position, Topic
+from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.renaming import rename
 from kbackup.restore import safety
 from kbackup.restore.job import RestoreUnit
+from kbackup.restore.mark import Mark, Place, Source
+from kbackup.restore.remaining import remaining
 from kbackup.restore.safety import Intent, Target
+from kbackup.restore.standing import Log, Standing, judge
 from kbackup.runs import wiring
 from kbackup.runs.selection import select
-from kbackup.stores import Store
+from kbackup.stores import ObjectHead, Store
 
 LONG_MAX: Final = str(2**63 - 1)
+
+_THREADS: Final = 16
 
 PARTITIONS_BELIEVED: Final = 10_000
 """A backup without run records may name partitions below this without a question."""
@@ -101,13 +106,11 @@ class RestorePlan:
         topics: One entry a topic.
         group: The consumer group that keeps the positions.
         spans: What each target partition holds before the restore.
-        positions: Positions committed by earlier runs of this restore.
     """
 
     topics: tuple[PlannedTopic, ...]
     group: str
     spans: Mapping[TopicPartition, Span]
-    positions: Mapping[TopicPartition, Position]
 
     @property
     def refusals(self) -> list[KbackupError]:
@@ -152,6 +155,7 @@ class Planner:
         self._watched, self._now_ms = frozenset(watched), now_ms
         self._recorded = recorded
         self.missing: list[KbackupError] = []
+        self._first: dict[TopicPartition, ObjectHead | None] = {}
         self._group = wiring.restore_group(settings)
 
     def plan(self) -> RestorePlan:
@@ -184,27 +188,20 @@ class Planner:
             for topic in existing.values()
             for partition in range(topic.partitions)
         ]
-        spans = self._cluster.spans(wheres, committed_only=False)
-        positions = self._cluster.committed(self._group, wheres)
-        configs = self._cluster.topic_config(existing)
+        held = _Held(
+            existing,
+            self._cluster.spans(wheres, committed_only=False),
+            self._cluster.committed(self._group, wheres),
+            self._cluster.topic_config(existing),
+        )
         clashes = list(safety.collisions(intents))
-        topics = []
-        for intent in intents:
-            target = Target()
-            if intent.target in existing:
-                of_topic = [where for where in wheres if where.topic == intent.target]
-                target = Target(
-                    existing[intent.target].partitions,
-                    sum(len(spans[where]) for where in of_topic),
-                    any(where in positions for where in of_topic),
-                    configs.get(intent.target),
-                )
-            topics.append(self._topic(intent, target, positions, clashes))
-        return RestorePlan(tuple(topics), self._group, spans, positions)
+        topics = [self._topic(intent, held, clashes) for intent in intents]
+        return RestorePlan(tuple(topics), self._group, held.spans)
 
     def _intent(self, name: str) -> Intent:
         source = self._sources.get(name, SourceTopic())
         wheres = self._catalog.partitions(name)
+        self._look_at(wheres)
         target = rename(name, self._settings.renames)
         same = None
         if source.cluster_id:
@@ -219,25 +216,51 @@ class Planner:
             oldest_timestamp=self._oldest(wheres),
         )
 
+    def _look_at(self, wheres: Sequence[TopicPartition]) -> None:
+        """Ask each partition's first object what it says of itself."""
+
+        def head(where: TopicPartition) -> ObjectHead | None:
+            return self._store.head(self._catalog.sets[where][0].files[0].key)
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            self._first.update(zip(wheres, pool.map(head, wheres), strict=True))
+
     def _oldest(self, wheres: Sequence[TopicPartition]) -> int | None:
         """Lowest timestamp of each partition's first object: old enough to judge retention by."""
-        found = []
-        for where in wheres:
-            main = self._catalog.sets[where][0].main
-            known = None if main is None else facts(self._store, main)
-            if known is not None and known.min_timestamp is not None:
-                found.append(known.min_timestamp)
-        return min(found, default=None)
+        heads = [self._first[where] for where in wheres]
+        known = [Facts.from_metadata(head.metadata) for head in heads if head is not None]
+        times = [each.min_timestamp for each in known if each is not None]
+        return min((time for time in times if time is not None), default=None)
+
+    def _source(self, where: TopicPartition) -> Source:
+        head = self._first[where]
+        identity = UNKNOWN if head is None else TopicIdentity.from_metadata(head.metadata)
+        return Source(wiring.backup_id(self._settings), where, identity)
+
+    def _standings(self, intent: Intent, held: "_Held") -> dict[TopicPartition, Standing]:
+        """Return where this restore stands in each partition of an existing target."""
+        topic = held.topics.get(intent.target)
+        if topic is None:
+            return {}
+        found = {}
+        for where in self._catalog.partitions(intent.source):
+            target = TopicPartition(intent.target, where.partition)
+            if target in held.spans and self._is_wanted(where):
+                log = Log(target, topic.topic_id, held.spans[target])
+                found[target] = judge(
+                    held.positions.get(target), self._source(where), log, group=self._group,
+                    layout=wiring.layout(self._settings),
+                )  # fmt: skip
+        return found
 
     def _topic(
-        self,
-        intent: Intent,
-        target: Target,
-        positions: Mapping[TopicPartition, Position],
-        clashes: Sequence[KbackupError],
+        self, intent: Intent, held: "_Held", clashes: Sequence[KbackupError]
     ) -> PlannedTopic:
         settings = self._settings
+        standings = self._standings(intent, held)
+        target = held.target(intent.target, standings)
         refusals = [error for error in clashes if error.place.get("topic") == intent.target]
+        refusals += [each.refusal for each in standings.values() if each.refusal is not None]
         refusals += safety.refusals(
             intent,
             target,
@@ -249,6 +272,7 @@ class Planner:
         warnings = [
             (code, f"{intent.target} {text}") for code, text in safety.warnings(intent, target)
         ]
+        warnings += [each.warning for each in standings.values() if each.warning is not None]
         config = self._config(intent) if target.partitions is None else target.config or {}
         limit = config.get("max.message.bytes")
         units, objects, stored = [], 0, 0
@@ -264,14 +288,23 @@ class Planner:
             objects += sum(len(files.files) for files in sets)
             stored += sum(file.size for files in sets for file in files.files)
             counts.append(record_count(sets, self._recorded.get(where, ())))
-            unit = RestoreUnit(
-                where,
-                TopicPartition(intent.target, where.partition),
-                tuple(sets),
-                None if limit is None else int(limit),
-            )
-            if not self._is_done(unit, positions.get(unit.target)):
-                units.append(unit)
+            at = TopicPartition(intent.target, where.partition)
+            standing = standings.get(at, Standing())
+            left = remaining(self._store, sets, standing.mark)
+            if left.refusal is not None:
+                refusals.append(left.refusal)
+            if left.sets:
+                mark = standing.mark
+                units.append(
+                    RestoreUnit(
+                        at,
+                        left.sets,
+                        self._begin(where, at, sets, held) if mark is None else held.kept(mark, at),
+                        None if mark is None else held.positions[at],
+                        left.before,
+                        None if limit is None else int(limit),
+                    )
+                )
         refusals += self._unbelievable(intent)
         refusals += self._unreplicable(intent, target)
         refusals += self._missing(intent)
@@ -281,6 +314,19 @@ class Planner:
             intent, target, tuple(units), action, self._config(intent), tuple(refusals),
             tuple(warnings), objects, _total(counts), stored,
         )  # fmt: skip
+
+    def _begin(
+        self, where: TopicPartition, target: TopicPartition, sets: Sequence[FileSet], held: "_Held"
+    ) -> Mark:
+        """Return where a restore of *where* begins: at the end of what the target holds."""
+        end = held.spans[target].end_offset if target in held.spans else 0
+        topic = held.topics.get(target.topic)
+        return Mark(
+            self._source(where),
+            "" if topic is None else topic.topic_id,
+            Span(end, end),
+            Place(0, sets[0].start_offset),
+        )
 
     def _chosen(self, where: TopicPartition) -> tuple[list[FileSet], int]:
         """Return the sets to restore, and how many are left out: whole records cover them."""
@@ -392,16 +438,6 @@ class Planner:
         lacking.append(("no_timestamps", "timestamps were not stored: records get the time of now"))
         return [(code, f"{intent.source}: {text}") for code, text in lacking]
 
-    def _is_done(self, unit: RestoreUnit, position: Position | None) -> bool:
-        """Whether an earlier run of this restore has written all of the unit."""
-        if position is None:
-            return False
-        main = unit.sets[-1].main
-        if main is None or main.view is not View.RECORD:
-            return False
-        known: Facts | None = facts(self._store, main)
-        return known is not None and known.last_offset < position.offset
-
     def _config(self, intent: Intent) -> dict[str, str]:
         """Settings of a topic to create: nothing that is restored may be deleted or refused."""
         source = self._sources.get(intent.source, SourceTopic()).config
@@ -414,6 +450,31 @@ class Planner:
             **{name: source[name] for name in KEPT_CONFIG if name in source},
             **self._settings.topic_config,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What the target cluster holds before the restore."""
+
+    topics: Mapping[str, Topic]
+    spans: Mapping[TopicPartition, Span]
+    positions: Mapping[TopicPartition, Position]
+    configs: Mapping[str, Mapping[str, str]]
+
+    def target(self, name: str, standings: Mapping[TopicPartition, Standing]) -> Target:
+        """Return a target topic as it stands."""
+        if name not in self.topics:
+            return Target()
+        own = {where for where, standing in standings.items() if standing.mark is not None}
+        # a partition that somebody else fills matters once this restore is to write to it
+        others = (standings if own else self.spans).keys() - own
+        filled = sum(len(self.spans[where]) for where in others if where.topic == name)
+        partitions = self.topics[name].partitions
+        return Target(partitions, filled, bool(own), self.configs.get(name))
+
+    def kept(self, mark: Mark, target: TopicPartition) -> Mark:
+        """Return *mark* with where the log stands, if an early version did not keep it."""
+        return mark if mark.log is not None else replace(mark, log=self.spans[target])
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

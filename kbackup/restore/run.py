@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kbackup import engine
@@ -12,11 +12,12 @@ from kbackup.engine import Report
 from kbackup.errors import KbackupError, RefusedError
 from kbackup.kafka import Cluster, check_idle
 from kbackup.records import Span, TopicPartition
+from kbackup.reports import RestoreReport
 from kbackup.restore import audit
-from kbackup.restore.job import RestoreJob
-from kbackup.restore.place import beginning
-from kbackup.restore.plan import PlannedTopic, Planner, RestorePlan, SourceTopic
-from kbackup.restore.target import asked, create
+from kbackup.restore.beginning import begin
+from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.plan import Planner, RestorePlan, SourceTopic
+from kbackup.restore.target import asked
 from kbackup.restore.task import put_back
 from kbackup.runs import history, wiring
 from kbackup.runs.locks import RunLock, lost_lock
@@ -151,7 +152,7 @@ class RestoreRun:
                 self._summary.fail(error)
             for code, text in topic.warnings:
                 self._tell(self._summary.warn(code, text))
-        rows = [_row(topic, unit.source, plan) for topic in plan.topics for unit in topic.units]
+        rows = [_row(unit) for topic in plan.topics for unit in topic.units]
         self._summary.partitions = rows
         self._tell({"type": "plan", "partitions": rows})
 
@@ -169,16 +170,9 @@ class RestoreRun:
             )
 
     def _write(self, plan: RestorePlan, cluster: Cluster) -> None:
-        units = plan.units()
-        if not units or self._stop.is_set():
+        if not plan.units() or self._stop.is_set():
             return
-        for topic in plan.topics:
-            if topic.action == "create":
-                create(topic, cluster, self._settings.replication_factor)
-        new = [unit for unit in units if unit.target not in plan.positions]
-        cluster.set_positions(  # a kill from here on leaves a restore that can go on
-            plan.group, {unit.target: beginning(unit).position(unit.sets) for unit in new}
-        )
+        units = begin(plan, cluster, self._settings.replication_factor)
         job = RestoreJob(
             run=self._run,
             kafka=self._world.kafka,
@@ -189,10 +183,11 @@ class RestoreRun:
             on_error=self._settings.behavior_on_error,
             max_record_bytes=self._settings.max_record_bytes,
         )
-        reports = self._tasks(functools.partial(put_back, job), units)
+        found = self._tasks(functools.partial(put_back, job), units)
+        reports = [RestoreReport.from_dict(report) for report in found]
         for report in reports:
-            if "failure" in report:
-                self._summary.fail(report["failure"])
+            if report.failure is not None:
+                self._summary.fail(report.failure)
             self._merge(report)
         self._audit(plan, cluster, reports)
 
@@ -203,34 +198,27 @@ class RestoreRun:
         self._summary.facts["timings"] = self._timings.to_dict()
         return reports
 
-    def _merge(self, report: Report) -> None:
+    def _merge(self, report: RestoreReport) -> None:
         for row in self._summary.partitions:
-            if (row["topic"], row["partition"]) == (report.get("topic"), report.get("partition")):
-                names = ("records", "objects", "bytes_read", "first", "last", "duplicates")
-                row.update({name: report[name] for name in names})
-                row["committed"] = report["committed"]
-                row["skipped"] = report["bad_records"] + report["bad_objects"]
-                failure = report.get("failure")
-                row["state"] = "done" if failure is None else failure["code"]
-        for reason in ("bad_objects", "bad_records"):
-            self._summary.skip(reason, report.get(reason, 0))
-        for entry in report.get("skipped", ()):
+            if (row["topic"], row["partition"]) == (report.source.topic, report.source.partition):
+                row.update(report.row())
+        self._summary.skip("bad_objects", report.done.bad_objects)
+        self._summary.skip("bad_records", report.done.bad_records)
+        for entry in report.skipped:
             self._summary.warn("skipped", f"{entry['what']}: {entry['why']}")
-        if report.get("zero_timestamps"):
-            count = report["zero_timestamps"]
-            self._summary.skip("timestamps_of_0_ms_written_as_1_ms", count)
+        self._summary.skip("timestamps_of_0_ms_written_as_1_ms", report.done.zero_timestamps)
 
-    def _audit(self, plan: RestorePlan, cluster: Cluster, reports: list[Report]) -> None:
+    def _audit(self, plan: RestorePlan, cluster: Cluster, reports: Sequence[RestoreReport]) -> None:
         # A partition that failed says so itself, and somebody else may have gone on with it.
-        done = [report for report in reports if report.get("records") and "failure" not in report]
-        wheres = [TopicPartition(report["target"], report["partition"]) for report in done]
+        done = [report for report in reports if report.done.records and report.failure is None]
+        wheres = [report.where for report in done]
         after = cluster.settled_spans(wheres)
         ends = cluster.spans(wheres, committed_only=False)
         written = [
             audit.Written(
                 where,
-                report["records"],
-                report["commits"] if self._settings.exactly_once else 0,
+                report.done.records,
+                report.done.commits if self._settings.exactly_once else 0,
                 plan.spans.get(where, Span(0, 0)).end_offset,
                 after[where],
                 after[where].end_offset < ends[where].end_offset,
@@ -285,13 +273,11 @@ def known_topics(
     return found, watched
 
 
-def _row(topic: PlannedTopic, source: TopicPartition, plan: RestorePlan) -> dict[str, Any]:
-    target = TopicPartition(topic.intent.target, source.partition)
-    position = plan.positions.get(target)
-    sets = next(unit.sets for unit in topic.units if unit.source == source)
+def _row(unit: RestoreUnit) -> dict[str, Any]:
     return {
-        "topic": source.topic, "partition": source.partition, "target": target.topic,
-        "start": sets[0].start_offset, "first": None, "last": None, "records": 0, "objects": 0,
-        "planned_objects": len(sets), "bytes_read": 0, "end": None,
-        "committed": None if position is None else position.offset, "lag": None, "state": "to do",
+        "topic": unit.source.topic, "partition": unit.source.partition, "target": unit.target.topic,
+        "start": unit.sets[0].start_offset, "first": None, "last": None, "records": 0,
+        "objects": 0, "planned_objects": len(unit.sets), "bytes_read": 0, "end": None,
+        "committed": None if unit.committed is None else unit.committed.offset, "lag": None,
+        "state": "to do",
     }  # fmt: skip

@@ -34,7 +34,8 @@ class Target:
 
     Attributes:
         partitions: Their number; None where the topic does not exist.
-        records: Offsets between log start and end, of all partitions together.
+        records: Offsets between log start and end, of the partitions in which this restore has no
+            position; once it has one in some, only of those that it is to write to.
         has_position: This restore has committed a position in some partition.
         config: Its settings, as far as they may be read.
     """
@@ -161,10 +162,11 @@ def _not_empty(intent: Intent, target: Target, if_exists: str) -> Iterator[Kback
             "leave out --if-exists resume to begin at the start",
             topic=intent.target,
         )
-    elif if_exists == "fail" and target.records and not target.has_position:
+    elif if_exists != "append" and target.records:
         yield TargetNotEmptyError(
             f"{intent.target} is not empty",
-            f"it holds {target.records} offsets, and this restore has no position there",
+            f"it holds {target.records} offsets, and this restore of {intent.source} has no "
+            "position there",
             "choose another name, or --if-exists append to add to what is there",
             topic=intent.target,
         )

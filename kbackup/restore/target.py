@@ -22,8 +22,8 @@ _NEEDED: Final = frozenset({"WRITE", "DESCRIBE"})
 
 def create(
     topic: PlannedTopic, cluster: Cluster, factor: int | None, *, only_validate: bool = False
-) -> None:
-    """Create a planned topic, or have the cluster say why it would not.
+) -> str:
+    """Create a planned topic and return its id, or have the cluster say why it would not.
 
     Args:
         topic: With the action ``create``.
@@ -36,8 +36,8 @@ def create(
         KafkaError: If it refuses for another reason.
     """
 
-    def ask(config: Mapping[str, str]) -> None:
-        cluster.create_topic(
+    def ask(config: Mapping[str, str]) -> str:
+        return cluster.create_topic(
             topic.intent.target,
             topic.intent.partitions,
             -1 if factor is None else factor,
@@ -46,11 +46,11 @@ def create(
         )
 
     try:
-        ask(topic.config)
+        return ask(topic.config)
     except KbackupError as error:
         if not any(name in error.why for name in (*_NEW_CONFIG, "Unknown topic config")):
             raise
-        ask({name: value for name, value in topic.config.items() if name not in _NEW_CONFIG})
+        return ask({name: value for name, value in topic.config.items() if name not in _NEW_CONFIG})
 
 
 def asked(

@@ -1,34 +1,30 @@
 """One task: a partition's objects to Kafka.
 
 Records are acknowledged, then the position is committed, by default both in one transaction; then
-progress is told.
+progress is shown.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.backup import merging
 from kbackup.backup.catalog import FileSet
-from kbackup.backup.reading import read
+from kbackup.backup.merging import BAD, Failed, Finished, Rows
 from kbackup.channel import Line
 from kbackup.engine import Report
-from kbackup.errors import (
-    BadRecordError,
-    CorruptObjectError,
-    IncompleteBackupError,
-    KbackupError,
-    ObjectNotFoundError,
-    StoppedError,
-)
+from kbackup.errors import BadRecordError, KbackupError, RefusedError, StoppedError
 from kbackup.kafka import Outage, Position, Writer
+from kbackup.naming import Layout
 from kbackup.records import record_bytes
+from kbackup.reports import Restored, RestoreReport
 from kbackup.restore.ahead import Ahead
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.place import DONE, Place, beginning, done_by
+from kbackup.restore.mark import Mark, Place, chain, digest
 from kbackup.stores import Store, open_store
 
 TRANSACTION_RECORDS: Final = 500_000
@@ -47,158 +43,176 @@ _FACTOR: Final = 4
 _LEAST_BYTES: Final = 2**18
 
 TELL_S: Final = 0.5
-"""How often a task tells what it has sent beyond what is safe."""
-
-_BAD: Final = (CorruptObjectError, IncompleteBackupError, BadRecordError, ObjectNotFoundError)
+"""How often a task reports what it has sent beyond what is safe."""
 
 
 def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterator[Report]:
     """Work through *units* one after the other; a failure is a report, not an exception.
 
-    Memory: one object, few batches of it and what the client holds unacknowledged.
+    Memory: what `merging` reads with, few batches and what the client holds unacknowledged.
     """
     store = open_store(job.store)
     outage = Outage(job.kafka)
     for unit in units:
-        work = _Work(job, unit, store, line)
+        work = Work(job, unit, store, line)
         try:
             outage.check()
-            work.run()
+            _write(work)
         except KbackupError as error:
             outage.note(error)
             error.place.setdefault("topic", unit.target.topic)
             error.place.setdefault("partition", unit.target.partition)
-            work.report["failure"] = error.to_dict()
-        yield work.report
+            work.report = replace(work.report, failure=error.to_dict())
+        yield work.report.to_dict()
         if line.is_stopped():
             return
 
 
+def _write(work: "Work") -> None:
+    job, unit = work.job, work.unit
+    writer = job.kafka.writer(
+        unit.target,
+        job.group,
+        exactly_once=job.exactly_once,
+        max_message_bytes=unit.max_message_bytes,
+    )
+    try:
+        work.run(writer)
+    except BaseException:
+        writer.abort()
+        raise
+    finally:
+        writer.close()
+
+
 @dataclass(slots=True)
-class _Work:
-    """One unit's way through the task, and the report that grows on it."""
+class Work:
+    """One unit's way through the task.
+
+    Attributes:
+        job: The run's settings.
+        unit: What to restore.
+        store: Where the backup is.
+        line: To the driver.
+        report: How far it is; what it counts is committed.
+    """
 
     job: RestoreJob
     unit: RestoreUnit
     store: Store
     line: Line
-    report: Report = field(default_factory=dict)
-    _pending_records: int = 0
-    _pending_bytes: int = 0
+    report: RestoreReport = field(init=False)
+    _mark: Mark = field(init=False)
+    _open: "_Open" = field(init=False)
+    _values: FileSet | None = None
+    _before: str = ""
     _limit_bytes: int = FIRST_BYTES
-    _begun: float = 0.0
-    _started_at: int = 0
     _told: float = field(default_factory=monotonic)
 
     def __post_init__(self) -> None:
-        unit = self.unit
-        self.report = {
-            "topic": unit.source.topic, "partition": unit.source.partition,
-            "target": unit.target.topic, "records": 0, "objects": 0, "bytes_read": 0,
-            "commits": 0, "duplicates": 0, "zero_timestamps": 0, "first": None, "last": None,
-            "bad_records": 0, "bad_objects": 0, "committed": None, "skipped": [],
-        }  # fmt: skip
+        self.report = RestoreReport(self.unit.source, self.unit.target.topic)
+        self._mark, self._before = self.unit.mark, self.unit.before
+        self._open = _Open(Restored(), self._mark.place)
 
-    def run(self) -> None:
-        unit = self.unit
-        writer = self.job.kafka.writer(
-            unit.target,
-            self.job.group,
-            exactly_once=self.job.exactly_once,
-            max_message_bytes=unit.max_message_bytes,
-        )
-        try:
-            place = self._resume(writer.position())
-            rest = unit.sets[place.index :]
-            with Ahead(read(self.store, files, self.job.reading) for files in rest) as ahead:
-                for files in rest:
-                    place = self._file(writer, files, ahead.source(), place)
-            self._commit(writer, place)
-        except BaseException:
-            writer.abort()
-            raise
-        finally:
-            writer.close()
+    def run(self, writer: Writer) -> None:
+        """Restore the unit.
 
-    def _resume(self, found: Position | None) -> Place:
-        """Return where to go on; a position that names no set of ours is taken by offset alone.
+        Raises:
+            KbackupError: If it cannot be restored to its end; what is committed is safe.
+        """
+        sets = self._resume(writer.position())
+        reading, offset = self.job.reading, self._mark.place.offset
+        with Ahead(merging.steps(self.store, sets, reading, offset=offset)) as ahead:
+            for step in ahead:
+                self._take(writer, step)
+        self._commit(writer)
+
+    def _resume(self, found: Position | None) -> list[FileSet]:
+        """Go on at the committed position; return the sets that are left.
 
         Spark tries a task again whose worker died.  What that one committed counts as done.
-        """
-        place = beginning(self.unit) if found is None else Place.of(found, self.unit.sets)
-        self._started_at = place.offset
-        self.report["committed"] = None if found is None else found.offset
-        if found is not None:
-            self.report |= done_by(self.job.run, found)
-        return place
 
-    def _file(
-        self, writer: Writer, files: FileSet, batches: Iterator[pa.RecordBatch], place: Place
-    ) -> Place:
-        """Write one file set's records from *place* on; return the place behind it."""
-        seen = 0
-        try:
-            for batch in batches:
-                if self.line.is_stopped():
-                    self._commit(writer, place)
-                    raise StoppedError(f"{self.unit.source} stopped at offset {place.offset}")
-                fresh = self._fresh(batch, files, place, seen)
-                seen += len(batch)
-                if len(fresh):
-                    self._write(writer, fresh, files)
-                    # of the connectors' directories each begins anew; a position never goes back
-                    behind = max(place.offset, fresh["offset"][-1].as_py() + 1)
-                    place = Place(place.index, seen, behind)
-                if (
-                    self._pending_records >= TRANSACTION_RECORDS
-                    or self._pending_bytes >= self._limit_bytes
-                ):
-                    self._commit(writer, place)
-        except _BAD as error:
-            self._commit(writer, place)  # what was good until here is safe
-            if self.job.on_error == "fail":
-                raise
-            self._skip(error, files)
+        Raises:
+            RefusedError: If somebody else has moved the position since the run was planned.
+        """
+        unit = self.unit
+        if found is None or found != unit.committed:
+            mark = None if found is None else Mark.read(found, Layout())
+            if mark is None or mark.run != self.job.run or mark.source.conflicts(unit.mark.source):
+                raise RefusedError(
+                    f"the position of group {self.job.group} in {unit.target} has been moved",
+                    "another restore or another tool did so while this run was starting",
+                    "let one restore at a time write to a topic, then run the command again",
+                )
+            self._mark = mark
+            self._open = _Open(mark.done, mark.place)
+            self._before = mark.place.before or ""
+        place = self._mark.place
+        self.report = replace(self.report, done=self._open.done, committed=place.reached)
+        sets = unit.sets
+        at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), 0)
+        if sets and digest(sets[at].id) == place.values and not sets[at].is_whole:
+            self._values = sets[at]
+        return [files for n, files in enumerate(sets) if files.is_whole or n >= at]
+
+    def _take(self, writer: Writer, step: merging.Step) -> None:
+        if self.line.is_stopped():
+            self._commit(writer)
+            offset = self._open.place.reached
+            raise StoppedError(f"{self.unit.source} stopped at offset {offset}")
+        match step:
+            case Rows():
+                self._rows(writer, step)
+            case Finished(files):
+                self._enter(files)
+                size = sum(file.size for file in files.files)
+                self._open.count(objects=1, bytes_read=size)
+            case Failed(files, error):
+                self._enter(files)
+                self._fail(writer, files, error)
+        if self._open.records >= TRANSACTION_RECORDS or self._open.bytes >= self._limit_bytes:
+            self._commit(writer)
+
+    def _enter(self, files: FileSet) -> None:
+        """Note that the value set *files* is at hand, and the one before it done."""
+        if files.is_whole or files == self._values:
+            return
+        if self._values is not None:
+            self._before = chain(self._before, [self._values])
+        self._values = files
+        place = self._open.place
+        self._open.place = replace(place, values=digest(files.id), rows=0, before=self._before)
+
+    def _rows(self, writer: Writer, step: Rows) -> None:
+        """Write the rows that were not written yet."""
+        place, batch = self._open.place, step.batch
+        files = step.files[0]
+        if files.is_whole:
+            end = batch["offset"][len(batch) - 1].as_py() + 1
+            after = replace(place, offset=end, reached=max(place.reached, end))
         else:
-            self.report["objects"] += 1
-            self.report["bytes_read"] += sum(file.size for file in files.files)
-        return Place(place.index + 1, 0, place.offset)
-
-    def _fresh(
-        self, batch: pa.RecordBatch, files: FileSet, place: Place, seen: int
-    ) -> pa.RecordBatch:
-        """Return the rows that were not written yet.
-
-        Whole records say their offset, so what overlaps another object is left out.  The
-        connectors' objects do not: there only rows that this restore has written are left out,
-        and nothing is dropped by guess.
-        """
-        if not files.is_whole:
-            return batch.slice(min(len(batch), max(0, place.rows - seen)))
-        if batch["offset"][0].as_py() >= place.offset:
-            return batch
-        is_old = pc.less(batch["offset"], place.offset)
-        again = pc.and_(is_old, pc.greater_equal(batch["offset"], self._started_at))
-        self.report["duplicates"] += pc.sum(again).as_py()
-        return batch.slice(pc.sum(is_old).as_py())  # offsets rise
-
-    def _write(self, writer: Writer, batch: pa.RecordBatch, files: FileSet) -> None:
-        good = self._without_giants(batch, files, writer.record_bytes_max)
-        if not self._pending_records:
-            self._begun = monotonic()
-        self.report["zero_timestamps"] += writer.write(good)
-        if len(good):
-            if self.report["first"] is None:
-                self.report["first"] = good["offset"][0].as_py()
-            self.report["last"] = good["offset"][-1].as_py()
-        self._pending_records += len(good)
-        self._pending_bytes += good.nbytes
+            self._enter(files)
+            place = self._open.place
+            batch = batch.slice(max(0, len(batch) - max(0, step.end_row - place.rows)))
+            if not len(batch):
+                return
+            # of several directories each counts its own rows; a position never goes back
+            reached = max(place.reached, batch["offset"][len(batch) - 1].as_py() + 1)
+            after = replace(place, rows=step.end_row, reached=reached, before=self._before)
+        try:
+            good = self._without_giants(batch, step, writer.record_bytes_max)
+        except BAD:
+            self._commit(writer)  # what was good until here is safe
+            raise
+        if not self._open.records:
+            self._open.begun = monotonic()
+        zeros = writer.write(good)
+        self._open.take(good, after, passed=len(batch) if files.is_whole else 0)
+        self._open.count(zero_timestamps=zeros, duplicates=step.duplicates)
         if monotonic() - self._told >= TELL_S:
             self._tell_progress()
 
-    def _without_giants(
-        self, batch: pa.RecordBatch, files: FileSet, target_max: int
-    ) -> pa.RecordBatch:
+    def _without_giants(self, batch: pa.RecordBatch, step: Rows, target_max: int) -> pa.RecordBatch:
         """Leave out records that the target cannot take, as ``behavior.on.error`` says."""
         limit = min(self.job.max_record_bytes, target_max)
         sizes = record_bytes(batch)
@@ -207,8 +221,9 @@ class _Work:
             return batch
         row = pc.index(is_giant, True).as_py()
         offset = batch["offset"][row].as_py()
+        among = step.files[0].id if len(step.files) == 1 else f"{len(step.files)} objects"
         error = BadRecordError(
-            f"{self.unit.source} offset {offset} in {files.files[0].key}",
+            f"{self.unit.source} offset {offset} in {among}",
             f"a record of {sizes[row].as_py()} bytes; the limit is {limit}",
             f"raise max.message.bytes of {self.unit.target.topic}, or --max-record-bytes",
             row=row,
@@ -216,41 +231,91 @@ class _Work:
         )
         if self.job.on_error == "fail":
             raise error
-        count = pc.sum(is_giant).as_py()
-        self.report["bad_records"] += count
-        self.report["skipped"].append(error.to_dict())
+        self._open.count(bad_records=pc.sum(is_giant).as_py())
+        self._skip(error.to_dict())
         return batch.filter(pc.invert(is_giant))
 
-    def _skip(self, error: KbackupError, files: FileSet) -> None:
-        entry = error.to_dict() | {"key": files.files[0].key}
-        self.report["bad_objects"] += 1
-        self.report["skipped"].append(entry)
+    def _fail(self, writer: Writer, files: FileSet, error: KbackupError) -> None:
+        """Stop at a bad set, or leave out the rest of it, as ``behavior.on.error`` says."""
+        self._commit(writer)  # what was good until here is safe
+        if self.job.on_error == "fail":
+            raise error
+        entry = error.to_dict() | {"key": files.id}
+        self._open.count(bad_objects=1)
+        self._open.passed = None  # how many records it has is not known
+        self._skip(entry)
         if self.job.on_error == "log":
             self.line.tell(
                 {
                     "type": "warning", "run": self.job.run, "code": "bad_object",
-                    "key": entry["key"], "text": f"{error}; the rest of it is skipped",
+                    "key": files.id, "text": f"{error}; the rest of it is skipped",
                 }
             )  # fmt: skip
 
-    def _commit(self, writer: Writer, place: Place) -> None:
-        if not self._pending_records and place.offset == self.report["committed"]:
-            return
-        done = {name: self.report[name] for name in DONE}
-        done["commits"] += bool(self._pending_records)
-        done["records"] += self._pending_records
-        writer.commit(place.position(self.unit.sets, run=self.job.run, done=done))
-        self.report |= done | {"committed": place.offset}
-        self._limit_bytes = next_limit(self._limit_bytes, monotonic() - self._begun)
-        self._pending_records = self._pending_bytes = 0
+    def _skip(self, entry: dict[str, object]) -> None:
+        self.report = replace(self.report, skipped=(*self.report.skipped, entry))
+
+    def _commit(self, writer: Writer) -> None:
+        """Make all that was written safe, and begin anew."""
+        opened = self._open
+        if opened.records or opened.place.reached != self.report.committed:
+            commits = int(bool(opened.records))
+            opened.count(commits=commits, records=opened.records)
+            markers = commits if self.job.exactly_once else 0
+            self._mark = self._mark.moved(
+                opened.place,
+                passed=opened.passed,
+                log_grew=opened.records + markers,
+                run=self.job.run,
+                done=opened.done,
+            )
+            writer.commit(self._mark.position())
+            if opened.records:
+                self._limit_bytes = next_limit(self._limit_bytes, monotonic() - opened.begun)
+        self.report = replace(self.report, done=opened.done, committed=opened.place.reached)
+        passed = opened.passed if opened.passed is None else 0
+        self._open = _Open(opened.done, opened.place, passed=passed)
         self._tell_progress()
 
     def _tell_progress(self) -> None:
         self._told = monotonic()
-        names = ("topic", "partition", "target", "committed", "records", "objects", "bytes_read")
-        facts = {name: self.report[name] for name in names}
-        event = {"type": "progress", "run": self.job.run, **facts, "open": self._pending_records}
-        self.line.tell(event)
+        self.line.tell(self.report.progress(self.job.run, self._open.records))
+
+
+@dataclass(slots=True)
+class _Open:
+    """What has been done and is not committed yet.
+
+    Attributes:
+        done: What the run has done, with what is not committed; but for its records.
+        place: Where a commit would leave the restore.
+        passed: Whole records of the backup since the last commit; None: not known.
+        records: Records sent since the last commit.
+        bytes: Their size in memory.
+        begun: Clock of the first of them.
+    """
+
+    done: Restored
+    place: Place
+    passed: int | None = 0
+    records: int = 0
+    bytes: int = 0
+    begun: float = 0.0
+
+    def count(self, **more: int) -> None:
+        """Add to what has been done."""
+        self.done = replace(self.done, **{n: getattr(self.done, n) + by for n, by in more.items()})
+
+    def take(self, batch: pa.RecordBatch, place: Place, *, passed: int) -> None:
+        """Take in records that were sent, which lead to *place*."""
+        self.place = place
+        self.passed = None if self.passed is None else self.passed + passed
+        self.records += len(batch)
+        self.bytes += batch.nbytes
+        if len(batch):
+            first, last = (batch["offset"][at].as_py() for at in (0, len(batch) - 1))
+            begun = first if self.done.first is None else self.done.first
+            self.done = replace(self.done, first=begun, last=last)
 
 
 def next_limit(limit: int, seconds: float) -> int:

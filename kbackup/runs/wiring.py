@@ -144,6 +144,11 @@ def identity(settings: Settings) -> str:
     return f"{settings.endpoint_url or ''}|{settings.url}|{settings.topics_dir}"
 
 
+def backup_id(settings: Settings) -> str:
+    """Return a digest of `identity`."""
+    return _digest(identity(settings))
+
+
 def group(settings: Settings, purpose: str, *more: str) -> str:
     """Return the consumer group that keeps the position of *purpose*.
 
@@ -153,10 +158,14 @@ def group(settings: Settings, purpose: str, *more: str) -> str:
     if settings.group is not None:
         return settings.group
     text = "|".join((identity(settings), *more))
-    return f"kbackup-{purpose}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return f"kbackup-{purpose}-{_digest(text)}"
 
 
 def restore_group(settings: Settings) -> str:
     """Return the group of a restore: another renaming is another restore."""
     steps = [f"{step.regex}->{step.replacement}" for step in settings.renames]
     return group(settings, "restore", *steps)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

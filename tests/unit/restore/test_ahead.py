@@ -8,34 +8,29 @@ import pytest
 from kbackup.restore.ahead import Ahead
 
 
-def test_every_source_comes_whole_and_in_order() -> None:
+@pytest.mark.parametrize("count", [0, 1, 50])
+def test_everything_comes_in_order(count: int) -> None:
     """
-    What is read ahead is what would have been read, source by source.
+    What is read ahead is what would have been read.
     """
-    sources = [[1, 2, 3], [], [4], list(range(5, 50))]
-
-    with Ahead(sources) as ahead:
-        found = [list(ahead.source()) for _ in sources]
-
-    assert sources == found
+    with Ahead(range(count)) as ahead:
+        assert list(range(count)) == list(ahead)
 
 
-def test_an_error_comes_where_it_happened_and_the_next_source_after_it() -> None:
+def test_an_error_comes_where_it_happened() -> None:
     """
-    A damaged object fails behind its good records, and does not hide the next object.
+    What was read before a failure arrives before it.
     """
 
-    def damaged() -> Iterator[int]:
+    def failing() -> Iterator[int]:
         yield 1
-        raise ValueError("damaged")
+        raise ValueError("gone")
 
     found: list[int] = []
-    with Ahead([damaged(), [2]]) as ahead:
-        with pytest.raises(ValueError, match="damaged"):
-            found.extend(ahead.source())
-        found.extend(ahead.source())
+    with Ahead(failing()) as ahead, pytest.raises(ValueError, match="gone"):
+        found.extend(ahead)
 
-    assert [1, 2] == found
+    assert [1] == found
 
 
 def test_leaving_early_ends_the_reading() -> None:
@@ -51,8 +46,8 @@ def test_leaving_early_ends_the_reading() -> None:
         finally:
             closed.set()
 
-    with Ahead([endless()]) as ahead:
-        next(ahead.source())
+    with Ahead(endless()) as ahead:
+        next(iter(ahead))
 
     assert closed.is_set()
     assert "read-ahead" not in {thread.name for thread in threading.enumerate()}
@@ -69,8 +64,8 @@ def test_no_more_is_read_than_may_wait() -> None:
             read.append(number)
             yield number
 
-    with Ahead([counted()], depth=2) as ahead:
-        source = ahead.source()
+    with Ahead(counted(), depth=2) as ahead:
+        source = iter(ahead)
         taken = [next(source) for _ in range(3)]
 
         assert len(taken) + 2 + 1 >= len(read)

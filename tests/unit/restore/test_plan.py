@@ -16,7 +16,6 @@ from kbackup.formats import FormatOptions, by_name
 from kbackup.kafka import Position, Topic
 from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicPartition
-from kbackup.restore.place import Place
 from kbackup.restore.plan import Planner, RestorePlan, SourceTopic
 from kbackup.restore.run import known_topics
 from kbackup.stores import Store, StoreSettings
@@ -152,24 +151,6 @@ def test_whole_records_are_preferred_to_value_objects_of_the_same_offsets(store:
         (files.start_offset, files.is_whole) for files in unit.sets
     ]
     assert "shadowed" in [code for code, _ in found.topics[0].warnings]
-
-
-def test_a_finished_restore_has_nothing_to_do(store: Store) -> None:
-    """
-    Run again, it says so, and starts no Spark.
-    """
-    put(store, whole("orders", 0, 0), 0, 9)
-    cluster = FakeCluster({"copy_of_orders": 1}, records=11)
-    where = TopicPartition("copy_of_orders", 0)
-    (unit,) = plan(store, FakeCluster(), rename="copy_of_$0").units()
-
-    cluster.positions[where] = Place(0, 5, 5).position(unit.sets)
-    half = plan(store, cluster, rename="copy_of_$0")
-    cluster.positions[where] = Place(1, 0, 10).position(unit.sets)
-    done = plan(store, cluster, rename="copy_of_$0")
-
-    assert ("resume", 1) == (half.topics[0].action, len(half.units()))
-    assert ("done", 0) == (done.topics[0].action, len(done.units()))
 
 
 def record_of(partition: int, first: int, last: int, objects: int) -> dict[str, Any]:

@@ -33,7 +33,8 @@ def codes(intent: Intent, target: Target, if_exists: str = "fail", *, creates: b
         pytest.param(COPY, Target(5), [], id="more partitions"),
         pytest.param(COPY, Target(2), ["fewer_partitions"], id="fewer partitions"),
         pytest.param(COPY, Target(3, 10), ["target_not_empty"], id="not empty"),
-        pytest.param(COPY, Target(3, 10, True), [], id="not empty, but begun by this restore"),
+        pytest.param(COPY, Target(3, 0, True), [], id="not empty, but begun by this restore"),
+        pytest.param(COPY, Target(3, 9, True), ["target_not_empty"], id="begun in a part of it"),
         pytest.param(SAME, Target(3), ["feedback_loop"], id="onto its own source"),
         pytest.param(SAME, Target(), [], id="its own source, which is gone"),
         pytest.param(replace(SAME, is_same_cluster=False), Target(3), [], id="another cluster"),
@@ -90,7 +91,7 @@ def test_what_the_operator_agreed_to_is_done() -> None:
     assert [] == codes(COPY, Target(3, 10), "append")
     assert [] == codes(SAME, Target(3), allows_same_topic=True)
     assert ["target_not_empty"] == codes(COPY, Target(3, 10), "resume")
-    assert [] == codes(COPY, Target(3, 10, True), "resume")
+    assert [] == codes(COPY, Target(3, 0, True), "resume")
     assert ["refused"] == codes(COPY, Target(), creates=False)
     assert ["target_not_empty"] == codes(COPY, Target(), "resume")
     internal = Intent("__consumer_offsets", "__consumer_offsets", 1, True, False)

@@ -1,0 +1,181 @@
+"""How far a restore is, and of what: the text that is committed with each position.
+
+The group's offset on the target partition is the next offset of the *backup*.  An offset alone
+does not say which backup, which source and which target log it was about, so a mark does.  It
+is bounded whatever the backup looks like: keys are kept as digests.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Self
+
+from kbackup.backup.catalog import FileSet
+from kbackup.errors import ObjectKeyError
+from kbackup.kafka import Position
+from kbackup.naming import Layout
+from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
+from kbackup.reports import NOTHING, Restored
+
+VERSION: Final = 2
+"""Of the text.  Version 1, of kbackup 0.1 before it kept its source, named the object's key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a position is about, on the side of the backup.
+
+    Attributes:
+        backup: Digest of where the backup is.
+        where: The partition that was backed up.
+        identity: Which topic that was, as far as its objects say.
+    """
+
+    backup: str
+    where: TopicPartition
+    identity: TopicIdentity = UNKNOWN
+
+    def conflicts(self, other: "Source") -> bool:
+        """Whether this is known to be another source than *other*."""
+        if self.where != other.where or self.identity.conflicts(other.identity):
+            return True
+        return bool(self.backup and other.backup) and self.backup != other.backup
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a restore is in a partition.
+
+    Whole records know their offsets: their progress is an offset, and an object that has grown is
+    read again from there.  Rows of the connectors' layout do not: theirs is a number of rows.
+
+    Attributes:
+        offset: The next offset of whole records; all below it are done.
+        reached: What is committed: the next offset of the backup, whole records or not.
+        values: Digest of the key of the value set at hand; empty before the first.
+        rows: Rows of that set that are done.
+        before: `chain` of all value sets before that one, as they were; None where a version
+            committed the place that did not keep it.
+    """
+
+    offset: int
+    reached: int
+    values: str = ""
+    rows: int = 0
+    before: str | None = ""
+
+
+def digest(text: str) -> str:
+    """Return what stands for *text* where there is no room for it."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def chain(before: str, sets: Iterable[FileSet]) -> str:
+    """Return what stands for *sets*, as large as they are now, after those *before* stands for."""
+    for files in sets:
+        sizes = " ".join(f"{file.key} {file.size}" for file in files.files)
+        before = digest(f"{before} {sizes}")
+    return before
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a restore commits.
+
+    Attributes:
+        source: What is restored.
+        target_id: Id of the target topic; empty where the cluster has none.
+        log: Where the target's log stood: its end when this restore began in it, and what its
+            end is at least since.  This restore's records are in between.
+        place: How far it is.
+        total: Whole records of the backup that it is done with, over all runs; None where that is
+            not known, as after an object that was skipped.
+        run: Id of the run that committed.
+        done: What that run has done in this partition, with this commit.
+    """
+
+    source: Source
+    target_id: str
+    log: Span | None
+    place: Place
+    total: int | None = 0
+    run: str = ""
+    done: Restored = NOTHING
+
+    def position(self) -> Position:
+        """Return what to commit."""
+        source, place, log = self.source, self.place, self.log
+        data = {
+            "v": VERSION, "backup": source.backup,
+            "source": [source.where.topic, source.where.partition],
+            **source.identity.to_metadata(), "target-id": self.target_id,
+            "log": None if log is None else [log.start_offset, log.end_offset],
+            "offset": place.offset, "values": place.values, "rows": place.rows,
+            "before": place.before, "total": self.total, "run": self.run,
+            "done": {} if self.done == NOTHING else asdict(self.done),
+        }  # fmt: skip
+        return Position(place.reached, json.dumps(data, separators=(",", ":")))
+
+    @classmethod
+    def read(cls, position: Position, layout: Layout) -> "Mark | None":
+        """Return what a restore committed; None where somebody else did."""
+        try:
+            data = json.loads(position.metadata)
+            if "v" not in data:
+                return _version_1(position.offset, data, layout)
+            topic, partition = data["source"]
+            source = Source(
+                data["backup"],
+                TopicPartition(topic, partition),
+                TopicIdentity.from_metadata(data),
+            )
+            place = Place(
+                data["offset"], position.offset, data["values"], data["rows"], data["before"]
+            )
+            log = None if data["log"] is None else Span(*data["log"])
+            return cls(
+                source,
+                data["target-id"],
+                log,
+                place,
+                data["total"],
+                data["run"],
+                Restored.from_dict(data["done"]),
+            )
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            return None
+
+    def moved(
+        self, place: Place, *, passed: int | None, log_grew: int, run: str, done: Restored
+    ) -> Self:
+        """Return the mark that follows this one.
+
+        Args:
+            place: How far the restore is.
+            passed: Whole records of the backup it is done with since; None: not known.
+            log_grew: Offsets of the target's log that were taken since, at least.
+            run: Id of the run that commits.
+            done: What that run has done in this partition.
+        """
+        total = None if self.total is None or passed is None else self.total + passed
+        log = self.log
+        if log is not None:
+            log = Span(log.start_offset, log.end_offset + log_grew)
+        return replace(self, place=place, log=log, total=total, run=run, done=done)
+
+
+def _version_1(offset: int, data: Mapping[str, Any], layout: Layout) -> Mark | None:
+    """Read what kbackup committed at first: an object's key and its rows, -1 for all of them."""
+    key, rows, done = data["key"], int(data["rows"]), data.get("done") or {}
+    restored = Restored.from_dict(done)
+    try:
+        name = layout.parse(key)
+    except ObjectKeyError:
+        return None
+    if rows < 0:  # the last row was counted on from the object's first offset
+        last = restored.last
+        rows = max(0, (offset if last is None else last + 1) - name.start_offset)
+    source = Source("", TopicPartition(name.topic, name.partition))
+    place = Place(offset, offset, digest(key), rows, None)
+    return Mark(source, "", None, place, None, data.get("run", ""), restored)

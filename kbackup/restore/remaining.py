@@ -1,0 +1,118 @@
+"""What is left of a partition's backup for a restore that goes on."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kbackup.backup.catalog import FileSet
+from kbackup.backup.reading import facts
+from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
+from kbackup.records import Facts, TopicPartition
+from kbackup.restore.mark import Mark, Place, chain, digest
+from kbackup.stores import Store
+
+_THREADS: Final = 16
+"""Objects asked for their facts side by side."""
+
+_DO: Final = "restore into a new topic with --rename"
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What is left to restore.
+
+    Attributes:
+        sets: In order, without those that are done.
+        before: `chain` of the value sets that are done.
+        refusal: Why what is left cannot be restored in order any more; None where it can.
+    """
+
+    sets: tuple[FileSet, ...]
+    before: str = ""
+    refusal: KbackupError | None = None
+
+
+def remaining(store: Store, sets: Sequence[FileSet], mark: Mark | None) -> Remaining:
+    """Return what is left of *sets*, in their order.
+
+    Costs one HEAD for each set that may have grown since: of whole records those that begin below
+    the position, of values the one at hand.
+
+    Args:
+        store: Where the backup is.
+        sets: Of one partition, by start offset.
+        mark: Where the restore stands; None where it begins.
+    """
+    if mark is None:
+        return Remaining(tuple(sets))
+    where = mark.source.where
+    done, before, refusal = _done_values(store, where, sets, mark.place)
+    began = [files for files in sets if files.is_whole and files.start_offset < mark.place.offset]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        known = list(pool.map(lambda files: _facts(store, files), began))
+    done |= {
+        files.id
+        for files, said in zip(began, known, strict=True)
+        if said is not None and said.last_offset < mark.place.offset
+    }
+    if refusal is None and mark.total is not None:
+        refusal = _gained(where, known, mark.place.offset, mark.total)
+    return Remaining(tuple(files for files in sets if files.id not in done), before, refusal)
+
+
+def _facts(store: Store, files: FileSet) -> Facts | None:
+    return None if files.main is None else facts(store, files.main)
+
+
+def _done_values(
+    store: Store, where: TopicPartition, sets: Sequence[FileSet], place: Place
+) -> tuple[set[str], str, KbackupError | None]:
+    """Return the value sets that are done, their chain, and what is wrong with them."""
+    has_values = any(not files.is_whole for files in sets)
+    if not place.values or not has_values:
+        return set(), "", None
+    at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), None)
+    if at is None:
+        why = "its rows do not say their offsets, so where to go on is not known"
+        what = f"{where}: the object in which this restore stopped is missing"
+        return set(), "", IncompleteBackupError(what, why, _DO, **_place(where))
+    done = [files for files in sets[:at] if not files.is_whole]
+    before = chain("", done)
+    if place.before not in (None, before):
+        why = "their rows do not say their offsets, so what is new in them is not known"
+        what = f"{where}: objects that this restore is past were added, changed or removed"
+        return set(), "", RefusedError(what, why, _DO, **_place(where))
+    known = None if sets[at].is_whole else _facts(store, sets[at])
+    if known is not None and known.records <= place.rows:
+        done, before = [*done, sets[at]], chain(before, [sets[at]])
+    return {files.id for files in done}, before, None
+
+
+def _gained(
+    where: TopicPartition, known: Iterable[Facts | None], offset: int, total: int
+) -> KbackupError | None:
+    """Refuse a backup that has more records below the position than were restored from there.
+
+    Objects that overlap, or reach beyond it, count for what they have there at least.
+    """
+    least, reach = 0, 0
+    for said in known:
+        if said is None:
+            continue
+        twice = max(0, reach - said.first_offset)
+        beyond = max(0, said.last_offset + 1 - offset)
+        least += max(0, said.records - twice - beyond)
+        reach = max(reach, said.last_offset + 1)
+    if least <= total:
+        return None
+    return RefusedError(
+        f"{where}: the backup has gained {least - total} records below offset {offset}",
+        "this restore is past them, and restores records in the order of their offsets",
+        _DO,
+        **_place(where),
+    )
+
+
+def _place(where: TopicPartition) -> dict[str, Any]:
+    return {"topic": where.topic, "partition": where.partition}

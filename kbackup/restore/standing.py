@@ -1,0 +1,126 @@
+"""What a committed position means for a target as it stands now: a pure function.
+
+A position is worth something only where the log it was committed to is still there.  It is
+compared with what is to be restored, and with the target, before "done" or "nothing new" is said.
+"""
+
+from dataclasses import dataclass
+
+from kbackup.errors import KbackupError, RefusedError, TopicChangedError
+from kbackup.kafka import Position
+from kbackup.naming import Layout
+from kbackup.records import Span, TopicPartition
+from kbackup.restore.mark import Mark, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A target partition before a restore.
+
+    Attributes:
+        where: The partition.
+        topic_id: The topic's id; empty where the cluster has none.
+        span: From its log start to its end offset, open transactions included.
+    """
+
+    where: TopicPartition
+    topic_id: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a restore finds in one target partition.
+
+    Attributes:
+        mark: Where this restore goes on; None where it has to begin.
+        refusal: Why it must do neither.
+        warning: Code and sentence for the operator; None where there is nothing to say.
+    """
+
+    mark: Mark | None = None
+    refusal: KbackupError | None = None
+    warning: tuple[str, str] | None = None
+
+
+def judge(
+    found: Position | None, source: Source, log: Log, *, group: str, layout: Layout
+) -> Standing:
+    """Return where a restore of *source* stands in *log*.
+
+    Args:
+        found: The group's position in the target partition.
+        source: What is to be restored.
+        log: The target as it stands.
+        group: The consumer group, for the sentences.
+        layout: How objects are named: an early version kept a key.
+    """
+    if found is None:
+        return Standing()
+    mark = Mark.read(found, layout)
+    if mark is None:
+        return Standing(refusal=_of_others(group, log.where))
+    if mark.source.conflicts(source):
+        return Standing()
+    return _early(mark, log) if mark.log is None else _in_log(mark, mark.log, log)
+
+
+def _in_log(mark: Mark, stood: Span, log: Log) -> Standing:
+    """Judge a position of this restore by where the log stood, and where it stands."""
+    if mark.target_id and log.topic_id and mark.target_id != log.topic_id:
+        return _anew(log, "target_recreated", "was deleted and created again")
+    if not len(stood):  # nothing was written yet, so nothing can be gone
+        return Standing(mark)
+    if not len(log.span):
+        return _anew(log, "target_emptied", "has been emptied")
+    why = None
+    if log.span.end_offset < stood.end_offset:
+        why = (
+            f"its log ends at offset {log.span.end_offset}, and ended at {stood.end_offset} when "
+            "this restore wrote to it"
+        )
+    elif log.span.start_offset > stood.start_offset:
+        why = (
+            f"its log begins at offset {log.span.start_offset}, and this restore has written from "
+            f"{stood.start_offset} on"
+        )
+    return Standing(mark) if why is None else Standing(refusal=_changed(log.where, why))
+
+
+def _early(mark: Mark, log: Log) -> Standing:
+    """Judge a position of a version that did not keep where the log stood."""
+    has_written = bool(mark.done.records) or mark.place.rows > 0
+    if has_written and not len(log.span):
+        return _anew(log, "target_emptied", "has been emptied")
+    if log.span.start_offset:
+        text = (
+            f"{log.where}: its log begins at offset {log.span.start_offset}; an earlier version "
+            "of kbackup restored to it, and cannot say whether restored records were deleted"
+        )
+        return Standing(mark, warning=("target_start", text))
+    return Standing(mark)
+
+
+def _anew(log: Log, code: str, what: str) -> Standing:
+    text = f"{log.where} {what} since it was restored: the restore begins anew"
+    return Standing(warning=(code, text))
+
+
+def _changed(where: TopicPartition, why: str) -> TopicChangedError:
+    return TopicChangedError(
+        f"{where} has lost records that were restored to it",
+        why,
+        "restore into a new topic with --rename, or delete this one first",
+        topic=where.topic,
+        partition=where.partition,
+    )
+
+
+def _of_others(group: str, where: TopicPartition) -> RefusedError:
+    return RefusedError(
+        f"consumer group {group} has a position in {where} that no restore committed",
+        "a sink or a consumer uses the group, and would lose its place",
+        "choose another --group",
+        topic=where.topic,
+        partition=where.partition,
+    )

@@ -1,0 +1,207 @@
+"""A cluster in memory that a restore writes to, and a restore of a backup into it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from backup_samples import Backup
+
+from kbackup import config
+from kbackup.backup import catalog, recorded
+from kbackup.flow.views import ReadOptions
+from kbackup.kafka import KafkaSettings, Position
+from kbackup.kafka.cluster import Topic
+from kbackup.records import Span, TopicPartition
+from kbackup.reports import RestoreReport
+from kbackup.restore.beginning import begin
+from kbackup.restore.job import RestoreJob
+from kbackup.restore.plan import Planner, RestorePlan, SourceTopic
+from kbackup.restore.task import Work
+from kbackup.stores import Store
+from tests.support.fakes import SilentLine
+
+Row = dict[str, Any]
+MARKER: Row = {}
+"""What a transaction leaves in a log when it is committed."""
+
+
+@dataclass
+class Log:
+    """One partition: *rows* from offset *start* on, markers among them."""
+
+    rows: list[Row] = field(default_factory=list)
+    start: int = 0
+
+    @property
+    def span(self) -> Span:
+        """From the log start to the end offset."""
+        return Span(self.start, self.start + len(self.rows))
+
+    def delete(self, before: int) -> None:
+        """Delete what is below an offset, as retention does."""
+        self.rows, self.start = self.rows[before - self.start :], before
+
+
+@dataclass
+class FakeTarget:
+    """What a plan, a beginning and a task ask of the cluster to restore to.
+
+    Attributes:
+        ids: The id of each topic.
+        logs: Its partitions.
+        groups: The positions of each group.
+    """
+
+    ids: dict[str, str] = field(default_factory=dict)
+    logs: dict[TopicPartition, Log] = field(default_factory=dict)
+    groups: dict[str, dict[TopicPartition, Position]] = field(default_factory=dict)
+    cluster_id: str = "cluster-here"
+    brokers: int = 3
+
+    def create_topic(self, name: str, partitions: int, _factor: int, _config: Any) -> str:
+        """Create a topic; each one has an id of its own."""
+        self.ids[name] = f"id-{len(self.ids)}"
+        self.logs |= {TopicPartition(name, at): Log() for at in range(partitions)}
+        return self.ids[name]
+
+    def topic_names(self) -> list[str]:
+        """All topics."""
+        return sorted(self.ids)
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of *names* that exist."""
+        return {
+            name: Topic(name, sum(where.topic == name for where in self.logs), self.ids[name])
+            for name in names
+            if name in self.ids
+        }
+
+    def spans(
+        self, wheres: Sequence[TopicPartition], *, committed_only: bool = True
+    ) -> dict[TopicPartition, Span]:
+        """What each partition holds."""
+        del committed_only
+        return {where: self.logs[where].span for where in wheres}
+
+    def committed(
+        self, group: str, wheres: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
+        """The group's positions."""
+        held = self.groups.get(group, {})
+        return {where: held[where] for where in wheres if where in held}
+
+    def set_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        """Write a group's positions."""
+        self.groups.setdefault(group, {}).update(positions)
+
+    def topic_config(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Settings of topics."""
+        return {name: {"retention.ms": "-1"} for name in names}
+
+    def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
+        """The values of a partition's records, in order."""
+        rows = self.logs[TopicPartition(topic, partition)].rows
+        return [row["value"] for row in rows if row is not MARKER]
+
+
+@dataclass
+class FakeWriter:
+    """One task's transactions; the commits *fails_at* crash, counted from 1."""
+
+    cluster: FakeTarget
+    group: str
+    where: TopicPartition
+    crash_at: int = 0
+    commits: int = 0
+    record_bytes_max: int = 2**20
+    _open: list[Row] = field(default_factory=list)
+
+    def position(self) -> Position | None:
+        """The group's position."""
+        return self.cluster.groups.get(self.group, {}).get(self.where)
+
+    def write(self, batch: pa.RecordBatch) -> int:
+        """Keep records until they are committed."""
+        self._open += batch.to_pylist()
+        return 0
+
+    def commit(self, position: Position) -> None:
+        """Records, their marker and the position become visible together."""
+        self.commits += 1
+        if self.commits == self.crash_at:
+            raise CrashError
+        assert len(position.metadata) < 4096
+        rows = self._open
+        self.cluster.logs[self.where].rows += [*rows, MARKER] if rows else []
+        self.cluster.set_positions(self.group, {self.where: position})
+        self._open = []
+
+
+class CrashError(Exception):
+    """The process died here: nothing after this point happened."""
+
+
+@dataclass
+class Restoring:
+    """Restores of one backup into one cluster.
+
+    Attributes:
+        backup: The backup.
+        cluster: The target.
+    """
+
+    backup: Backup = field(default_factory=Backup)
+    cluster: FakeTarget = field(default_factory=FakeTarget)
+
+    @property
+    def store(self) -> Store:
+        """Where the backup is."""
+        return self.backup.store
+
+    def plan(self, **options: Any) -> RestorePlan:
+        """What a restore with these options would do."""
+        settings = config.load(
+            "restore",
+            options={
+                "bootstrap_servers": "-", "s3_bucket_name": "b", "rename": "copy_of_$0", **options
+            },
+            files=(),
+            environ={},
+        ).settings  # fmt: skip
+        found = catalog.read(
+            self.store, self.backup.layout, ReadOptions().formats, topics=settings.topics
+        )
+        return Planner(
+            settings=settings,
+            cluster=self.cluster,  # type: ignore[arg-type]
+            store=self.store,
+            catalog=found,
+            sources={name: SourceTopic() for name in found.topics()},
+            watched=(),
+            recorded=recorded.read(self.backup.runs),
+            now_ms=1_700_000_001_000,
+        ).plan()
+
+    def restore(
+        self, *, run: str = "r1", crash_at: int = 0, reading: ReadOptions | None = None,
+        on_error: str = "fail", **options: Any,
+    ) -> list[RestoreReport]:  # fmt: skip
+        """Restore as far as it goes, in this process.
+
+        Raises:
+            KbackupError: What the plan refuses, and what a task fails with.
+        """
+        plan = self.plan(**options)
+        for error in plan.refusals:
+            raise error
+        job = RestoreJob(
+            run, KafkaSettings("-"), self.backup.settings, reading or ReadOptions(), plan.group,
+            on_error=on_error,
+        )  # fmt: skip
+        reports = []
+        for unit in begin(plan, self.cluster, None):  # type: ignore[arg-type]
+            work = Work(job, unit, self.store, SilentLine())
+            work.run(FakeWriter(self.cluster, plan.group, unit.target, crash_at))
+            reports.append(RestoreReport.from_dict(work.report.to_dict()))
+        return reports

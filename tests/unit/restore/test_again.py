@@ -1,0 +1,356 @@
+"""A restore that is run again: what it goes on from, what it begins anew, what it refuses."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from backup_samples import JSON, RECORD, SIBLINGS, Backup
+
+from kbackup.errors import KbackupError, RefusedError, TargetNotEmptyError, TopicChangedError
+from kbackup.flow.views import ReadOptions, ViewSpec
+from kbackup.kafka import Position
+from kbackup.naming import Layout
+from kbackup.records import TopicPartition
+from kbackup.restore.mark import Mark
+from tests.support.target import CrashError, FakeTarget, Log, Restoring
+
+COPY = TopicPartition("copy_of_orders", 0)
+LAYOUTS = [
+    pytest.param(RECORD, id="whole records"),
+    pytest.param(JSON, id="json"),
+    pytest.param(SIBLINGS, id="siblings"),
+]
+
+
+@pytest.fixture
+def again() -> Restoring:
+    """An empty backup and an empty cluster."""
+    return Restoring()
+
+
+def values(*offsets: range) -> list[bytes]:
+    """The values of the records at these offsets."""
+    return [b'{"n":%d}' % at for each in offsets for at in each]
+
+
+def position(again: Restoring) -> Position:
+    """The position of the restore."""
+    (held,) = again.cluster.groups.values()
+    return held[COPY]
+
+
+# A backup that has grown
+
+
+@pytest.mark.parametrize("views", LAYOUTS)
+def test_what_the_last_object_gained_is_restored(
+    again: Restoring, views: tuple[ViewSpec, ...]
+) -> None:
+    """
+    An object that was restored, and holds more since, is read on from where it ended.
+    """
+    again.backup.put("orders", 0, range(10), views=views)
+    again.restore(run="r1")
+    again.backup.put("orders", 0, range(30), range(30, 35), views=views)
+
+    again.restore(run="r2")
+
+    assert values(range(35)) == again.cluster.values("copy_of_orders")
+    assert ("done", []) == (again.plan().topics[0].action, again.plan().units())
+
+
+def test_what_an_earlier_object_gained_is_restored(again: Restoring) -> None:
+    """
+    A set that overlaps the next one may reach beyond all that was restored.
+    """
+    again.backup.put("orders", 0, range(5), range(5, 10))
+    again.restore(run="r1")
+    again.backup.put("orders", 0, range(30))
+
+    again.restore(run="r2")
+
+    assert values(range(30)) == again.cluster.values("copy_of_orders")
+
+
+def test_records_below_the_position_are_not_left_out_in_silence(again: Restoring) -> None:
+    """
+    A backup that was filled up below the position cannot be restored in order any more.
+    """
+    again.backup.put("orders", 0, range(50, 60))
+    again.restore()
+    again.backup.put("orders", 0, range(10))
+
+    with pytest.raises(RefusedError, match="gained 10 records below offset 60"):
+        again.restore()
+
+
+def test_rows_that_were_added_before_the_position_are_not_left_out_in_silence(
+    again: Restoring,
+) -> None:
+    """
+    Rows without offsets are counted; what came in before them would shift the count.
+    """
+    again.backup.put("orders", 0, range(10), range(10, 20), views=JSON)
+    again.restore()
+    again.backup.put("orders", 0, range(5, 8), views=JSON)
+
+    with pytest.raises(RefusedError, match="were added, changed or removed"):
+        again.restore()
+
+
+@pytest.mark.parametrize("views", LAYOUTS)
+@pytest.mark.parametrize("crash_at", [1, 2, 3])
+def test_a_restore_that_died_goes_on(
+    again: Restoring, views: tuple[ViewSpec, ...], crash_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    At every commit, each record comes once and in order, and progress counts what is left.
+    """
+    monkeypatch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", 4)
+    again.backup.put("orders", 0, range(6), range(6, 12), range(12, 18), views=views)
+
+    with pytest.raises(CrashError):
+        again.restore(run="r1", crash_at=crash_at)
+    (unit,) = again.plan().units()
+    (report,) = again.restore(run="r2")
+
+    assert values(range(18)) == again.cluster.values("copy_of_orders")
+    assert report.done.objects == len(unit.sets)
+
+
+def test_a_task_that_is_tried_again_counts_on(again: Restoring) -> None:
+    """
+    What the task had committed whose worker died is part of the same run.
+    """
+    again.backup.put("orders", 0, range(6))
+    again.restore(run="r1")
+    again.backup.put("orders", 0, range(6), range(6, 9))
+
+    (report,) = again.restore(run="r1")
+
+    assert (3, 1) == (report.done.records, report.done.commits)
+
+
+# Whose position it is
+
+
+def test_another_source_is_refused_in_a_target_that_is_not_empty() -> None:
+    """
+    The position there is of the first source, so nothing of the second one is done.
+    """
+    again = Restoring()
+    again.backup.put("one", 0, range(30))
+    again.backup.put("two", 0, range(20))
+    again.restore(rename="merged", topics="one")
+
+    with pytest.raises(TargetNotEmptyError):
+        again.restore(rename="merged", topics="two")
+    again.restore(rename="merged", topics="two", if_exists="append", yes=True)
+
+    assert values(range(30), range(20)) == again.cluster.values("merged")
+    with pytest.raises(TargetNotEmptyError):
+        again.restore(rename="merged", topics="one")
+
+
+def test_a_sinks_position_is_not_a_restores(again: Restoring) -> None:
+    """
+    One group for both: a restore neither takes the sink's position for its own nor moves it.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.cluster.create_topic("copy_of_orders", 1, 1, {})
+    sinks = Position(10, '{"key":"topics/orders/partition=0/orders+0+0000000000.json","last":9}')
+    again.cluster.set_positions("shared", {COPY: sinks})
+
+    with pytest.raises(RefusedError, match="that no restore committed"):
+        again.restore(group="shared")
+
+    assert sinks == again.cluster.groups["shared"][COPY]
+
+
+def test_another_backup_begins_in_a_target_that_is_empty(again: Restoring) -> None:
+    """
+    A recreated source is another one, though its name is the same.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.restore(group="mine")
+    again.backup = Backup()
+    again.backup.put("orders", 0, range(5))
+    mark = Mark.read(again.cluster.groups["mine"][COPY], Layout())
+    assert mark is not None
+    other = replace(mark, source=replace(mark.source, backup="another"))
+    again.cluster.set_positions("mine", {COPY: other.position()})
+
+    with pytest.raises(TargetNotEmptyError):
+        again.restore(group="mine")
+
+
+# What has become of the target
+
+
+def test_a_target_that_was_emptied_is_filled_again(again: Restoring) -> None:
+    """
+    The run says so, and writes all of it.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.restore()
+    again.cluster.logs[COPY].delete(11)
+
+    plan = again.plan()
+    again.restore(run="r2")
+
+    assert ["target_emptied"] == [code for code, _ in plan.topics[0].warnings]
+    assert values(range(10)) == again.cluster.values("copy_of_orders")
+
+
+def test_a_target_that_was_created_again_is_filled_again(again: Restoring) -> None:
+    """
+    Even where its log is as long as the old one's would be.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.restore()
+    again.cluster.ids["copy_of_orders"] = "another"
+    again.cluster.logs[COPY] = Log()
+
+    plan = again.plan()
+    again.restore(run="r2")
+
+    assert ["target_recreated"] == [code for code, _ in plan.topics[0].warnings]
+    assert values(range(10)) == again.cluster.values("copy_of_orders")
+
+
+def test_a_recreated_target_with_strange_records_is_not_filled(again: Restoring) -> None:
+    """
+    What is in it is not what this restore wrote.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.restore()
+    again.cluster.ids["copy_of_orders"] = "another"
+    again.cluster.logs[COPY] = Log([{"value": b"x"}] * 11)
+
+    with pytest.raises(TargetNotEmptyError):
+        again.restore()
+
+
+def _lose_the_first(log: Log) -> None:
+    log.delete(3)
+
+
+def _lose_the_last(log: Log) -> None:
+    log.rows = log.rows[:4]
+
+
+@pytest.mark.parametrize("lose", [_lose_the_first, _lose_the_last])
+@pytest.mark.parametrize("if_exists", ["fail", "append", "resume"])
+def test_a_target_that_lost_a_part_is_refused(
+    again: Restoring, lose: object, if_exists: str
+) -> None:
+    """
+    Neither "nothing new" nor a second half is true of it.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.restore()
+    lose(again.cluster.logs[COPY])  # type: ignore[operator]
+
+    with pytest.raises(TopicChangedError):
+        again.restore(if_exists=if_exists, yes=True)
+
+
+def test_records_that_were_there_before_may_go(again: Restoring) -> None:
+    """
+    A restore that was added to a topic says nothing of the records in front of its own.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.cluster.create_topic("copy_of_orders", 1, 1, {})
+    again.cluster.logs[COPY].rows = [{"value": b"old"}] * 7
+    again.restore(if_exists="append", yes=True)
+    again.cluster.logs[COPY].delete(7)
+    again.backup.put("orders", 0, range(10, 12))
+
+    again.restore(run="r2")
+
+    assert values(range(12)) == again.cluster.values("copy_of_orders")
+
+
+# Positions of the first version
+
+
+KEY = "topics/orders/partition=0/orders+0+0000000000.record.zstd.parquet"
+VALUES_KEY = "topics/orders/partition=0/orders+0+0000000000.json"
+
+
+def _version_1(again: Restoring, offset: int, **data: object) -> None:
+    """Put a position in place as cf14769 committed it, and the records it stood for."""
+    again.cluster.create_topic("copy_of_orders", 1, 1, {})
+    rows = [{"value": value} for value in values(range(offset))]
+    again.cluster.logs[COPY].rows = rows
+    done = {"records": offset, "last": offset - 1}
+    text = json.dumps({"run": "r0", "done": done, **data})
+    again.cluster.set_positions(again.plan().group, {COPY: Position(offset, text)})
+
+
+@pytest.mark.parametrize(
+    ("views", "key", "rows"),
+    [
+        pytest.param(RECORD, KEY, 4, id="inside an object"),
+        pytest.param(RECORD, KEY, -1, id="at the end"),
+        pytest.param(JSON, VALUES_KEY, 4, id="inside values"),
+        pytest.param(JSON, VALUES_KEY, -1, id="at the end of values"),
+    ],
+)
+def test_a_position_of_the_first_version_is_understood(
+    again: Restoring, views: tuple[ViewSpec, ...], key: str, rows: int
+) -> None:
+    """
+    Its metadata names a key, and the key names the source; what the object gained is restored.
+    """
+    again.backup.put("orders", 0, range(10), views=views)
+    _version_1(again, 4, key=key, rows=rows)
+
+    again.restore()
+
+    assert values(range(10)) == again.cluster.values("copy_of_orders")
+
+
+def test_a_position_of_the_first_version_is_of_its_source_only(again: Restoring) -> None:
+    """
+    The key of another topic is not ours.
+    """
+    again.backup.put("orders", 0, range(10))
+    _version_1(again, 4, key=KEY.replace("orders", "other"), rows=4)
+
+    with pytest.raises(TargetNotEmptyError):
+        again.restore()
+
+
+def test_a_position_that_is_moved_while_a_run_starts_stops_it(again: Restoring) -> None:
+    """
+    Whoever moved it writes to the same topic.
+    """
+    again.backup.put("orders", 0, range(10))
+    cluster = again.cluster
+
+    class Moved(FakeTarget):
+        def set_positions(self, group: str, positions: object) -> None:
+            del positions
+            FakeTarget.set_positions(self, group, {COPY: Position(3, "")})
+
+    again.cluster = Moved(cluster.ids, cluster.logs, cluster.groups)
+
+    with pytest.raises(KbackupError, match="has been moved"):
+        again.restore()
+
+
+def test_positions_stay_small(again: Restoring) -> None:
+    """
+    Whatever the name of an object: Kafka takes 4,096 bytes.
+    """
+    directory = "\x01" * 900
+    key = f"topics/orders/{directory}/orders+0+0000000000.json"
+    again.backup.put("orders", 0, range(5), views=JSON)
+    body = again.backup.body(VALUES_KEY)
+    again.backup.replace(VALUES_KEY, body, to=key)
+    again.store.delete(VALUES_KEY)
+
+    again.restore(reading=ReadOptions())
+
+    assert len(position(again).metadata) < 1000
