@@ -465,7 +465,11 @@ class _Held:
         """Return a target topic as it stands."""
         if name not in self.topics:
             return Target()
-        own = {where for where, standing in standings.items() if standing.mark is not None}
+        own = {
+            where
+            for where, standing in standings.items()
+            if standing.mark is not None or standing.refusal is not None
+        }
         # a partition that somebody else fills matters once this restore is to write to it
         others = (standings if own else self.spans).keys() - own
         filled = sum(len(self.spans[where]) for where in others if where.topic == name)

@@ -59,8 +59,12 @@ class FakeTarget:
     cluster_id: str = "cluster-here"
     brokers: int = 3
 
-    def create_topic(self, name: str, partitions: int, _factor: int, _config: Any) -> str:
+    def create_topic(
+        self, name: str, partitions: int, _factor: int, _config: Any, *, only_validate: bool = False
+    ) -> str:
         """Create a topic; each one has an id of its own."""
+        if only_validate:
+            return ""
         self.ids[name] = f"id-{len(self.ids)}"
         self.logs |= {TopicPartition(name, at): Log() for at in range(partitions)}
         return self.ids[name]

@@ -1,0 +1,46 @@
+"""Restores that are run again against a real cluster: its topic ids, its logs, its groups."""
+
+import pytest
+
+from tests.support.cluster import TestCluster, varied
+from tests.support.command import Kbackup
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_restore_goes_on_with_what_the_backup_and_the_target_have_become(
+    kbackup: Kbackup, cluster: TestCluster, topic: str
+) -> None:
+    """
+    What an object gained comes; a target emptied in part is refused, one emptied or created again
+    is filled again.
+    """
+    cluster.create(topic)
+    records = varied(30)
+    cluster.write(topic, records[:10])
+    group = kbackup.json("sink", "-t", topic).summary["group"]
+    restore = ("restore", "--rename", "copy_of_$0")
+    target = f"copy_of_{topic}"
+    kbackup.json(*restore)
+
+    cluster.commit(group, topic, 0)
+    cluster.write(topic, records[10:])
+    kbackup.json("sink", "-t", topic)
+    more = kbackup.json(*restore)
+
+    assert (20, records) == (more.summary["records"], cluster.read(target))
+
+    cluster.delete_records(target, {0: 5})
+    refused = kbackup.json(*restore, expect=4)
+    cluster.delete_records(target, {0: cluster.end_offsets(target)[0]})
+    emptied = kbackup.json(*restore)
+
+    assert ["topic_changed"] == [error["code"] for error in refused.summary["errors"]]
+    assert ["target_emptied"] == [warning["code"] for warning in emptied.of("warning")]
+    assert records == cluster.read(target)
+
+    cluster.delete(target)
+    cluster.create(target, message_timestamp_before_max_ms=str(2**62))
+    kbackup.json(*restore)
+
+    assert records == cluster.read(target)
