@@ -8,6 +8,7 @@ import pytest
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import RestoreUnit
+from kbackup.restore.mark import Mark, Place, Source
 from kbackup.restore.plan import PlannedTopic, RestorePlan
 from kbackup.restore.safety import Intent, Target
 from kbackup.restore.target import asked, create
@@ -25,12 +26,13 @@ class FakeTarget:
     def create_topic(
         self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str],
         *, only_validate: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> str:  # fmt: skip
         assert (1, -1) == (partitions, replication_factor)
         if self.unknown in config:
             why = f"Unknown topic config name: {self.unknown}"
             raise ConfigurationError(f"creating topic {name}", why)
         self.created.append((name, config, only_validate))
+        return "id"
 
     def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
         return {name: ALL - {self.denied.get("topic", "")} for name in names}
@@ -45,7 +47,8 @@ class FakeTarget:
 def planned(name: str, action: str = "create", *refusals: KbackupError) -> PlannedTopic:
     """Return a topic with work to do."""
     where = TopicPartition(name, 0)
-    unit: Any = RestoreUnit(where, where, (), None)
+    mark = Mark(Source("", where), "", Span(0, 0), Place(0, 0))
+    unit: Any = RestoreUnit(where, (), mark)
     target = Target() if action == "create" else Target(1)
     config = {"retention.ms": "-1", "message.timestamp.before.max.ms": "9"}
     return PlannedTopic(
@@ -55,7 +58,7 @@ def planned(name: str, action: str = "create", *refusals: KbackupError) -> Plann
 
 def look(target: Any, *topics: PlannedTopic, exactly_once: bool = True) -> RestorePlan:
     """Return the plan of *topics*, asked about."""
-    plan = RestorePlan(topics, "g", {}, {})
+    plan = RestorePlan(topics, "g", {})
     return asked(plan, target, target, None, exactly_once=exactly_once)
 
 
@@ -123,7 +126,7 @@ def test_a_plan_without_work_asks_nothing() -> None:
     A restore that is done needs no rights.
     """
     done = PlannedTopic(Intent("a", "a", 1), Target(1), (), "done", {}, (), (), 1, 1, 1)
-    plan = RestorePlan((done,), "g", {TopicPartition("a", 0): Span(0, 1)}, {})
+    plan = RestorePlan((done,), "g", {TopicPartition("a", 0): Span(0, 1)})
     target: Any = FakeTarget(group="READ")
 
     assert plan is asked(plan, target, target, None, exactly_once=True)
