@@ -64,10 +64,13 @@ class FaultyStore:
         sha256: str,
         metadata: Mapping[str, str],
         if_absent: bool = False,
+        if_match: str | None = None,
     ) -> bool:
         """Put, or fail as the script says."""
         word = self._word("put", key)
-        done = self._store.put(key, body, sha256=sha256, metadata=metadata, if_absent=if_absent)
+        done = self._store.put(
+            key, body, sha256=sha256, metadata=metadata, if_absent=if_absent, if_match=if_match
+        )
         self._lose(word, "put", key)
         return done
 
@@ -112,11 +115,25 @@ class FaultyStore:
             raise StoreError(f"{method} {about}", "scripted loss of the answer")
 
 
-def put_bytes(store: Store, key: str, data: bytes, *, if_absent: bool = False) -> bool:
+def put_bytes(
+    store: Store, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None
+) -> bool:
     """Put *data* with its checksum and one more fact, ``records`` = ``7``."""
-    sha256 = hashlib.sha256(data).hexdigest()
-    body = io.BytesIO(data)
-    return store.put(key, body, sha256=sha256, metadata={"records": "7"}, if_absent=if_absent)
+    return store.put(
+        key,
+        io.BytesIO(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        metadata={"records": "7"},
+        if_absent=if_absent,
+        if_match=if_match,
+    )
+
+
+def etag(store: Store, key: str) -> str:
+    """Return the etag of an object that is there."""
+    head = store.head(key)
+    assert head is not None
+    return head.etag
 
 
 def open_bytes(store: Store, key: str) -> bytes:
@@ -231,6 +248,38 @@ class StoreContract:
 
         assert 1 == won.count(True)
         assert bodies[won.index(True)] == open_bytes(store, "lock")
+
+    @pytest.mark.parametrize(
+        "size", [pytest.param(30, id="small"), pytest.param(PART_BYTES + 1, id="in parts")]
+    )
+    def test_a_replacement_takes_the_place_of_what_was_compared(
+        self, store: Store, size: int
+    ) -> None:
+        """
+        With the etag of what is there a put replaces it; with another etag it changes nothing.
+        """
+        put_bytes(store, "a", b"ten")
+        ten = etag(store, "a")
+        twenty, thirty = bytes(size - 1), bytes(size)
+
+        first = put_bytes(store, "a", thirty, if_match=ten)
+        late = put_bytes(store, "a", twenty, if_match=ten)
+        again = put_bytes(store, "a", thirty, if_match=ten)
+
+        assert (True, False, True) == (first, late, again)
+        assert thirty == open_bytes(store, "a")
+        assert put_bytes(store, "a", b"more", if_match=etag(store, "a"))
+
+    def test_what_has_gone_is_not_replaced(self, store: Store) -> None:
+        """
+        A replacement creates nothing where the object was deleted meanwhile.
+        """
+        put_bytes(store, "a", b"ten")
+        ten = etag(store, "a")
+        store.delete("a")
+
+        assert not put_bytes(store, "a", b"twenty", if_match=ten)
+        assert store.head("a") is None
 
     def test_a_missing_object_is_named_as_missing(self, store: Store) -> None:
         """

@@ -24,7 +24,7 @@ class _Doctor(GroupedCommand):
 @click.command("doctor", cls=_Doctor)
 @click.option(
     "--write-probe", is_flag=True, cls=GroupedOption, group="S3",
-    help="Put, upload in parts, abort and delete a probe object under _kbackup/.",
+    help="Put, upload in parts, try conditions, abort and delete a probe object under _kbackup/.",
 )  # fmt: skip
 @click.option(
     "--spark/--no-spark", "starts", default=True, cls=GroupedOption, group="Spark",

@@ -57,7 +57,7 @@ def checks(store: Store, settings: Settings, *, writes: bool) -> Iterator[Check]
     ahead = None
     if writes:
         written, ahead = _probe(store, settings, layout)
-        yield written
+        yield from written
     if isinstance(store, Bucket):
         try:
             facts = store.bucket_facts()
@@ -82,12 +82,12 @@ def _readable(store: Store, settings: Settings, layout: Layout) -> Check:
     return Check("store", "readable", "ok", f"{where} can be listed and read")
 
 
-def _probe(store: Store, settings: Settings, layout: Layout) -> tuple[Check, float | None]:
+def _probe(store: Store, settings: Settings, layout: Layout) -> tuple[list[Check], float | None]:
     """Write, look, delete; return also the seconds that the store's clock is ahead."""
     key = f"{layout.records_prefix()}probe-{secrets.token_hex(8)}"
     body = b"kbackup doctor was here\n"
     sha256 = hashlib.sha256(body).hexdigest()
-    done = ["put", "head", "delete"]
+    done, found = ["put", "head", "delete"], []
     try:
         store.put(key, io.BytesIO(body), sha256=sha256, metadata={})
         now = datetime.now(UTC)
@@ -95,15 +95,27 @@ def _probe(store: Store, settings: Settings, layout: Layout) -> tuple[Check, flo
         if isinstance(store, Bucket):
             store.probe_upload(key)
             done[2:2] = ["upload in parts", "abort"]
+            found.append(_conditions(store.probe_conditions(key)))
         store.delete(key)
     except KbackupError as error:
         _remove(store, key)
-        return failed("store", "writable", error), None
+        return [failed("store", "writable", error)], None
     if head is None or head.size != len(body):
         why = f"{settings.url}/{key} was stored, and is not there"
-        return Check("store", "writable", "fail", why, "do not use this store"), None
+        return [Check("store", "writable", "fail", why, "do not use this store")], None
     text = f"{settings.url}: {', '.join(done)}"
-    return Check("store", "writable", "ok", text), (head.modified - now).total_seconds()
+    written = Check("store", "writable", "ok", text)
+    return [written, *found], (head.modified - now).total_seconds()
+
+
+def _conditions(missing: tuple[str, ...]) -> Check:
+    if not missing:
+        text = "an object is put or replaced only if nobody else was faster"
+        return Check("store", "conditional writes", "ok", text)
+    text = f"the server ignores {', '.join(missing)}: of two runs at once, one may replace more "
+    text += "records by fewer"
+    do = "never run with --no-lock, and see that no other tool writes to this topics.dir"
+    return Check("store", "conditional writes", "warn", text, do)
 
 
 def _remove(store: Store, key: str) -> None:

@@ -30,26 +30,34 @@ def keep(store: Store, file: ClosedFile) -> Facts:
             recreated, or the bucket holds another cluster's backup.
         StoreError: If the store refuses.
     """
-    metadata = file.metadata
-    sha256 = file.facts.sha256
-    if store.put(file.key, file.body, sha256=sha256, metadata=metadata, if_absent=True):
-        return file.facts
-    head = store.head(file.key)
-    while True:
-        longer = _longer(store, file, head)
-        if longer is not None:
-            _log.warning("%s holds these records and more; it is kept", file.key)
-            return longer
-        before, head = head, store.head(file.key)
-        if head == before:  # comparing takes a while, in which another run may have put more
-            store.put(file.key, file.body, sha256=sha256, metadata=metadata)
-            return file.facts
+    head = None
+    while not _put(store, file, head):
+        head = store.head(file.key)
+        while head is not None:
+            longer = _longer(store, file, head)
+            if longer is not None:
+                _log.warning("%s holds these records and more; it is kept", file.key)
+                return longer
+            before, head = head, store.head(file.key)
+            if head == before:  # else another run put more while this one compared
+                break
+    return file.facts
 
 
-def _longer(store: Store, file: ClosedFile, head: ObjectHead | None) -> Facts | None:
+def _put(store: Store, file: ClosedFile, replaced: ObjectHead | None) -> bool:
+    """Put the file in the place of that object, or of none; whether nobody else was faster."""
+    return store.put(
+        file.key,
+        file.body,
+        sha256=file.facts.sha256,
+        metadata=file.metadata,
+        if_absent=replaced is None,
+        if_match=None if replaced is None else replaced.etag,
+    )
+
+
+def _longer(store: Store, file: ClosedFile, head: ObjectHead) -> Facts | None:
     """Return what is known of the object at *head* if it holds more than *file*, else None."""
-    if head is None:
-        return None
     if file.identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
         raise _other_topic(file, "it was written from a topic with another id")
     there = Facts.from_metadata(head.metadata)

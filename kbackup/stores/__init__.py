@@ -84,6 +84,7 @@ class Store(Protocol):
         sha256: str,
         metadata: Mapping[str, str],
         if_absent: bool = False,
+        if_match: str | None = None,
     ) -> bool:
         """Store *body* from its start to its end as *key*, whole or not at all.
 
@@ -95,9 +96,12 @@ class Store(Protocol):
             sha256: Of the whole body, in hexadecimal; kept with the object as ``sha256``.
             metadata: User metadata: short lower-case ASCII names, text values.
             if_absent: Leave an object alone that is there already.
+            if_match: Replace the object only if it still has this etag; not with *if_absent*.
 
         Returns:
-            True if *key* holds this body now; False if *if_absent* and another object was there.
+            True if *key* holds this body now; False if a condition kept another object there, or
+            the object that *if_match* names has gone.  Either condition holds against all other
+            writers at once, unless the server has no such thing; `Bucket.probe_conditions` says.
 
         Raises:
             StoreError: Not reachable, not authorised, throttled beyond the retry budget.

@@ -61,3 +61,15 @@ class Bucket(Protocol):
             StoreError: If one of the steps is refused.
         """
         ...
+
+    def probe_conditions(self, key: str) -> tuple[str, ...]:
+        """Try conditions that must fail on *key*, where an object is; it may be another one then.
+
+        Returns:
+            What the server does not keep to, such as ``If-Match on PutObject``; empty where it
+            keeps to all that `Store.put` relies on.
+
+        Raises:
+            StoreError: If a request fails for another reason.
+        """
+        ...

@@ -95,6 +95,7 @@ class FileStore:
         sha256: str,
         metadata: Mapping[str, str],
         if_absent: bool = False,
+        if_match: str | None = None,
     ) -> bool:
         """Copy, sync, then move: `Store.put`.  A body that differs from *sha256* is refused."""
         facts = {**metadata, "sha256": sha256}
@@ -105,15 +106,26 @@ class FileStore:
                 if (found := _sha256(new)) != sha256:
                     raise StoreError(f"write {path}", f"its sha256 is {found}, not {sha256}")
                 with self._exclusive():
-                    return self._move_in(new, key, path, facts, if_absent)
+                    return self._move_in(new, key, path, facts, if_absent, if_match)
             finally:
                 new.unlink(missing_ok=True)
 
-    def _move_in(self, new: Path, key: str, path: Path, facts: _Facts, if_absent: bool) -> bool:
-        is_there = _status(path) is not None
-        before = _applying(self._candidates(key), path, with_sha256=True) if is_there else None
+    def _move_in(
+        self,
+        new: Path,
+        key: str,
+        path: Path,
+        facts: _Facts,
+        if_absent: bool,
+        if_match: str | None,
+    ) -> bool:
+        there = self._state(key, path)
+        before = None if there is None else _applying(there.facts, path, with_sha256=True)
         is_same = before is not None and before["sha256"] == facts["sha256"]
-        if if_absent and before is not None:
+        is_other = if_absent and there is not None
+        if if_match is not None:
+            is_other = there is None or there.etag != if_match
+        if is_other:
             return is_same
         both = [facts] if before is None or is_same else [before, facts]
         self._write_facts(key, both)

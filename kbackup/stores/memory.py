@@ -38,6 +38,7 @@ class MemoryStore:
         sha256: str,
         metadata: Mapping[str, str],
         if_absent: bool = False,
+        if_match: str | None = None,
     ) -> bool:
         """Keep a copy: `Store.put`."""
         body.seek(0)
@@ -45,8 +46,11 @@ class MemoryStore:
         facts = {**metadata, "sha256": sha256}
         with _LOCK:
             there = self._objects.get(key)
-            if if_absent and there is not None:
-                return there.head.metadata["sha256"] == sha256
+            is_other = if_absent and there is not None
+            if if_match is not None:
+                is_other = there is None or there.head.etag != if_match
+            if is_other:
+                return there is not None and there.head.metadata["sha256"] == sha256
             head = ObjectHead(len(data), datetime.now(UTC), sha256, facts)
             self._objects[key] = _Object(data, head)
         return True

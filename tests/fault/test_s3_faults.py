@@ -1,7 +1,9 @@
 """S3 misbehaves: rows B1 to B18 of the fault matrix, by a proxy in front of an HTTP server."""
 
 import socket
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,7 +20,7 @@ from kbackup.errors import (
 )
 from kbackup.stores import StoreSettings
 from kbackup.stores.s3 import S3Store
-from kbackup.testing import open_bytes, put_bytes
+from kbackup.testing import etag, open_bytes, put_bytes
 
 SMALL = b"orders" * 100
 LARGE = bytes(range(256)) * 9  # three parts of the fixture's settings, the last of 256 bytes
@@ -335,6 +337,62 @@ def test_a_lost_answer_does_not_make_another_object_ours(
 
     assert not put_bytes(store, "a", SMALL, if_absent=True)
     assert b"other" == content(truth, bucket)
+
+
+@pytest.mark.parametrize("do", ["status_after", "reset_after"])
+@pytest.mark.parametrize(
+    "data", [pytest.param(SMALL, id="put"), pytest.param(LARGE, id="complete")]
+)
+def test_a_lost_answer_is_no_lost_replacement(
+    store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str, data: bytes, do: Action
+) -> None:
+    """
+    B6: the second attempt finds another etag, which is that of the first attempt's object.
+    """
+    put_bytes(store, "a", b"before")
+    before = etag(store, "a")
+    proxy.faults = [Fault(PUT, do, nth=(1,)), Fault(COMPLETE, do, nth=(1,))]
+
+    assert put_bytes(store, "a", data, if_match=before)
+    assert (["a"], data) == (keys(truth, bucket), content(truth, bucket))
+    assert 0 == unfinished(truth, bucket)
+
+
+def test_a_slow_replacement_does_not_land_on_a_newer_object(
+    store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str
+) -> None:
+    """
+    D5: while a replacing put is held up on its way, another run puts more; the more stays.
+    """
+    put_bytes(store, "a", b"ten")
+    ten = etag(store, "a")
+    proxy.faults = [Fault(PUT, "delay", nth=(1,), seconds=1.0)]
+
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(put_bytes, store, "a", b"twenty", if_match=ten)
+        while not proxy.seen(PUT):
+            time.sleep(0.01)
+        truth.put_object(Bucket=bucket, Key="a", Body=b"thirty")
+
+        assert not late.result()
+    assert b"thirty" == content(truth, bucket)
+
+
+@pytest.mark.parametrize("data", [pytest.param(SMALL, id="put"), pytest.param(LARGE, id="parts")])
+def test_a_server_without_if_match_is_looked_at_before(
+    store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str, data: bytes
+) -> None:
+    """
+    B17: where there is no conditional replacement, the etag is compared just before.
+    """
+    proxy.faults = [Fault("", "status", status=501, code="NotImplemented", header="if-match")]
+    put_bytes(store, "a", b"before")
+    before = etag(store, "a")
+
+    first = put_bytes(store, "a", data, if_match=before)
+    late = put_bytes(store, "a", b"late", if_match=before)
+
+    assert (True, False, data) == (first, late, content(truth, bucket))
 
 
 def test_an_error_within_200_is_tried_again(

@@ -48,7 +48,9 @@ def one(checks: Iterable[Check], name: str) -> Check:
 class Bucket(MemoryStore):
     """A bucket that says of itself what it is told to."""
 
-    def __init__(self, upload: StoreError | None = None, **facts: Any) -> None:
+    def __init__(
+        self, upload: StoreError | None = None, ignored: tuple[str, ...] = (), **facts: Any
+    ) -> None:
         super().__init__(StoreSettings(f"memory://{uuid4()}"))
         known = {
             "clock_ahead_s": 0.0,
@@ -58,6 +60,7 @@ class Bucket(MemoryStore):
         }
         self.facts = BucketFacts(**known | {"untold": {}} | facts)
         self.upload = upload
+        self.ignored = ignored
 
     def bucket_facts(self) -> BucketFacts:
         return self.facts
@@ -66,6 +69,10 @@ class Bucket(MemoryStore):
         if self.upload is not None:
             raise self.upload
         put_bytes(self, key, b"parts")
+
+    def probe_conditions(self, key: str) -> tuple[str, ...]:
+        assert self.head(key) is not None
+        return self.ignored
 
 
 @dataclass(frozen=True)
@@ -272,6 +279,20 @@ def test_a_denied_upload_in_parts_fails_the_write_probe() -> None:
     found = one(stores.checks(bucket, settings(), writes=True), "writable")
 
     assert ("fail", "allow it") == (found.level, found.do)
+    assert [] == list(bucket.list(""))
+
+
+@pytest.mark.parametrize(("ignored", "level"), [((), "ok"), (("If-Match on PutObject",), "warn")])
+def test_a_server_without_conditional_writes_is_named(ignored: tuple[str, ...], level: str) -> None:
+    """
+    Where two runs at once could replace more by less, the operator is told so before a run.
+    """
+    bucket = Bucket(ignored=ignored)
+
+    found = one(stores.checks(bucket, settings(), writes=True), "conditional writes")
+
+    assert level == found.level
+    assert all(name in found.text for name in ignored)
     assert [] == list(bucket.list(""))
 
 

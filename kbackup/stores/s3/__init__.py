@@ -52,10 +52,12 @@ class S3Store:
         sha256: str,
         metadata: Mapping[str, str],
         if_absent: bool = False,
+        if_match: str | None = None,
     ) -> bool:
         """Send at once or in parts: `Store.put`.  After a lost answer, look what is stored."""
         size = body.seek(0, 2)
-        upload = Upload(key, body, size, sha256, {**metadata, "sha256": sha256}, if_absent)
+        facts = {**metadata, "sha256": sha256}
+        upload = Upload(key, body, size, sha256, facts, if_absent, if_match)
         features = self._features
         was_forgotten = less_was_needed = False
         while True:
@@ -126,33 +128,39 @@ class S3Store:
         """Ask for clock, versioning, locks and lifecycle rules: `Bucket.bucket_facts`."""
         return bucket.facts(self._requests)
 
+    def probe_conditions(self, key: str) -> tuple[str, ...]:
+        """Try conditions that must fail: `Bucket.probe_conditions`."""
+        return bucket.probe_conditions(self._requests, key)
+
     def probe_upload(self, key: str) -> None:
         """Upload a few bytes in parts, and abort another upload: `Bucket.probe_upload`."""
         bucket.probe_upload(self._requests, key)
 
     def _put(self, upload: Upload, features: Features) -> bool:
         is_large = upload.size > self._part_bytes  # worth a look before it is sent in vain
-        if upload.if_absent and (is_large or not features.conditional):
+        if upload.is_conditional and (is_large or not features.conditional):
             there = self.head(upload.key)
-            if there is not None:
-                return there.metadata.get("sha256") == upload.sha256
+            if not upload.may_replace(there):
+                return _holds(there, upload)
         upload.send(self._requests, self._part_bytes, features)
         return True
 
     def _outcome(self, error: StoreError, upload: Upload) -> bool | None:
         """Return what the put came to all the same, going by what is stored; None if to nothing."""
-        is_taken = errors.is_taken(error)
-        if not (is_taken or errors.is_forgotten(error) or errors.is_lost(error)):
+        is_refused = errors.is_taken(error) or (
+            upload.if_match is not None and errors.is_missing(error)
+        )
+        if not (is_refused or errors.is_forgotten(error) or errors.is_lost(error)):
             return None
         try:
             there = self.head(upload.key)
         except StoreError:
             raise error from None  # the first error says more
-        if there is None:
-            return None
-        if there.metadata.get("sha256") == upload.sha256:
+        if _holds(there, upload):
             return True
-        return False if is_taken else None
+        # Where what was in the way of a new object has gone, there is room for it now.
+        is_settled = is_refused and (there is not None or upload.if_match is not None)
+        return False if is_settled else None
 
     def _settle_for(self, features: Features) -> None:
         """Remember what the server was found to lack, saying so once."""
@@ -166,3 +174,7 @@ class S3Store:
     def _bad_listing(self, prefix: str, why: str) -> StoreError:
         what = f"s3:ListBucket on {self._requests.resource(prefix)}"
         return StoreError(what, f"the listing is not complete: {why}", "use another kind of bucket")
+
+
+def _holds(there: ObjectHead | None, upload: Upload) -> bool:
+    return there is not None and there.metadata.get("sha256") == upload.sha256

@@ -1,13 +1,15 @@
 """Questions about a bucket itself, and an upload in parts for trial."""
 
+import io
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kbackup.errors import StoreError
 from kbackup.stores.bucket_facts import BucketFacts, LifecycleRule
+from kbackup.stores.s3 import errors
 from kbackup.stores.s3.requests import Requests
 
 _T = TypeVar("_T")
@@ -22,6 +24,14 @@ _NONE_SET: Final = frozenset(
 """The codes by which S3 says that nothing is configured."""
 
 _BODY: Final = b"kbackup doctor was here\n"
+
+_CONDITIONS: Final = (
+    ("If-None-Match", "IfNoneMatch", "*"),
+    ("If-Match", "IfMatch", f'"{"0" * 32}"'),  # no object's etag
+)
+"""Conditions that fail where an object is: header, parameter, value."""
+
+_Put: TypeAlias = "Callable[[Requests, str, dict[str, Any]], None]"
 
 
 def facts(requests: Requests) -> BucketFacts:
@@ -54,21 +64,49 @@ def facts(requests: Requests) -> BucketFacts:
 
 def probe_upload(requests: Requests, key: str) -> None:
     """Upload in parts, and abort an upload: `Bucket.probe_upload`."""
-    for is_kept in (True, False):
-        created = requests.send("create_multipart_upload", key, Key=key)
-        one = {"Key": key, "UploadId": created["UploadId"]}
-        try:
-            part = requests.send("upload_part", key, PartNumber=1, Body=_BODY, **one)
-            if is_kept:
-                parts = [{"PartNumber": 1, "ETag": part["ETag"]}]
-                requests.send(
-                    "complete_multipart_upload", key, MultipartUpload={"Parts": parts}, **one
-                )
-        except StoreError:
-            requests.send("abort_multipart_upload", key, **one)
+    _put_parts(requests, key, {})
+    created = requests.send("create_multipart_upload", key, Key=key)
+    one = {"Key": key, "UploadId": created["UploadId"]}
+    try:
+        requests.send("upload_part", key, PartNumber=1, Body=_BODY, **one)
+    finally:
+        requests.send("abort_multipart_upload", key, **one)
+
+
+def probe_conditions(requests: Requests, key: str) -> tuple[str, ...]:
+    """Try to put where a condition must fail: `Bucket.probe_conditions`."""
+    return tuple(
+        f"{header} on {operation}"
+        for header, name, value in _CONDITIONS
+        for operation, put in (("PutObject", _put), ("CompleteMultipartUpload", _put_parts))
+        if not _is_kept(put, requests, key, {name: value})
+    )
+
+
+def _is_kept(put: _Put, requests: Requests, key: str, condition: dict[str, Any]) -> bool:
+    try:
+        put(requests, key, condition)
+    except StoreError as error:
+        if not (errors.is_taken(error) or errors.not_implemented(error)):
             raise
-        if not is_kept:
-            requests.send("abort_multipart_upload", key, **one)
+        return errors.is_taken(error)
+    return False
+
+
+def _put(requests: Requests, key: str, condition: dict[str, Any]) -> None:
+    requests.send("put_object", key, body=io.BytesIO(_BODY), Key=key, **condition)
+
+
+def _put_parts(requests: Requests, key: str, condition: dict[str, Any]) -> None:
+    created = requests.send("create_multipart_upload", key, Key=key)
+    one = {"Key": key, "UploadId": created["UploadId"]}
+    try:
+        part = requests.send("upload_part", key, PartNumber=1, Body=_BODY, **one)
+        parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
+        requests.send("complete_multipart_upload", key, MultipartUpload=parts, **one, **condition)
+    except StoreError:
+        requests.send("abort_multipart_upload", key, **one)
+        raise
 
 
 def _clock_ahead(answer: Mapping[str, Any], now: datetime) -> float | None:

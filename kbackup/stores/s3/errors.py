@@ -98,6 +98,11 @@ def is_taken(error: StoreError) -> bool:
     return error.place.get("s3_code") == "PreconditionFailed"
 
 
+def is_missing(error: StoreError) -> bool:
+    """Whether there is no such object to replace."""
+    return error.place.get("s3_code") == "NoSuchKey"
+
+
 def is_forgotten(error: StoreError) -> bool:
     """Whether there is no such upload: completed before, aborted, or never heard of."""
     return error.place.get("s3_code") == "NoSuchUpload"

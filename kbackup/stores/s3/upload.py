@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, Final
 
 from kbackup.errors import StoreError
 from kbackup.spool import Section
+from kbackup.stores import ObjectHead
 from kbackup.stores.s3 import errors
 from kbackup.stores.s3.requests import Requests
 
@@ -58,6 +59,7 @@ class Upload:
         sha256: Of the body, in hexadecimal.
         metadata: User metadata.
         if_absent: Leave another object alone.
+        if_match: Leave any object alone but the one with this etag.
     """
 
     key: str
@@ -66,6 +68,18 @@ class Upload:
     sha256: str
     metadata: dict[str, str]
     if_absent: bool
+    if_match: str | None = None
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether what is there decides."""
+        return self.if_absent or self.if_match is not None
+
+    def may_replace(self, there: ObjectHead | None) -> bool:
+        """Whether the body may take the place of what is *there*."""
+        if self.if_match is not None:
+            return there is not None and there.etag == self.if_match
+        return there is None or not self.if_absent
 
     def send(self, requests: Requests, part_bytes: int, features: Features) -> None:
         """Store the body as an object, visible only once it is whole.
@@ -73,9 +87,7 @@ class Upload:
         Raises:
             StoreError: It is not known to be stored; no parts are left, if that could be helped.
         """
-        condition: dict[str, Any] = (
-            {"IfNoneMatch": "*"} if self.if_absent and features.conditional else {}
-        )
+        condition = self._condition() if features.conditional else {}
         if self.size <= part_bytes:
             digest = bytes.fromhex(self.sha256)
             requests.send(
@@ -90,6 +102,11 @@ class Upload:
             )
         else:
             self._send_parts(requests, part_bytes, features, condition)
+
+    def _condition(self) -> dict[str, Any]:
+        if self.if_match is not None:
+            return {"IfMatch": f'"{self.if_match}"'}
+        return {"IfNoneMatch": "*"} if self.if_absent else {}
 
     def _send_parts(
         self, requests: Requests, part_bytes: int, features: Features, condition: dict[str, Any]

@@ -1,5 +1,7 @@
 """What lies under a key is replaced only by more of the same."""
 
+from typing import Any
+
 import pytest
 from backup_samples import Backup, batch
 
@@ -50,3 +52,48 @@ def test_what_another_run_puts_while_this_one_compares_is_compared_too(
     backup.put("orders", 0, range(20))
 
     assert 30 == records(backup.store, key)
+
+
+@pytest.mark.parametrize("others", [[30], [30, 40], [15], [20]])
+def test_a_slow_replacement_does_not_land_on_more(
+    monkeypatch: pytest.MonkeyPatch, others: list[int]
+) -> None:
+    """
+    Ten records are there, this run's put of twenty is on its way, and another run puts its own.
+    """
+    backup = Backup()
+    (key,) = backup.put("orders", 0, range(10))
+    put = MemoryStore.put
+    waiting = [batch(range(records)) for records in others]
+
+    def put_late(store: MemoryStore, name: str, *args: Any, **named: Any) -> bool:
+        if named["if_match"] is not None and waiting:
+            backup.put("orders", 0, waiting.pop(0))
+        return put(store, name, *args, **named)
+
+    monkeypatch.setattr(MemoryStore, "put", put_late)
+
+    backup.put("orders", 0, range(20))
+
+    assert max(20, *others) == records(backup.store, key)
+    assert not waiting
+
+
+def test_what_is_deleted_while_it_is_compared_is_put_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    An object that a person removes meanwhile does not take this run's records with it.
+    """
+    backup = Backup()
+    (key,) = backup.put("orders", 0, range(10))
+    read = MemoryStore.open
+
+    def open_and_delete(store: MemoryStore, name: str) -> object:
+        found = read(store, name)
+        store.delete(name)
+        return found
+
+    monkeypatch.setattr(MemoryStore, "open", open_and_delete)
+
+    backup.put("orders", 0, range(20))
+
+    assert 20 == records(backup.store, key)

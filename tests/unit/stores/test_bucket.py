@@ -164,3 +164,45 @@ def test_a_denied_part_is_aborted() -> None:
         bucket.probe_upload(server, "k")  # type: ignore[arg-type]
 
     assert "abort_multipart_upload" == server.asked[-1]
+
+
+def test_a_server_that_keeps_to_conditions_is_believed() -> None:
+    """
+    Each condition that must fail does, at once and in parts, and leaves no parts behind.
+    """
+    taken = refused("PreconditionFailed", 412)
+    server = Server(
+        put_object=taken,
+        create_multipart_upload={"UploadId": "u"},
+        upload_part={"ETag": "e"},
+        complete_multipart_upload=taken,
+    )
+
+    assert () == bucket.probe_conditions(server, "k")  # type: ignore[arg-type]
+    assert 2 == server.asked.count("abort_multipart_upload")
+
+
+def test_a_server_that_ignores_conditions_or_has_none_is_named() -> None:
+    """
+    Silence is no promise, and neither is 501.
+    """
+    server = Server(
+        create_multipart_upload={"UploadId": "u"},
+        upload_part={"ETag": "e"},
+        complete_multipart_upload=refused("NotImplemented", 501),
+    )
+
+    assert (
+        "If-None-Match on PutObject",
+        "If-None-Match on CompleteMultipartUpload",
+        "If-Match on PutObject",
+        "If-Match on CompleteMultipartUpload",
+    ) == bucket.probe_conditions(server, "k")  # type: ignore[arg-type]
+
+
+def test_a_denied_condition_is_an_error() -> None:
+    """
+    What fails for another reason says nothing about conditions.
+    """
+    with pytest.raises(StoreError, match="AccessDenied"):
+        bucket.probe_conditions(Server(put_object=refused("AccessDenied")), "k")  # type: ignore[arg-type]
