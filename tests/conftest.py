@@ -9,10 +9,13 @@ from hypothesis import settings
 
 from kbackup.doctor.spark import keep_classes
 from kbackup.errors import SparkError
+from kbackup.kafka.native.build import compiler
+from kbackup.kafka.native.library import UnavailableError, library
 from kbackup.local import LocalS3, find_java, start_kafka
 from kbackup.local.kafka import LocalKafka
 from tests.support.cluster import TestCluster
 from tests.support.command import Kbackup
+from tests.support.mock_kafka import MockKafka
 
 _COUNT = itertools.count()
 
@@ -38,6 +41,24 @@ def s3() -> Iterator[LocalS3]:
 def cluster(kafka: LocalKafka) -> TestCluster:
     """The Kafka, seen by a client that is not kbackup's."""
     return TestCluster(kafka.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def mock_kafka() -> MockKafka:
+    """A broker without Java, shared by all tests of the run."""
+    return MockKafka()
+
+
+@pytest.fixture(params=["native", "python"])
+def way(request: pytest.FixtureRequest) -> str:
+    """Both values of ``kafka.client`` that name a way; the first where C can be compiled."""
+    found: str = request.param
+    if found == "native" and compiler() is None:
+        try:
+            library()
+        except UnavailableError as why:
+            pytest.skip(str(why))
+    return found
 
 
 @pytest.fixture

@@ -89,11 +89,13 @@ class Clients(NamedTuple):
     without_effect: list[str]
 
 
+_OURS: Final = ("kafka.client", "kafka.timeout")
+"""Properties of kbackup's that begin as a client's do."""
+
+
 def is_client_property(name: str) -> bool:
     """Whether *name* is passed on to Kafka's clients."""
-    return name == "security.protocol" or (
-        name.startswith(CLIENT_PREFIXES) and name != "kafka.timeout"
-    )
+    return name == "security.protocol" or (name.startswith(CLIENT_PREFIXES) and name not in _OURS)
 
 
 def translate(given: Mapping[str, Value]) -> Clients:

@@ -71,6 +71,11 @@ class Kafka(Group):
     kafka_timeout: Duration = declare(
         10.0, "Give up on a cluster that has been silent for so long.", example="10s"
     )
+    kafka_client: Annotated[Literal["auto", "native", "python"], *Word] = declare(
+        "auto",
+        "How records pass between Kafka's client and kbackup: in columns through a C library "
+        "(native), as Python objects (python, half as fast), or the faster one that is installed.",
+    )
     security_protocol: OptionalText = declare(
         None,
         "How to talk to the brokers: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",

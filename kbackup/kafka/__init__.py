@@ -339,6 +339,8 @@ class KafkaSettings:
         consumer: The same of consumers.
         producer: The same of producers.
         timeout_s: Give up on a silent cluster after this many seconds.
+        client: How records pass between client and kbackup: ``native``, ``python``, or ``auto``
+            for the first of them that can be had.
     """
 
     bootstrap_servers: str
@@ -346,6 +348,7 @@ class KafkaSettings:
     consumer: Mapping[str, str] = field(default_factory=dict)
     producer: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 10.0
+    client: str = "auto"
 
     def __repr__(self) -> str:
         return f"KafkaSettings({self.bootstrap_servers!r})"

@@ -1,23 +1,24 @@
 """Record batches to one Kafka partition, in transactions that carry the position."""
 
-import gc
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError as Code
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError
 from kbackup.kafka import KafkaSettings, Position
 from kbackup.kafka.client import Complaints, kafka_error
-from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patience_s
+from kbackup.kafka.native.library import choose
 from kbackup.kafka.positions import Positions
+from kbackup.kafka.writer_columns import ColumnSender
+from kbackup.kafka.writer_objects import ObjectSender
+from kbackup.kafka.writer_sender import Refusal, Sender, Wait
 from kbackup.records import TopicPartition as Where
 
 _log = logging.getLogger(__name__)
@@ -31,7 +32,6 @@ BATCH_BYTES: Final = 2**20
 OVERHEAD_BYTES: Final = 128
 """Bytes a batch adds to its records, generously."""
 
-_FULL_WAIT_S: Final = 0.05
 _ABORT_S: Final = 5.0
 """An abort that takes longer is left to the next writer, which needs the cluster anyway."""
 
@@ -40,11 +40,12 @@ _TRANSACTION_MS: Final = 300_000
 _FAILURES: Final = (KafkaException, SystemError)
 """What the client raises; see `_unwrapped`."""
 
-Header = tuple[str, bytes | None]
-
 
 class Writer:
     """Writes to one target partition and keeps the position in a consumer group.
+
+    Transactions, positions and what a failure means are here; how rows reach the client is a
+    `Sender`'s matter, by columns in C or by objects in Python, as `KafkaSettings.client` says.
 
     With *exactly_once* records and position are committed in one transaction: a writer that died
     is fenced by its transactional id and its open transaction aborted.  Without, records are
@@ -75,7 +76,6 @@ class Writer:
         self._exactly_once = exactly_once
         self.record_bytes_max = (max_message_bytes or 2**31) - OVERHEAD_BYTES
         self._complaints = Complaints()
-        self._failed: Any = None
         self._patience_s = patience_s(settings)
         self._positions = Positions(settings, group)
         own: dict[str, Any] = {
@@ -87,12 +87,14 @@ class Writer:
             "message.max.bytes": 1_000_000_000,  # the broker decides, not the client
             "delivery.report.only.error": True,  # no Python call for each record that went well
             "error_cb": self._complaints,
-            "on_delivery": self._delivered,
         }
         if exactly_once:
             own["transactional.id"] = f"{group}-{target}"
             own["transaction.timeout.ms"] = _TRANSACTION_MS
-        self._producer = Producer(settings.properties(own, settings.producer), logger=CLIENT_LOG)
+        properties = settings.properties(own, settings.producer)
+        is_native = choose(settings.client) == "native"
+        self._sender: Sender = (ColumnSender if is_native else ObjectSender)(properties, target)
+        self._producer = self._sender.producer
         self._in_transaction = False
         if exactly_once:
             try:
@@ -114,54 +116,23 @@ class Writer:
 
         A null timestamp is the layout's "not stored": the record gets the time of writing.
 
-        Per record this calls ``produce`` once: the client offers no way to hand over columns, and
-        its ``produce_batch`` takes no headers.
-
         Returns:
             How many timestamps of 0 ms were sent as 1 ms: the client takes 0 for "now".
+
+        Raises:
+            RecordTooLargeError: If the cluster refused a record for its size.
+            KafkaError: If a record could not be delivered for another reason.
         """
         if self._exactly_once and not self._in_transaction:
             self._call("beginning a transaction", self._producer.begin_transaction)
             self._in_transaction = True
         sent, zeros = without_zero_timestamps(batch)
-        gc.disable()  # none of what is made for each record is part of a cycle
-        try:
-            self._produce(sent)
-        finally:
-            gc.enable()
-        self._call("writing records", self._producer.poll, 0)
-        self._raise_failed()
+        refused = self._sender.send(sent, lambda: self._waiting(self._producer.poll))
+        if refused is None:
+            self._call("writing records", self._producer.poll, 0)
+            refused = self._sender.refusal()
+        self._raise(refused)
         return zeros
-
-    def _produce(self, batch: pa.RecordBatch) -> None:
-        topic, partition = self._target.topic, self._target.partition
-        produce = self._producer.produce
-        for value, key, timestamp, headers in zip(
-            batch["value"].to_pylist(),
-            batch["key"].to_pylist(),
-            _times(batch["timestamp"]),
-            _headers(batch["headers"]),
-            strict=True,
-        ):
-            try:
-                produce(topic, value, key, partition, None, None, timestamp, headers)
-            except BufferError:
-                self._push(topic, value, key, partition, None, None, timestamp, headers)
-            except KafkaException as error:
-                raise self._translate("writing records", error) from error
-            if self._failed is not None:
-                break
-
-    def _push(self, *record: Any) -> None:
-        """Hand over a record as soon as the client has room for it."""
-        wait = self._waiting(self._producer.poll)
-        while self._failed is None:
-            wait(_FULL_WAIT_S)
-            try:
-                self._call("writing records", self._producer.produce, *record)
-            except BufferError:
-                continue
-            return
 
     def commit(self, position: Position) -> None:
         """Make everything written so far visible, together with *position*.
@@ -199,11 +170,11 @@ class Writer:
             KafkaError: If the cluster refused a record.
         """
         wait = self._waiting(self._producer.flush)
-        while len(self._producer) and self._failed is None:
+        while len(self._producer) and self._sender.refusal() is None:
             wait(1.0)
-        self._raise_failed()
+        self._raise(self._sender.refusal())
 
-    def _waiting(self, function: Callable[[float], Any]) -> Callable[[float], None]:
+    def _waiting(self, function: Callable[[float], Any]) -> Wait:
         """Return *function* as a wait for acknowledgements that gives up when none come."""
         fewest, heard = len(self._producer), time.monotonic()
 
@@ -236,7 +207,8 @@ class Writer:
         """Leave the cluster; what was not committed is dropped."""
         self.abort()
         self._positions.close()
-        del self._producer  # its threads end with it, and it is part of a cycle
+        self._sender.close()
+        self._producer = None  # its threads end with it
 
     def _connect(self) -> None:
         """Wait until the client can ask for its transactional id.
@@ -250,14 +222,12 @@ class Writer:
         except KafkaException as error:  # what follows waits longer, and says what is wrong
             _log.debug("looking up %s: %s", self._target.topic, error)
 
-    def _delivered(self, error: Any, message: Any) -> None:  # noqa: ARG002  (the client's signature)
-        if error is not None and self._failed is None:
-            self._failed = error
-
-    def _raise_failed(self) -> None:
-        if self._failed is not None:
-            failed, self._failed = self._failed, None
-            raise self._translate("writing records", KafkaException(failed))
+    def _raise(self, refused: Refusal | None) -> None:
+        """Raise what a refusal means, if there is one."""
+        if refused is not None:
+            raise self._translate(
+                "writing records", KafkaException(refused.error), offset=refused.offset
+            )
 
     def _call(self, what: str, function: Any, *arguments: Any) -> Any:
         try:
@@ -265,15 +235,21 @@ class Writer:
         except _FAILURES as error:
             raise self._translate(what, _unwrapped(error)) from error
 
-    def _translate(self, what: str, error: KafkaException) -> KbackupError:
+    def _translate(
+        self, what: str, error: KafkaException, *, offset: int | None = None
+    ) -> KbackupError:
         error = self._cause(error)
+        if offset is not None:
+            what = f"{what} from offset {offset} of the backup on"
+        place = {} if offset is None else {"offset": offset}
         if error.args and hasattr(error.args[0], "code"):
             code = error.args[0].code()
             if code == Code.MSG_SIZE_TOO_LARGE:
                 return RecordTooLargeError(
-                    f"{self._target}: a record was refused",
+                    f"{self._target}: {what}: a record was refused",
                     error.args[0].str(),
                     f"raise max.message.bytes of topic {self._target.topic}",
+                    **place,
                 )
             if code in (Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH):  # noqa: SLF001
                 return KafkaError(
@@ -281,7 +257,9 @@ class Writer:
                     "another restore took over this partition",
                     "let one restore at a time write to a topic; run the command again to go on",
                 )
-        return kafka_error(f"{self._target}: {what}", error, self._complaints)
+        translated = kafka_error(f"{self._target}: {what}", error, self._complaints)
+        translated.place.update(place)
+        return translated
 
     def _cause(self, error: KafkaException) -> KafkaException:
         """Return why a client is beyond repair: a call says only that it is, the next poll why."""
@@ -293,8 +271,9 @@ class Writer:
             except SystemError as cause:
                 if isinstance(cause.__cause__, KafkaException):
                     return cause.__cause__
-            if self._failed is not None:
-                return KafkaException(self._failed)
+            refused = self._sender.refusal()
+            if refused is not None:
+                return KafkaException(refused.error)
         return error
 
 
@@ -322,22 +301,3 @@ def without_zero_timestamps(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]
     changed = pc.if_else(zero, pa.scalar(1, pa.int64()), column)
     at = batch.schema.get_field_index("timestamp")
     return batch.set_column(at, batch.schema.field("timestamp"), changed), count
-
-
-def _times(column: pa.Array) -> Sequence[int]:
-    """Timestamps as the client takes them, where 0 means now."""
-    times: list[int] = pc.fill_null(column, 0).to_pylist()
-    return times
-
-
-def _headers(column: pa.Array) -> Iterable[list[Header] | None]:
-    """Headers of each row as the client takes them; flat lists, for ``to_pylist`` makes dicts."""
-    flat = column.flatten()  # of these rows only, where the batch is a slice
-    pairs: Iterator[Header] = zip(
-        flat.field("key").to_pylist(), flat.field("value").to_pylist(), strict=True
-    )
-    lengths = column.value_lengths()
-    fewest, most = (bound.as_py() for bound in pc.min_max(lengths).values())
-    if most and fewest == most:  # as many on each record, which is twice as fast
-        return map(list, zip(*[pairs] * most, strict=True))
-    return (list(islice(pairs, count)) or None for count in lengths.to_pylist())

@@ -29,6 +29,7 @@ def kafka_settings(settings: Settings) -> KafkaSettings:
         settings.kafka_consumer,
         settings.kafka_producer,
         settings.kafka_timeout,
+        settings.kafka_client,
     )
 
 

@@ -21,6 +21,8 @@ from kbackup.config import PROPERTIES
 from kbackup.config.refusals import REFUSALS
 from kbackup.formats import record_reading, row_groups
 from kbackup.kafka import reader, writer
+from kbackup.kafka.reader_objects import FETCH_BYTES
+from kbackup.kafka.reader_source import BATCH_BYTES
 from kbackup.restore import ahead, task
 from kbackup.sink.job import SinkJob
 
@@ -214,8 +216,8 @@ def test_each_finding_is_mentioned(code: str) -> None:
     ("said", "value"),
     [
         pytest.param("fetched ahead by the Kafka client | {} MiB", reader.QUEUE_KIB / 1024, id="a"),
-        pytest.param("one call to the client | {} MiB +", reader.BATCH_BYTES / MIB, id="batch"),
-        pytest.param("one call to the client | 4 MiB + {}", reader.FETCH_BYTES / MIB, id="call"),
+        pytest.param("one call to the client | {} MiB +", BATCH_BYTES / MIB, id="batch"),
+        pytest.param("one call to the client | 4 MiB + {}", FETCH_BYTES / MIB, id="call"),
         pytest.param("for each view | {} MiB and one", row_groups.BYTES / MIB, id="row group"),
         pytest.param("for each view | 2 \u00d7 {} MiB", SPOOL_BYTES / MIB, id="spool"),
         pytest.param(

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_samples import batch_of
 
-from kbackup.kafka.writer import _headers, _unwrapped, without_zero_timestamps
+from kbackup.kafka.writer import _unwrapped, without_zero_timestamps
+from kbackup.kafka.writer_objects import _headers
 from kbackup.records import SCHEMA
 
 Headers = list[tuple[str, bytes | None]]

@@ -1,0 +1,81 @@
+"""Compiles kbackup's C library while a wheel is built; without a compiler the wheel has none.
+
+The wheel of this machine's own compiler is for this machine, that of zig for any Linux with the
+same processor.  zig comes as a wheel itself, and is asked for where there is no compiler only.
+"""
+
+import importlib.util
+import platform
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_SPEC = importlib.util.spec_from_file_location(
+    "native_build", Path(__file__).parent / "kbackup" / "kafka" / "native" / "build.py"
+)
+native: Any = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(native)
+
+
+class NativeLibrary(BuildHookInterface):
+    """Adds the library to a wheel, or to the checkout where that is installed as it is."""
+
+    PLUGIN_NAME = "custom"
+
+    def dependencies(self) -> list[str]:
+        """Return what the build needs besides hatchling."""
+        return ["ziglang>=0.15"] if native.compiler() is None and _zig_builds_here() else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and say where the library belongs."""
+        self._scratch = tempfile.TemporaryDirectory()
+        is_editable = version == "editable"
+        built = native.LIBRARY if is_editable else Path(self._scratch.name) / "libkbackup.so"
+        tag = self._compile(built)
+        if tag is None:
+            native.LIBRARY.unlink(missing_ok=True)  # one of older sources
+        elif not is_editable:
+            place = native.LIBRARY.relative_to(self.root)
+            build_data["force_include"][str(built)] = str(place)
+            build_data["pure_python"] = False
+            build_data["tag"] = f"py3-none-{tag}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what is in the wheel now."""
+        self._scratch.cleanup()
+
+    def _compile(self, built: Path) -> str | None:
+        """Return the platform that the library is for, None where nothing compiles it."""
+        own = native.compiler()
+        if own is not None:
+            command, tag = own, sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        elif _zig_builds_here():
+            machine = platform.machine()
+            command, tag = native.zig(machine), f"manylinux_{native.GLIBC}_{machine}"
+        else:
+            command = []
+        why = "there is no C compiler"
+        if command:
+            caches = {"ZIG_GLOBAL_CACHE_DIR": self._scratch.name}
+            try:
+                native.build(command, built, environ=caches)
+            except subprocess.CalledProcessError as error:
+                why = error.stderr.strip() or str(error)
+            except (OSError, subprocess.SubprocessError) as error:
+                why = str(error)
+            else:
+                return tag.replace(".", "_")
+        self.app.display_warning(
+            f"kbackup is built without its C library, and moves records in Python, at half the "
+            f"speed: {why}"
+        )
+        return None
+
+
+def _zig_builds_here() -> bool:
+    return sys.platform == "linux" and platform.libc_ver()[0] == "glibc"

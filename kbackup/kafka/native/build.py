@@ -1,0 +1,82 @@
+"""How the library is compiled; needs nothing but the standard library and a C compiler.
+
+Used by ``hatch_build.py`` while kbackup is being installed, when nothing of it can be imported
+yet, and by the session that runs the C under sanitizers.
+"""
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+FOLDER: Final = Path(__file__).parent
+LIBRARY: Final = FOLDER / "libkbackup.so"
+"""Where the library is in a checkout and in a wheel."""
+
+_FLAGS: Final = (
+    *("-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra"),
+    *("-fPIC", "-fvisibility=hidden", "-shared", "-pthread"),
+)
+
+GLIBC: Final = "2.17"
+"""What zig's builds run with: every Linux since 2014."""
+
+
+def digest() -> str | None:
+    """Return what tells these sources from others; None where there are none, as in a wheel."""
+    sources = sorted(FOLDER.glob("*.[ch]"))
+    if not sources:
+        return None
+    found = hashlib.sha256()
+    for source in sources:
+        found.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return found.hexdigest()[:16]
+
+
+def compiler() -> list[str] | None:
+    """Return this machine's C compiler as a command: ``$CC``, else ``cc``; None without one."""
+    command = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    return command if shutil.which(command[0]) else None
+
+
+def zig(machine: str) -> list[str]:
+    """Return the compiler of the ``ziglang`` wheel as a command, for old Linux on *machine*."""
+    return [sys.executable, "-m", "ziglang", "cc", "-target", f"{machine}-linux-gnu.{GLIBC}", "-s"]
+
+
+def build(
+    command: Sequence[str],
+    target: Path = LIBRARY,
+    flags: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> None:
+    """Compile the library, and put it at *target* when it is whole.
+
+    Args:
+        command: The compiler.
+        target: The library's file.
+        flags: Further flags.
+        environ: Further variables.
+
+    Raises:
+        OSError: If the compiler does not start.
+        subprocess.CalledProcessError: If it fails; ``stderr`` says why.
+    """
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    sources = map(str, sorted(FOLDER.glob("*.c")))
+    line = [
+        *command, *_FLAGS, *flags, f'-DKB_DIGEST="{digest()}"', *sources, "-o", str(partial), "-ldl"
+    ]  # fmt: skip
+    try:
+        subprocess.run(  # noqa: S603  (our own words, and the compiler of who builds)
+            line, check=True, capture_output=True, text=True, timeout=300,
+            env={**os.environ, **(environ or {})},
+        )  # fmt: skip
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,283 @@
+"""What every way from Kafka to columns promises; each test runs on both."""
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from record_samples import batch_of
+
+from kbackup.errors import BadRecordError, KbackupError, TopicChangedError
+from kbackup.kafka import KafkaSettings
+from kbackup.kafka.native.library import choose
+from kbackup.kafka.reader import LogStartMovedError, Reader
+from kbackup.kafka.reader_source import BATCH_BYTES
+from kbackup.kafka.writer import Writer
+from kbackup.records import HEADER, SCHEMA, Span, TopicPartition
+from tests.support.cluster import Record, varied
+from tests.support.mock_kafka import MockKafka
+
+_COUNT = itertools.count()
+
+
+@pytest.fixture
+def where() -> TopicPartition:
+    """A partition nobody else uses."""
+    return TopicPartition(f"read-{next(_COUNT)}", 0)
+
+
+@pytest.fixture
+def reader(mock_kafka: MockKafka, way: str) -> Iterator[Reader]:
+    """A reader that goes this way."""
+    made = Reader(KafkaSettings(mock_kafka.bootstrap_servers, client=way), "group")
+    yield made
+    made.close()
+
+
+def read(reader: Reader, where: TopicPartition, start: int, end: int) -> pa.RecordBatch:
+    """A span's records, each batch checked for itself."""
+    batches = list(reader.read(where, Span(start, end)))
+    for batch in batches:
+        batch.validate(full=True)
+        assert batch.schema.equals(SCHEMA, check_metadata=True)
+        assert len(batch)
+    return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], SCHEMA)
+
+
+def collect(reader: Reader, where: TopicPartition, span: Span, offsets: list[int]) -> None:
+    """Read a span as far as it goes."""
+    for batch in reader.read(where, span):
+        offsets += batch["offset"].to_pylist()
+
+
+def write_named(mock: MockKafka, where: TopicPartition, names: pa.Array) -> None:
+    """Write records with one header each, whose name may be no text, as only C can."""
+    struct = pa.StructArray.from_arrays([names, names.view(pa.binary())], fields=list(HEADER))
+    starts = pa.array(range(len(names) + 1), pa.int32())
+    headers = pa.ListArray.from_arrays(starts, struct, type=SCHEMA.field("headers").type)
+    rows = batch_of([{}] * len(names))
+    writer = Writer(
+        KafkaSettings(mock.bootstrap_servers, client="native"), where, "group", exactly_once=False
+    )
+    writer.write(rows.set_column(5, SCHEMA.field("headers"), headers))
+    writer.flush()
+    writer.close()
+
+
+AWKWARD = [
+    *varied(200),
+    Record(None, None),
+    Record(b"", b""),
+    Record(None, b"", (("", None), ("", b""), ("", b"\0"))),
+    Record(b"\0", None, (("dup", b"1"), ("dup", None), ("dup", b""), ("dup", b"1"))),
+    Record(b"k", b"v", (("schlüssel \U0001f511", b"\xff"),)),
+    Record(b"k", b"v", (("cut\0off", b"1"),)),
+    Record(b"before 1970", b"", (), -86_400_000),
+    Record(b"no time", b"", (), -1),
+    Record(b"one", b"", (), 1),
+    Record(b"far", b"", (), 2**62),
+    Record(b"k" * 70_000, b"v" * 70_000, (("h" * 70_000, b"w" * 70_000),)),
+]
+
+
+def test_columns_are_what_the_client_says(
+    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+) -> None:
+    """
+    Null, empty and absent, repeated names, names with a NUL, times before 1970: nothing is mended.
+    """
+    mock_kafka.write(where.topic, AWKWARD)
+
+    assert mock_kafka.batch(where.topic) == read(reader, where, 0, len(AWKWARD))
+
+
+PARTS = st.none() | st.binary(max_size=40)
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=9)
+RECORDS = st.builds(
+    Record,
+    PARTS,
+    PARTS,
+    st.lists(st.tuples(NAMES, PARTS), max_size=3).map(tuple),
+    st.integers(-(2**62), 2**62).filter(bool),
+)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(RECORDS, min_size=1, max_size=60))
+def test_any_records_are_read_as_they_were_written(
+    reader: Reader, mock_kafka: MockKafka, records: list[Record]
+) -> None:
+    """
+    Whatever the bytes, columns hold them.
+    """
+    where = TopicPartition(f"any-{next(_COUNT)}", 0)
+    mock_kafka.write(where.topic, records)
+
+    rows = read(reader, where, 0, len(records)).to_pylist()
+
+    assert records == [
+        Record(
+            row["key"], row["value"],
+            tuple((header["key"], header["value"]) for header in row["headers"]),
+            row["timestamp"],
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        pytest.param(0, 100, id="all"),
+        pytest.param(0, 1, id="the first"),
+        pytest.param(99, 100, id="the last"),
+        pytest.param(41, 57, id="from the middle of a batch to the middle of one"),
+        pytest.param(50, 50, id="none"),
+    ],
+)
+def test_a_span_is_read_to_its_bounds(
+    reader: Reader, mock_kafka: MockKafka, where: TopicPartition, start: int, end: int
+) -> None:
+    """
+    From its start, inclusive, to its end, exclusive, wherever the broker's own batches end.
+    """
+    mock_kafka.write(where.topic, varied(100))
+
+    assert list(range(start, end)) == read(reader, where, start, end)["offset"].to_pylist()
+
+
+def test_one_reader_reads_many_spans(
+    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+) -> None:
+    """
+    Also of a partition that was read before, and behind one that was given up early.
+    """
+    other = TopicPartition(where.topic, 1)
+    mock_kafka.write(where.topic, varied(3000))
+    mock_kafka.write(other.topic, varied(50), partition=1)
+
+    for _ in range(3):
+        early = reader.read(where, Span(0, 3000))
+        next(early)
+        early.close()
+        assert list(range(50)) == read(reader, other, 0, 50)["offset"].to_pylist()
+        assert list(range(2990, 3000)) == read(reader, where, 2990, 3000)["offset"].to_pylist()
+
+
+def test_batches_are_bounded(reader: Reader, mock_kafka: MockKafka, where: TopicPartition) -> None:
+    """
+    Memory is that of a batch and one record, whatever their sizes.
+    """
+    sizes = [10, 900_000, 2_000_000, 900_000, 600_000, 0, *[10] * 20_000]
+    mock_kafka.write(where.topic, [Record(b"", b"x" * size) for size in sizes])
+
+    batches = list(reader.read(where, Span(0, len(sizes))))
+
+    assert sizes == [len(value) for batch in batches for value in batch["value"].to_pylist()]
+    assert max(batch.nbytes for batch in batches) < BATCH_BYTES + 2_000_000
+    assert len(batches) > 2
+
+
+def test_a_record_with_a_hundred_thousand_headers(
+    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+) -> None:
+    """
+    It costs time, and nothing else.
+    """
+    headers = tuple((f"header-{at % 1000}", b"%d" % at) for at in range(100_000))
+    records = [Record(b"", b""), Record(b"", b"", headers), Record(b"", b"")]
+    mock_kafka.write(where.topic, records)
+
+    found = read(reader, where, 0, 3)["headers"].to_pylist()
+
+    assert [0, 100_000, 0] == list(map(len, found))
+    assert headers == tuple((header["key"], header["value"]) for header in found[1])
+
+
+def test_a_name_that_is_no_text_is_an_error_of_its_record(
+    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+) -> None:
+    """
+    The records before it are read; the error names its offset.
+    """
+    names = pa.array([b"name", b"name", b"name", b"\xff\xfe", b"name"]).view(pa.string())
+    write_named(mock_kafka, where, names)
+    offsets: list[int] = []
+
+    with pytest.raises(BadRecordError, match="offset 3") as caught:
+        collect(reader, where, Span(0, 5), offsets)
+
+    assert [0, 1, 2] == offsets
+    assert (where.topic, 0, 3) == tuple(
+        caught.value.place[name] for name in ("topic", "partition", "offset")
+    )
+
+
+def test_a_log_that_ends_early_was_changed(
+    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+) -> None:
+    """
+    What is there is read first.
+    """
+    mock_kafka.write(where.topic, varied(10))
+    offsets: list[int] = []
+
+    with pytest.raises(TopicChangedError, match="ends at offset 10, before the end offset 20"):
+        collect(reader, where, Span(0, 20), offsets)
+
+    assert list(range(10)) == offsets
+
+
+def test_an_offset_that_is_gone_is_said(
+    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+) -> None:
+    """
+    An error, never the process's end.
+    """
+    mock_kafka.write(where.topic, varied(10))
+
+    with pytest.raises(LogStartMovedError):
+        read(reader, where, 1_000_000, 1_000_010)
+
+
+def read_on(reader: Reader, where: TopicPartition, failures: list[str]) -> None:
+    """Read again and again, until that fails."""
+    try:
+        while True:
+            list(reader.read(where, Span(0, 5000)))
+    except KbackupError as error:
+        failures.append(str(error))
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.01, 0.3])
+def test_a_reader_may_be_closed_while_another_thread_reads(
+    mock_kafka: MockKafka, where: TopicPartition, pause_s: float
+) -> None:
+    """
+    The other thread gets an error soon, and closing waits for it.  The client's own objects do
+    not promise as much.
+    """
+    mock_kafka.write(where.topic, varied(5000))
+    reader = Reader(KafkaSettings(mock_kafka.bootstrap_servers, client="native"), "group")
+    failures: list[str] = []
+    thread = threading.Thread(target=read_on, args=(reader, where, failures))
+    thread.start()
+    time.sleep(pause_s)
+
+    reader.close()
+    thread.join(10)
+
+    assert not thread.is_alive()
+    assert [True] == ["closed" in text for text in failures]
+
+
+def test_a_client_is_asked_for_by_name() -> None:
+    """
+    The setting decides; what is not there is not taken for another.
+    """
+    assert "python" == choose("python")
+    assert choose("auto") in ("native", "python")

@@ -1,0 +1,261 @@
+"""What every way from columns to Kafka promises; each test runs on both."""
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from record_samples import batch_of, cut_up, record_batches
+
+from kbackup.errors import KafkaError, KbackupError
+from kbackup.kafka import KafkaSettings, Position
+from kbackup.kafka.writer import Writer
+from kbackup.records import HEADER, SCHEMA, TopicPartition
+from tests.support.mock_kafka import MockKafka
+
+_COUNT = itertools.count()
+
+COLUMNS = ["key", "value", "headers", "timestamp"]
+
+
+@pytest.fixture
+def target() -> TopicPartition:
+    """A partition nobody else uses."""
+    return TopicPartition(f"written-{next(_COUNT)}", 1)
+
+
+def plain_writer(
+    mock: MockKafka, target: TopicPartition, way: str, **properties: str
+) -> Writer:  # fmt: skip
+    """A writer without transactions."""
+    producer = {name.replace("_", "."): value for name, value in properties.items()}
+    kafka = KafkaSettings(mock.bootstrap_servers, producer=producer, client=way)
+    return Writer(kafka, target, "group", exactly_once=False)
+
+
+@dataclass
+class Written:
+    """A writer, its topic, and how many rows it wrote to partition 0."""
+
+    writer: Writer
+    topic: str
+    rows: int = 0
+
+
+@pytest.fixture
+def long_lived(mock_kafka: MockKafka, way: str) -> Iterator[Written]:
+    """A writer for all examples of a property."""
+    target = TopicPartition(f"any-written-{next(_COUNT)}", 0)
+    written = Written(plain_writer(mock_kafka, target, way), target.topic)
+    yield written
+    written.writer.close()
+
+
+AWKWARD = batch_of(
+    [
+        {"key": None, "value": None},
+        {"key": b"", "value": b""},
+        {"key": b"\0", "value": None, "headers": [{"key": "", "value": None}]},
+        {"key": None, "value": b"", "headers": [{"key": "", "value": b""}]},
+        {"headers": [{"key": "dup", "value": value} for value in (b"1", None, b"", b"1")]},
+        {"headers": [{"key": "schlüssel \U0001f511", "value": b"\xff\0"}]},
+        {"timestamp": -1},
+        {"timestamp": -86_400_000},
+        {"timestamp": 1},
+        {"timestamp": 2**62},
+        {"key": b"k" * 70_000, "value": b"v" * 70_000},
+    ]
+)  # fmt: skip
+
+
+def test_what_is_written_is_what_was_given(
+    mock_kafka: MockKafka, way: str, target: TopicPartition
+) -> None:
+    """
+    Null, empty and absent, repeated names, times before 1970: nothing is mended.
+    """
+    writer = plain_writer(mock_kafka, target, way)
+
+    writer.write(AWKWARD)
+    writer.flush()
+    writer.close()
+
+    found = mock_kafka.batch(target.topic, target.partition)
+    assert AWKWARD.select(COLUMNS) == found.select(COLUMNS)
+
+
+def as_read(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows as every librdkafka reads them: a header's name ends at a NUL."""
+    rows: list[dict[str, Any]] = batch.select(COLUMNS).to_pylist()
+    for row in rows:
+        for header in row["headers"]:
+            header["key"] = header["key"].partition("\0")[0]
+    return rows
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(record_batches(), st.lists(st.integers(0, 40), max_size=4))
+def test_any_part_of_any_batch_is_written(
+    mock_kafka: MockKafka, long_lived: Written, batch: pa.RecordBatch, cuts: list[int]
+) -> None:
+    """
+    Slices, with and without nulls, headers and rows, in order.
+    """
+    times = pa.array([7] * len(batch), pa.int64())
+    rest = batch.set_column(1, SCHEMA.field("timestamp"), times).slice(1)
+    start, long_lived.rows = long_lived.rows, long_lived.rows + len(rest)
+
+    for part in cut_up(rest, cuts):
+        long_lived.writer.write(part)
+    long_lived.writer.flush()
+
+    found = mock_kafka.batch(long_lived.topic, 0, start) if len(rest) else rest
+    assert as_read(rest) == as_read(found)
+
+
+def test_a_time_that_is_not_stored_is_the_time_of_writing(
+    mock_kafka: MockKafka, way: str, target: TopicPartition
+) -> None:
+    """
+    Null is now.  So is 0 to the client, which therefore gets 1, and that is counted.
+    """
+    before = int(time.time() * 1000) - 1
+    writer = plain_writer(mock_kafka, target, way)
+
+    zeros = writer.write(batch_of([{"timestamp": None}, {"timestamp": 5}, {"timestamp": 0}]))
+    writer.flush()
+    writer.close()
+
+    first, *others = mock_kafka.batch(target.topic, target.partition)["timestamp"].to_pylist()
+    assert before < first < before + 60_000
+    assert ([5, 1], 1) == (others, zeros)
+
+
+def test_more_than_the_client_has_room_for_is_written_in_order(
+    mock_kafka: MockKafka, way: str, target: TopicPartition
+) -> None:
+    """
+    A full queue is waited for.
+    """
+    rows = batch_of([{"value": b"%d" % at} for at in range(5000)])
+    writer = plain_writer(mock_kafka, target, way, queue_buffering_max_messages="100")
+
+    for at in range(0, 5000, 1000):
+        writer.write(rows.slice(at, 1000))
+    writer.flush()
+    writer.close()
+
+    assert rows["value"] == mock_kafka.batch(target.topic, target.partition)["value"]
+
+
+def test_transactions_follow_each_other(
+    mock_kafka: MockKafka, way: str, target: TopicPartition
+) -> None:
+    """
+    Of one writer and of the next one, records are in order and there once.
+    """
+    kafka = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
+    rows = batch_of([{"value": b"%d" % at} for at in range(400)])
+
+    for at in range(0, 400, 200):
+        writer = Writer(kafka, target, f"group-{target}")
+        for start in (at, at + 100):
+            writer.write(rows.slice(start, 100))
+            writer.commit(Position(start + 100, "here"))
+        writer.close()
+
+    assert rows["value"] == mock_kafka.batch(target.topic, target.partition)["value"]
+
+
+def test_a_partition_that_is_not_there_is_said(
+    mock_kafka: MockKafka, way: str, target: TopicPartition
+) -> None:
+    """
+    An error that names it, never the process's end.
+    """
+    mock_kafka.write(target.topic, [])
+    writer = plain_writer(mock_kafka, TopicPartition(target.topic, 99), way)
+    rows = batch_of([{"offset": 70 + at} for at in range(10)])
+
+    with pytest.raises(KafkaError, match=f"{target.topic}-99: writing records") as caught:
+        write_and_flush(writer, rows)
+    writer.abort()
+    writer.close()
+
+    if way == "native":
+        assert 70 == caught.value.place["offset"]
+
+
+def write_and_flush(writer: Writer, rows: pa.RecordBatch) -> None:
+    """Write rows until an error comes of it: the client may learn of a partition later."""
+    writer.write(rows)
+    writer.flush()
+
+
+def write_on(writer: Writer, failures: list[str]) -> None:
+    """Write again and again, until that fails."""
+    rows = batch_of([{"value": b"x" * 100}] * 2000)
+    try:
+        while True:
+            writer.write(rows)
+    except KbackupError as error:
+        failures.append(str(error))
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.02, 0.2])
+def test_columns_may_be_closed_while_another_thread_writes(
+    mock_kafka: MockKafka, target: TopicPartition, pause_s: float
+) -> None:
+    """
+    The other thread gets an error soon, and closing waits for it.  The client's own objects do
+    not promise as much.
+    """
+    writer = plain_writer(mock_kafka, target, "native", queue_buffering_max_messages="1000")
+    failures: list[str] = []
+    thread = threading.Thread(target=write_on, args=(writer, failures))
+    thread.start()
+    time.sleep(pause_s)
+
+    writer._sender.close()
+    thread.join(10)
+
+    assert not thread.is_alive()
+    assert [True] == ["closed" in text for text in failures]
+
+
+def test_other_columns_are_not_taken_for_a_record(
+    mock_kafka: MockKafka, target: TopicPartition
+) -> None:
+    """
+    C looks at places, not at names: what is not a record stops before it.
+    """
+    writer = plain_writer(mock_kafka, target, "native")
+
+    with pytest.raises(TypeError, match="not the columns of a record"):
+        writer.write(batch_of([{}]).select(["offset", "timestamp", "value"]))
+    writer.close()
+
+
+def test_damaged_columns_are_refused(mock_kafka: MockKafka, target: TopicPartition) -> None:
+    """
+    Where a row's bytes would end before they begin, nothing is read.
+    """
+    writer = plain_writer(mock_kafka, target, "native")
+    good = batch_of([{"value": b"abc"}] * 3)
+    ends = pa.array([0, 6, 3, 9], pa.int32()).buffers()[1]
+    value = pa.Array.from_buffers(pa.binary(), 3, [None, ends, pa.py_buffer(b"abcdefghi")])
+    header = pa.array([{"key": "name", "value": b""}] * 9, HEADER)
+    headers = pa.Array.from_buffers(
+        SCHEMA.field("headers").type, 3, [None, ends], children=[header]
+    )
+
+    for at, column in ((4, value), (5, headers)):
+        with pytest.raises(TypeError, match="not in order"):
+            writer.write(good.set_column(at, SCHEMA.field(at), column))
+    writer.close()
