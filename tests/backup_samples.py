@@ -100,6 +100,28 @@ class Backup:
                 keys.append(closed.key)
         return keys
 
+    def put_in(
+        self,
+        directory: str,
+        topic: str,
+        partition: int,
+        offsets: Sequence[int],
+        *,
+        views: tuple[ViewSpec, ...] = RECORD,
+    ) -> str:
+        """Store one cut as a partitioner would that has this directory; return the last key."""
+        scratch = Backup(layout=self.layout)
+        moved = ""
+        for key in scratch.put(topic, partition, offsets, views=views):
+            moved = key.replace(f"/partition={partition}/", f"/{directory}/")
+            head = scratch.store.head(key)
+            assert head is not None
+            with scratch.store.open(key) as body:
+                metadata = {k: v for k, v in head.metadata.items() if k != "sha256"}
+                sha256 = head.metadata["sha256"]
+                self.store.put(moved, body, sha256=sha256, metadata=metadata)
+        return moved
+
     def run(
         self,
         topic: str,
