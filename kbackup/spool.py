@@ -11,7 +11,7 @@ import hashlib
 import io
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -45,7 +45,10 @@ class Spool(io.BufferedIOBase, BinaryIO):
 
     Attributes:
         size: Bytes written so far.
+        metadata: User metadata of the object that is in it, where whoever fetched it learned it.
     """
+
+    metadata: Mapping[str, str] | None = None
 
     def __init__(self, memory_bytes: int, *, expected_bytes: int = 0) -> None:
         """Start empty.

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.backup.catalog import FileSet
-from kbackup.backup.reading import read
+from kbackup.backup.reading import held, read
 from kbackup.errors import (
     BadRecordError,
     CorruptObjectError,
@@ -72,7 +72,12 @@ Step = Rows | Finished | Failed
 
 
 def steps(
-    store: Store, sets: Iterable[FileSet], options: ReadOptions, *, offset: int = 0
+    store: Store,
+    sets: Iterable[FileSet],
+    options: ReadOptions,
+    *,
+    offset: int = 0,
+    holds_values: bool = False,
 ) -> Iterator[Step]:
     """Read *sets* lazily.
 
@@ -81,6 +86,7 @@ def steps(
         sets: Of one partition, by start offset.
         options: How objects are read.
         offset: Whole records below it are left out.
+        holds_values: No row of a value set comes before all of its files are known to fit.
 
     Raises:
         StoreError: If the store does not answer.
@@ -90,13 +96,14 @@ def steps(
             yield from _merged(store, run, options, offset)
         else:
             for files in run:
-                yield from _values(store, files, options)
+                batches = read(store, files, options)
+                yield from _values(files, held(batches) if holds_values else batches)
 
 
-def _values(store: Store, files: FileSet, options: ReadOptions) -> Iterator[Step]:
+def _values(files: FileSet, batches: Iterable[pa.RecordBatch]) -> Iterator[Step]:
     row = 0
     try:
-        for batch in read(store, files, options):
+        for batch in batches:
             row += len(batch)
             yield Rows(batch, (files,), row)
     except BAD as error:

@@ -1,28 +1,39 @@
 """From a file set to the records in it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 
 from kbackup import converters, formats
 from kbackup.assumptions import assumed_converter
+from kbackup.backup import claims
 from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.claims import Claim
 from kbackup.converters import Converter
 from kbackup.errors import BadRecordError, CorruptObjectError, IncompleteBackupError, KbackupError
 from kbackup.flow.views import COLUMNS, ReadOptions, assemble
 from kbackup.naming import View
-from kbackup.records import Facts
+from kbackup.records import SCHEMA, Facts
+from kbackup.spool import Spool
 from kbackup.stores import Store
+
+HELD_BYTES: Final = 8 * 2**20
+"""What `held` keeps in memory."""
 
 
 def read(store: Store, files: FileSet, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Read the records of a file set, lazily.
 
+    What its objects say of themselves is compared with their names and with each other before the
+    first row is read, and with the rows when the last one was.
+
     Yields:
         ``records.SCHEMA``, at least one row each, offsets rising.
 
     Raises:
-        CorruptObjectError: If an object is damaged, or its rows do not fit its siblings'.
+        CorruptObjectError: If an object is damaged, is not what its name says, or its rows do not
+            fit its siblings'.
         IncompleteBackupError: If an object that belongs to the set is missing.
         BadRecordError: If a row cannot be turned back into a record.
         ObjectNotFoundError: If an object has gone since it was listed.
@@ -35,34 +46,88 @@ def read(store: Store, files: FileSet, options: ReadOptions) -> Iterator[pa.Reco
         yield from _values(store, files, files.main, options)
 
 
+def held(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return *batches* once all of them could be read, or raise what stopped them.
+
+    Memory: `HELD_BYTES`, beyond it ``TMPDIR``.
+    """
+    with Spool(HELD_BYTES) as spool:
+        with pa.ipc.new_stream(spool, SCHEMA) as out:
+            for batch in batches:
+                out.write_batch(batch)
+        spool.seek(0)
+        with pa.ipc.open_stream(spool) as rows:
+            yield from rows
+
+
 def facts(store: Store, file: BackupFile) -> Facts | None:
     """Return what was stored with the object about its records, None where nothing was."""
     head = store.head(file.key)
     return None if head is None else Facts.from_metadata(head.metadata)
 
 
+def _claim(store: Store, file: BackupFile, body: BinaryIO) -> Claim:
+    metadata: Mapping[str, str] | None = getattr(body, "metadata", None)
+    if metadata is None:  # this store learns it in another request
+        head = store.head(file.key)
+        metadata = {} if head is None else head.metadata
+    return claims.of(file, metadata, body)
+
+
+def _check_claims(files: FileSet, found: Sequence[Claim]) -> None:
+    for problem in claims.problems(files, found):
+        raise _contradiction(problem.code, problem.key, problem.text)
+
+
+def _check_rows(claim: Claim, rows: int, last: int | None) -> None:
+    """Compare what was read with what was stored; *last* is None where rows have no offsets."""
+    key, stored = claim.file.key, claim.facts
+    if not rows:
+        raise _contradiction("corrupt", key, "it holds no records")
+    if stored is None:
+        return
+    if rows != stored.records:
+        text = f"it holds {rows} records, stored were {stored.records}"
+        if claim.file.format == "bytes":
+            text += ": values that contain the separator come back as several"
+        raise _contradiction("count_mismatch", key, text)
+    if last is not None and last != stored.last_offset:
+        text = f"its last record has offset {last}, stored was {stored.last_offset}"
+        raise _contradiction("count_mismatch", key, text)
+
+
+def _contradiction(code: str, key: str, why: str) -> CorruptObjectError:
+    do = (
+        "it may be a copy under a wrong name: find the right object, or back these offsets up again"
+    )
+    return CorruptObjectError(key, why, do, key=key, problem=code)
+
+
 def _whole(store: Store, files: FileSet, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     assert files.main is not None  # noqa: S101  (is_whole says so)
-    expected = files.start_offset
+    rows, last = 0, None
     with store.open(files.main.key) as body:
+        claim = _claim(store, files.main, body)
+        _check_claims(files, [claim])
         form = formats.by_name(files.main.format)
         batches = form.read(body, View.RECORD, files.main.extension, options.formats)
         for batch in _named(batches, files.main):
             if len(batch):
-                _check_offsets(batch, expected, files.main)
-                expected = batch["offset"][-1].as_py() + 1
+                _check_offsets(batch, files.start_offset, last, files.main)
+                rows += len(batch)
+                last = batch["offset"][len(batch) - 1].as_py()
                 yield batch
+        _check_rows(claim, rows, last)
 
 
-def _check_offsets(batch: pa.RecordBatch, expected: int, file: BackupFile) -> None:
+def _check_offsets(batch: pa.RecordBatch, start: int, last: int | None, file: BackupFile) -> None:
     first = batch["offset"][0].as_py()
-    if first < expected:
-        raise CorruptObjectError(
-            file.key,
-            f"it holds offset {first} where {expected} or later should follow",
-            "it may have been renamed or altered",
-            key=file.key,
-        )
+    if last is None and first != start:
+        text = f"its first record has offset {first}, its name says {start}"
+        raise _contradiction("corrupt", file.key, text)
+    if last is not None and first <= last:
+        text = f"offset {first} follows offset {last} in it"
+        raise _contradiction("corrupt", file.key, text)
 
 
 def _values(
@@ -81,18 +146,20 @@ def _values(
                 key=main.key,
             )
     value = _Column(store, main, options)
-    siblings = [
-        _Column(store, file, options) if file is not None else None
-        for file in (files.keys, files.headers)
-    ]
+    siblings: list[_Column | None] = []
     start = files.start_offset
     try:
-        while (column := value.next()) is not None:
+        for file in (files.keys, files.headers):
+            column = None if file is None else _Column(store, file, options)
+            siblings.append(column)  # one by one: what is open is closed, whatever the next does
+        columns = [value, *(each for each in siblings if each is not None)]
+        _check_claims(files, [each.claim for each in columns])
+        while (rows := value.next()) is not None:
             keys, headers = [
-                None if sibling is None else sibling.take(len(column)) for sibling in siblings
+                None if sibling is None else sibling.take(len(rows)) for sibling in siblings
             ]
-            yield assemble(start, column, keys, headers)
-            start += len(column)
+            yield assemble(start, rows, keys, headers)
+            start += len(rows)
         for sibling in siblings:
             if sibling is not None and sibling.next() is not None:
                 raise CorruptObjectError(
@@ -101,6 +168,8 @@ def _values(
                     "rows are never paired by guess; back these offsets up again",
                     key=sibling.file.key,
                 )
+        for each in columns:
+            _check_rows(each.claim, start - files.start_offset, None)
     finally:
         for opened in (value, *siblings):
             if opened is not None:
@@ -126,6 +195,7 @@ class _Column:
     def __init__(self, store: Store, file: BackupFile, options: ReadOptions) -> None:
         self.file = file
         self._body = store.open(file.key)
+        self.claim = _claim(store, file, self._body)
         self._view = file.view
         form = formats.by_name(file.format)
         batches = form.read(self._body, file.view, file.extension, options.formats)

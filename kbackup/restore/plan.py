@@ -13,6 +13,7 @@ from kbackup.backup.shadowed import without_shadowed
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
 from kbackup.kafka import Cluster, Position, Topic
+from kbackup.naming import View
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.renaming import rename
 from kbackup.restore import safety
@@ -406,20 +407,22 @@ class Planner:
         """Refuse to split byte-array files of another tool where nobody agreed to it."""
         if self._settings.yes_split_on_newline:
             return []
+        asked = set()
         for files in sets:
-            main = files.main
-            if main is None or main.format != "bytes":
-                continue
-            if facts(self._store, main) is None:
-                return [
-                    RefusedError(
-                        f"{where}: {main.key} may hold values that contain the separator",
-                        "another tool wrote it, and nothing says how many records it has",
-                        "--yes-split-on-newline, if no value contains the separator",
-                        topic=where.topic,
-                    )
-                ]
-            break
+            for file in files.files:
+                if file.format != "bytes" or file.view in asked:
+                    continue
+                asked.add(file.view)  # who wrote one of them wrote all
+                if facts(self._store, file) is None:
+                    what = "keys" if file.view is View.KEY else "values"
+                    return [
+                        RefusedError(
+                            f"{where}: {file.key} may hold {what} that contain the separator",
+                            "another tool wrote it, and nothing says how many records it has",
+                            f"--yes-split-on-newline, if none of the {what} contains it",
+                            topic=where.topic,
+                        )
+                    ]
         return []
 
     def _lacks(self, intent: Intent) -> list[tuple[str, str]]:

@@ -121,8 +121,10 @@ class Work:
             KbackupError: If it cannot be restored to its end; what is committed is safe.
         """
         sets = self._resume(writer.position())
-        reading, offset = self.job.reading, self._mark.place.offset
-        with Ahead(merging.steps(self.store, sets, reading, offset=offset)) as ahead:
+        steps = merging.steps(
+            self.store, sets, self.job.reading, offset=self._mark.place.offset, holds_values=True
+        )
+        with Ahead(steps) as ahead:
             for step in ahead:
                 self._take(writer, step)
         self._commit(writer)

@@ -111,8 +111,9 @@ class Store(Protocol):
     def open(self, key: str) -> BinaryIO:
         """Fetch an object whole and checked, as a seekable file at 0, spooled to memory or disk.
 
-        Interrupted bodies are resumed; where a checksum was stored it is compared, and a
-        difference is tried once more.
+        The file's attribute ``metadata`` is the object's user metadata, where the store has it
+        at hand; `head` gives it in any case.  Interrupted bodies are resumed; where a checksum
+        was stored it is compared, and a difference is tried once more.
 
         Raises:
             ObjectNotFoundError: No such object.

@@ -30,6 +30,7 @@ def fetch(requests: Requests, key: str, memory_bytes: int) -> Spool:
     try:
         _receive(requests, key, answer, spool)
         _compare(requests.resource(key), spool.sha256, answer["Metadata"].get("sha256"))
+        spool.metadata = answer["Metadata"]
         spool.seek(0)
     except BaseException:
         spool.close()

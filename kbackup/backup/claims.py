@@ -1,0 +1,141 @@
+"""What an object says of itself, and whether that fits its name and its companions.
+
+An object says it in its user metadata and, where its format has room, in the file too.  Copies
+under another name, another topic's object, or a name that was altered contradict themselves; that
+is known before the first row is read.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.formats.record_reading import METADATA_PREFIX
+from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
+
+_NUMBERS: Final = ("first-offset", "last-offset", "records")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one file says of itself; None, or not known, where it does not say.
+
+    Attributes:
+        file: The object.
+        facts: By the object's metadata.
+        identity: Of the topic, by the object's metadata.
+        where: The partition it was written for, by the file's own metadata.
+        numbers: First offset, last offset and records, by the file's own metadata.
+        own_identity: Of the topic, by the file's own metadata.
+    """
+
+    file: BackupFile
+    facts: Facts | None = None
+    identity: TopicIdentity = UNKNOWN
+    where: TopicPartition | None = None
+    numbers: tuple[int, int, int] | None = None
+    own_identity: TopicIdentity = UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One contradiction.
+
+    Attributes:
+        code: ``wrong_topic``, ``count_mismatch`` or ``corrupt``, as findings have it.
+        key: The object.
+        text: What is wrong.
+    """
+
+    code: str
+    key: str
+    text: str
+
+
+def of(file: BackupFile, metadata: Mapping[str, str], body: BinaryIO) -> Claim:
+    """Return what *file* says of itself; leaves *body* at its start.
+
+    A file that is damaged says nothing here: whoever reads its rows names the damage.
+    """
+    facts, identity = Facts.from_metadata(metadata), TopicIdentity.from_metadata(metadata)
+    own = _own(file, body)
+    where = numbers = None
+    try:
+        if "topic" in own and "partition" in own:
+            where = TopicPartition(own["topic"], int(own["partition"]))
+        if all(name in own for name in _NUMBERS):
+            first, last, records = (int(own[name]) for name in _NUMBERS)
+            numbers = first, last, records
+    except ValueError:
+        pass  # reading the rows says so
+    return Claim(file, facts, identity, where, numbers, TopicIdentity.from_metadata(own))
+
+
+def _own(file: BackupFile, body: BinaryIO) -> dict[str, str]:
+    if file.format != "parquet":
+        return {}
+    try:
+        metadata = pq.ParquetFile(body).metadata.metadata or {}
+        named = {name.decode(): text.decode() for name, text in metadata.items()}
+    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, MemoryError):
+        return {}
+    finally:
+        body.seek(0)
+    return {
+        name.removeprefix(METADATA_PREFIX).replace("_", "-"): text
+        for name, text in named.items()
+        if name.startswith(METADATA_PREFIX)
+    }
+
+
+def problems(files: FileSet, claims: Sequence[Claim]) -> Iterator[Problem]:
+    """Yield what the objects of a set say that is not so, by their names and by each other."""
+    for claim in claims:
+        yield from _alone(files, claim)
+    said = [claim for claim in claims if claim.facts is not None]
+    for claim in said[1:]:
+        yield from _beside(said[0], claim)
+
+
+def _alone(files: FileSet, claim: Claim) -> Iterator[Problem]:
+    key, facts, start = claim.file.key, claim.facts, files.start_offset
+    if claim.where is not None and claim.where != files.where:
+        text = f"it was written as partition {claim.where.partition} of {claim.where.topic}"
+        yield Problem("wrong_topic", key, text)
+    if claim.identity.conflicts(claim.own_identity):
+        yield Problem("wrong_topic", key, "the ids of its topic in file and metadata differ")
+    if facts is not None and facts.first_offset != start:
+        text = f"it was stored with first offset {facts.first_offset}, its name says {start}"
+        yield Problem("corrupt", key, text)
+    elif claim.numbers is not None and claim.numbers[0] != start:
+        text = f"its first record has offset {claim.numbers[0]}, its name says {start}"
+        yield Problem("corrupt", key, text)
+    elif facts is not None and claim.numbers is not None:
+        yield from _counts(key, facts, *claim.numbers[1:])
+
+
+def _counts(key: str, facts: Facts, last: int, records: int) -> Iterator[Problem]:
+    if records != facts.records:
+        text = f"it holds {records} records, stored were {facts.records}"
+        yield Problem("count_mismatch", key, text)
+    elif last != facts.last_offset:
+        text = f"its last record has offset {last}, stored was {facts.last_offset}"
+        yield Problem("count_mismatch", key, text)
+
+
+def _beside(first: Claim, other: Claim) -> Iterator[Problem]:
+    mine, its = first.facts, other.facts
+    if mine is None or its is None:
+        return
+    key, beside = other.file.key, first.file.key
+    if (mine.records, mine.last_offset) != (its.records, its.last_offset):
+        text = (
+            f"it was stored with {its.records} records up to offset {its.last_offset}, {beside} "
+            f"with {mine.records} up to {mine.last_offset}"
+        )
+        yield Problem("count_mismatch", key, text)
+    if first.identity.conflicts(other.identity):
+        yield Problem("wrong_topic", key, f"it is of another topic than {beside}")
