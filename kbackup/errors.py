@@ -75,13 +75,13 @@ class BadRecordError(KbackupError):
     """A record cannot be written in the chosen layout, or read from it.
 
     Attributes:
-        row: Its row in the batch at hand, counted from 0.
+        row: Its row in the batch at hand, counted from 0; 0 where *place* names the offset.
     """
 
     code = "bad_record"
 
     def __init__(self, what: str, why: str = "", do: str = "", *, row: int = 0, **place: Any):
-        super().__init__(what, why, do, row=row, **place)
+        super().__init__(what, why, do, **place)
         self.row = row
 
 

@@ -33,6 +33,10 @@ RECORD_OVERHEAD: Final = 24
 """Bytes a record counts for besides its key, value and headers: offset, timestamp, lengths."""
 
 
+NO_TIMESTAMP: Final = -1
+"""Kafka's timestamp of a record that has none."""
+
+
 class TimestampType(IntEnum):
     """Who set a record's timestamp; the numbers are librdkafka's ``rd_kafka_timestamp_type_t``."""
 

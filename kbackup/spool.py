@@ -97,7 +97,7 @@ class Spool(io.BufferedIOBase, BinaryIO):
         length = memoryview(data).nbytes
         with self._space_for(length):
             if self._in_memory and self.size + length > self._limit:
-                self._move_to_disk()
+                self.move_to_disk()
             self._file.write(data)
         self._hash.update(data)
         self.size += length
@@ -156,10 +156,18 @@ class Spool(io.BufferedIOBase, BinaryIO):
     def __enter__(self) -> "Spool":
         return self
 
-    def _move_to_disk(self) -> None:
-        memory, self._file = self._file, _temporary_file()
-        self._in_memory = False
-        self._file.write(memory.getbuffer())  # type: ignore[attr-defined]
+    def move_to_disk(self) -> None:
+        """Give the memory back; what follows is written to disk too.
+
+        Raises:
+            NoSpaceError: If the disk is full.
+            ConfigurationError: If ``TMPDIR`` cannot be used.
+        """
+        if self._in_memory:
+            with self._space_for(0):
+                memory, self._file = self._file, _temporary_file()
+                self._in_memory = False
+                self._file.write(memory.getbuffer())  # type: ignore[attr-defined]
 
     @contextmanager
     def _space_for(self, more: int) -> Iterator[None]:

@@ -16,8 +16,10 @@ from datetime import UTC, datetime, timedelta
 from typing import BinaryIO, Final
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 
+from kbackup.converters import Converter
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.stores import ObjectHead, Store, StoredObject, StoreSettings
 from kbackup.stores.memory import MemoryStore
@@ -113,6 +115,13 @@ class FaultyStore:
     def _lose(self, word: str, method: str, about: str) -> None:
         if word == "lost":
             raise StoreError(f"{method} {about}", "scripted loss of the answer")
+
+
+def decoded(converter: Converter, column: pa.Array) -> pa.Array:
+    """Return the values of *column* as a file holds them, none of which may be bad."""
+    columns = converter.decode(column)
+    assert not [bad for each in columns for bad in each.bad]
+    return pa.concat_arrays([each.values for each in columns])
 
 
 def put_bytes(

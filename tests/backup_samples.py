@@ -10,13 +10,17 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from kbackup.flow.rotation import Rule
+from kbackup import partitioners
+from kbackup.extractors.record import RecordExtractor
+from kbackup.flow.convert import Conversion, convert
+from kbackup.flow.cut import Rule
+from kbackup.flow.route import route
 from kbackup.flow.views import ViewSpec
+from kbackup.flow.write import OpenFiles
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
-from kbackup.records import SCHEMA, UNKNOWN, TopicIdentity, TopicPartition
-from kbackup.sink.files import OpenFiles
+from kbackup.records import SCHEMA, UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.sink.job import SinkJob
 from kbackup.sink.keep import keep
 from kbackup.stores import Store, StoreSettings, open_store
@@ -52,6 +56,18 @@ def batch(offsets: Sequence[int], **columns: Any) -> pa.RecordBatch:
         for offset in offsets
     ]
     return pa.RecordBatch.from_pylist(rows, SCHEMA)
+
+
+def written(
+    rows: pa.RecordBatch, where: TopicPartition, job: SinkJob, identity: TopicIdentity = UNKNOWN
+) -> OpenFiles:
+    """Return open files with *rows* in them, as the sink fills them."""
+    views = [Conversion.of(spec) for spec in job.views]
+    files = OpenFiles(where, views, job.layout, job.spool_bytes, identity)
+    partitioner = partitioners.by_name(job.partitioner)
+    for converted in convert(rows, views):
+        files.write(route(converted, where, partitioner, RecordExtractor(), 0))
+    return files
 
 
 @dataclass
@@ -92,9 +108,9 @@ class Backup:
         job = SinkJob("r", kafka, self.settings, self.layout, views, "default", Rule(), "g")
         keys = []
         for cut in cuts:
-            files = OpenFiles(job, where, identity)
-            files.write(cut if isinstance(cut, pa.RecordBatch) else batch(cut))
-            for closed in files.close():
+            rows = cut if isinstance(cut, pa.RecordBatch) else batch(cut)
+            ends = rows["offset"][0].as_py(), rows["offset"][-1].as_py() + 1
+            for closed in written(rows, where, job, identity).close(Span(*ends)):
                 keep(self.store, closed)
                 closed.body.close()
                 keys.append(closed.key)

@@ -5,13 +5,14 @@ Source: D. J. Bernstein, "Netstrings", 1997.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.errors import BadRecordError, ConfigurationError, CorruptObjectError
+from kbackup.columns import Bad, Schema
+from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions, refuse_view
 from kbackup.naming import View
 
@@ -33,7 +34,14 @@ class NetstringFormat:
         """Whether *extension* is ``.ns``."""
         return extension == ".ns"
 
-    def writer(self, file: BinaryIO, view: View, options: FormatOptions) -> "NetstringWriter":
+    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
+        """Refuse null, which has no netstring."""
+        rows = pc.indices_nonzero(values.is_null()).to_pylist()
+        return [Bad(row, f"a null {_COLUMNS[view]} is no netstring") for row in rows]
+
+    def writer(
+        self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None = None
+    ) -> "NetstringWriter":
         """Begin a file; whole records and headers do not fit."""
         if view not in _COLUMNS:
             raise refuse_view("netstring", view)
@@ -55,17 +63,12 @@ class NetstringWriter:
         self._file, self._column = file, column
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows; nothing is written where one of them is null."""
+        """Add rows, none of them null."""
         rows = batch[self._column]
         if not pa.types.is_binary(rows.type):
             raise ConfigurationError(
                 f"netstrings cannot hold {self._column}s converted to {rows.type}",
                 do=f"set {self._column}.converter=bytes",
-            )
-        if rows.null_count:
-            raise BadRecordError(
-                f"a null {self._column} is no netstring",
-                row=pc.index(rows.is_null(), True).as_py(),
             )
         self._file.write(b"".join(b"%d:%s," % (len(row), row) for row in rows.to_pylist()))
 

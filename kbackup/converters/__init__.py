@@ -3,12 +3,13 @@
 Only the connectors' layout needs converters; whole records keep their bytes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
 from kbackup import plugins
+from kbackup.columns import Column
 
 
 class Converter(Protocol):
@@ -28,11 +29,15 @@ class Converter(Protocol):
         """
         ...
 
-    def decode(self, column: pa.Array) -> pa.Array:
-        """Turn ``binary`` into a typed column: ``binary``, ``string`` or ``pa.json_()``.
+    def decode(self, column: pa.Array) -> Sequence[Column]:
+        """Turn ``binary`` into typed columns: ``binary``, ``string`` or ``pa.json_()``.
 
-        Raises:
-            BadRecordError: With the row of the first value that cannot be converted.
+        Values may stay as they are encoded, under a schema that says how.
+
+        Returns:
+            One column for each run of rows under the same schema, at least one; together they
+            have the rows of *column*, in order.  A value that cannot be converted is among the
+            bad rows of its column.
         """
         ...
 

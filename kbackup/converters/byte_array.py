@@ -2,12 +2,13 @@
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
 
 from kbackup import jackson
+from kbackup.columns import Column
 from kbackup.errors import BadRecordError
 
 
@@ -19,9 +20,9 @@ class ByteArrayConverter:
     def configure(self, properties: Mapping[str, str]) -> None:
         """Take nothing: there is nothing to choose."""
 
-    def decode(self, column: pa.BinaryArray) -> pa.BinaryArray:
+    def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
         """Return *column*."""
-        return column
+        return (Column(column),)
 
     def encode(self, column: pa.Array) -> pa.BinaryArray:
         """Return the bytes of *column*: as they are, of base64 in JSON strings, of text in UTF-8.

@@ -1,12 +1,13 @@
 """JSON without schemas: Kafka Connect's ``JsonConverter`` with ``schemas.enable=false``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import jackson
+from kbackup.columns import Column
 from kbackup.errors import ConfigurationError
 
 
@@ -32,18 +33,16 @@ class JsonConverter:
                 "set schemas.enable=false for JSON without a schema in each record",
             )
 
-    def decode(self, column: pa.BinaryArray) -> pa.ExtensionArray:
+    def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
         """Read *column* as JSON; ``null`` is null, as in Connect.
 
         Returns:
-            Texts as Jackson writes them, see `jackson`.
-
-        Raises:
-            BadRecordError: With the first row that is not one JSON value; empty is none.
+            Texts as Jackson writes them, see `jackson`; what is not one JSON value is bad, and
+            so is an empty value.
         """
-        text = jackson.canonical(column)
+        text, bad = jackson.canonical(column)
         text = pc.if_else(pc.equal(text, "null"), pa.scalar(None, pa.string()), text)
-        return pa.ExtensionArray.from_storage(pa.json_(), text)
+        return (Column(pa.ExtensionArray.from_storage(pa.json_(), text), bad=bad),)
 
     def encode(self, column: pa.Array) -> pa.BinaryArray:
         """Return the text of *column* as it stands, in UTF-8; JSON ``null`` is null."""

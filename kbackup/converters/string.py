@@ -1,12 +1,13 @@
 """Text in UTF-8: Kafka Connect's ``StringConverter``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import jackson
+from kbackup.columns import Bad, Column
 from kbackup.errors import BadRecordError, ConfigurationError
 
 
@@ -29,22 +30,15 @@ class StringConverter:
                 "convert bytes as they are by ByteArrayConverter",
             )
 
-    def decode(self, column: pa.BinaryArray) -> pa.StringArray:
-        """Read *column* as UTF-8; Connect would put U+FFFD where it is not, and lose bytes.
+    def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
+        """Read *column* as UTF-8; what is not is bad.
 
-        Raises:
-            BadRecordError: With the first row that is not UTF-8.
+        Connect would put U+FFFD in its place, and lose bytes.
         """
         try:
-            return column.cast(pa.string())
-        except pa.ArrowInvalid:
-            row, why = _first_not_utf8(column)
-        raise BadRecordError(
-            "a value is not text in UTF-8",
-            why,
-            "convert bytes as they are by ByteArrayConverter, or keep whole records",
-            row=row,
-        )
+            return (Column(column.cast(pa.string())),)
+        except pa.ArrowInvalid:  # rare
+            return (_sifted(column),)
 
     def encode(self, column: pa.Array) -> pa.BinaryArray:
         """Return the text of *column* in UTF-8: a JSON string's, or that of any other JSON.
@@ -73,11 +67,16 @@ def _encoded(row: int, text: str) -> bytes:
     return (text if value is None else value).encode()
 
 
-def _first_not_utf8(column: pa.BinaryArray) -> tuple[int, str]:
+def _sifted(column: pa.BinaryArray) -> Column:
+    texts: list[str | None] = []
+    bad = []
     for row, value in enumerate(column.to_pylist()):
+        text = None
         try:
-            if value is not None:
-                value.decode()
+            text = None if value is None else value.decode()
         except UnicodeDecodeError as error:
-            return row, f"byte {error.start} of {len(value)}: {error.reason}"
-    return 0, ""
+            why = f"byte {error.start} of {len(value)}: {error.reason}"
+            do = "convert bytes as they are by ByteArrayConverter, or keep whole records"
+            bad.append(Bad(row, "a value is not text in UTF-8", why, do))
+        texts.append(text)
+    return Column(pa.array(texts, pa.string()), bad=tuple(bad))

@@ -4,7 +4,6 @@ A whole-record file has every column of ``records.SCHEMA``.  The connectors' lay
 file, and where asked a keys file and a headers file beside it, row for row.
 """
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,7 +13,7 @@ import pyarrow.compute as pc
 
 from kbackup import converters, formats
 from kbackup.converters import Converter
-from kbackup.errors import BadRecordError, CorruptObjectError
+from kbackup.errors import CorruptObjectError
 from kbackup.formats import Format, FormatOptions
 from kbackup.naming import OFFSET_MAX, View
 from kbackup.records import HEADER, SCHEMA, TimestampType
@@ -79,97 +78,8 @@ class ReadOptions:
     wants_headers: bool = False
 
 
-def project(view: View, batch: pa.RecordBatch, converter: Converter | None) -> pa.RecordBatch:
-    """Return the columns of *view*, one row per row of *batch*.
-
-    Raises:
-        BadRecordError: If a record does not fit the view: a null key, no headers, a null header
-            value, a value that the converter does not take.
-    """
-    if view is View.RECORD:
-        return batch
-    if view is View.HEADERS:
-        column = headers_as_text(batch["headers"])
-    else:
-        column = batch["key" if view is View.KEY else "value"]
-        if view is View.KEY and column.null_count:
-            row = pc.index(column.is_null(), True).as_py()
-            raise BadRecordError(
-                "a record has no key",
-                "store.kafka.keys=true cannot store a null key",
-                "use whole records (without format.class), or store.kafka.keys=false",
-                row=row,
-            )
-        if converter is not None:
-            column = converter.decode(column)
-        if view is View.VALUE and column.null_count:
-            raise BadRecordError(
-                "a value is null",
-                "the connectors' layout cannot store it (behavior.on.null.values=fail)",
-                "use whole records (without format.class), or behavior.on.null.values=ignore",
-                row=pc.index(column.is_null(), True).as_py(),
-            )
-    return pa.RecordBatch.from_arrays([column], names=[COLUMNS[view]])
-
-
-def has_value(batch: pa.RecordBatch, converter: str | None) -> pa.Array:
-    """Return for each row whether it has a value: no tombstone, and with ``json`` no ``null``."""
-    value = batch["value"]
-    if converter != "json":
-        return value.is_valid()
-    return pc.and_(
-        value.is_valid(),
-        pc.invert(pc.fill_null(pc.match_substring_regex(value, r"^\s*null\s*$"), True)),
-    )
-
-
 COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}
 """Name of the one column of each view of the connectors' layout."""
-
-
-def headers_as_text(column: pa.Array) -> pa.Array:
-    """Return headers with values as text: UTF-8 as it is, other bytes in base64.
-
-    Source: ``Values.convertToString`` by way of ``connect-compat`` section 3.5.
-
-    Raises:
-        BadRecordError: For a record without headers or with a null header value, which the
-            connectors' header files cannot store.
-    """
-    advice = "use whole records (without format.class), or store.kafka.headers=false"
-    empty = pc.index(pc.equal(pc.list_value_length(column), 0), True).as_py()
-    if empty >= 0:
-        raise BadRecordError(
-            "a record has no headers", "store.kafka.headers=true needs some", advice, row=empty
-        )
-    flat = column.flatten()
-    values = flat.field("value")
-    if values.null_count:
-        at = pc.index(values.is_null(), True).as_py()
-        row = pc.list_parent_indices(column)[at].as_py()
-        raise BadRecordError(
-            f"header {flat.field('key')[at].as_py()!r} of a record has a null value",
-            "the connectors' header files cannot store it",
-            advice,
-            row=row,
-        )
-    try:
-        texts = values.cast(pa.string())
-    except pa.ArrowInvalid:  # some value is not UTF-8; such headers are rare
-        texts = pa.array([_text(value) for value in values.to_pylist()], pa.string())
-    lengths = pc.list_value_length(column)
-    ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
-    structs = pa.StructArray.from_arrays(
-        [flat.field("key"), texts], fields=list(HEADERS_AS_TEXT.value_type)
-    )
-    return pa.ListArray.from_arrays(ends, structs)
-
-
-def _text(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return base64.b64encode(value).decode()
 
 
 def assemble(

@@ -4,13 +4,14 @@ A new format is one file here with a class that fits `Format`, one line under
 ``[project.entry-points."kbackup.formats"]``, and nothing else: the contract suite finds it there.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, ClassVar, Protocol
 
 import pyarrow as pa
 
 from kbackup import plugins
+from kbackup.columns import Bad, Schema
 from kbackup.errors import ConfigurationError
 from kbackup.naming import View
 
@@ -40,10 +41,9 @@ class Writer(Protocol):
     """One file being written."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows.  How rows are spread over calls does not change the bytes of the file.
+        """Add rows, none of which `Format.refuses`.
 
-        Raises:
-            BadRecordError: If a row cannot be stored; nothing of *batch* has been written then.
+        How rows are spread over calls does not change the bytes of the file.
         """
         ...
 
@@ -74,8 +74,25 @@ class Format(Protocol):
         """Whether files with *extension* are of this format, however compressed."""
         ...
 
-    def writer(self, file: BinaryIO, view: View, options: FormatOptions) -> Writer:
+    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
+        """Return the rows that no file of this format can hold, in rising order.
+
+        Args:
+            view: The part of the record; never asked for whole records.
+            values: The column of the view, as the converter gives it.
+        """
+        ...
+
+    def writer(
+        self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None = None
+    ) -> Writer:
         """Begin a file.
+
+        Args:
+            file: Where it goes; written from its start.
+            view: The part of the records.
+            options: What the configuration says about files.
+            schema: What the values are under, None where the Arrow type says it all.
 
         Raises:
             ConfigurationError: If this format cannot hold *view*.

@@ -7,13 +7,14 @@ Source: kafka-connect-storage-cloud 87eb7d39, ``ByteArrayRecordWriterProvider``.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.errors import BadRecordError, ConfigurationError
+from kbackup.columns import Bad, Schema
+from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions, refuse_view
 from kbackup.formats.separated import (
     GZIP_EXTENSION,
@@ -41,7 +42,25 @@ class ByteArrayFormat:
         """Whether *extension* is the configured one."""
         return extension.removesuffix(GZIP_EXTENSION) == options.byte_array_extension
 
-    def writer(self, file: BinaryIO, view: View, options: FormatOptions) -> "ByteArrayWriter":
+    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
+        """Refuse null, which would come back as empty."""
+        return [
+            Bad(
+                row,
+                f"a null {_COLUMNS[view]} cannot be written to a file of raw bytes",
+                "it would come back as an empty one",
+                "leave such records out by behavior.on.null.values=ignore, or keep whole records",
+            )
+            for row in pc.indices_nonzero(values.is_null()).to_pylist()
+        ]
+
+    def writer(
+        self,
+        file: BinaryIO,
+        view: View,
+        options: FormatOptions,
+        schema: Schema | None = None,  # noqa: ARG002
+    ) -> "ByteArrayWriter":
         """Begin a file of values or keys.
 
         Raises:
@@ -87,7 +106,6 @@ class ByteArrayWriter:
         """Add the rows of the one column.
 
         Raises:
-            BadRecordError: If one is null.
             ConfigurationError: If the column is text: the connector takes bytes only.
         """
         rows = batch[self._column]
@@ -95,13 +113,6 @@ class ByteArrayWriter:
             raise ConfigurationError(
                 f"the bytes format cannot hold {self._column}s converted to {rows.type}",
                 do=f"set {self._column}.converter to ByteArrayConverter",
-            )
-        if rows.null_count:
-            raise BadRecordError(
-                f"a null {self._column} cannot be written to a file of raw bytes",
-                "it would come back as an empty one",
-                "leave such records out by behavior.on.null.values=ignore, or keep whole records",
-                row=pc.index(rows.is_null(), True).as_py(),
             )
         if not self._has_warned and first_with(rows, self._separator) is not None:
             self._has_warned = True

@@ -7,7 +7,7 @@ Source: kafka-connect-storage-cloud 87eb7d39, ``JsonRecordWriterProvider``, ``Re
 """
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar, Final
 
 import orjson
@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import jackson
-from kbackup.errors import BadRecordError, CorruptObjectError
+from kbackup.columns import Bad, Schema
+from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions, refuse_view
 from kbackup.formats.separated import (
     GZIP_EXTENSION,
@@ -52,7 +53,36 @@ class JsonFormat:
         """Whether *extension* is ``.json`` or ``.json.gz``."""
         return extension.removesuffix(GZIP_EXTENSION) == _EXTENSION
 
-    def writer(self, file: BinaryIO, view: View, options: FormatOptions) -> "JsonWriter":
+    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
+        """Refuse null keys, null values of headers, and JSON in more than one line."""
+        if view is View.HEADERS:
+            return _null_headers(values)
+        if view is View.KEY and values.null_count:
+            return [
+                Bad(
+                    row,
+                    "a null key cannot be written to a file of keys",
+                    "the connectors cannot tell it from a key that is missing",
+                    "leave keys out by store.kafka.keys=false, or keep whole records",
+                )
+                for row in pc.indices_nonzero(values.is_null()).to_pylist()
+            ]
+        if isinstance(values.type, pa.JsonType) and _has_newline(values.storage):
+            broken = pc.fill_null(pc.match_substring(values.storage, "\n"), False)
+            why = "its converter did not write it in one line"
+            return [
+                Bad(row, "a JSON value has a line break in its text", why)
+                for row in pc.indices_nonzero(broken).to_pylist()
+            ]
+        return ()
+
+    def writer(
+        self,
+        file: BinaryIO,
+        view: View,
+        options: FormatOptions,
+        schema: Schema | None = None,  # noqa: ARG002
+    ) -> "JsonWriter":
         """Begin a file of values, keys or headers.
 
         Raises:
@@ -95,23 +125,9 @@ class JsonWriter:
         self._column = _COLUMNS[view]
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add the rows of the one column.
-
-        Raises:
-            BadRecordError: If a key or a header's value is null.
-        """
+        """Add the rows of the one column."""
         column = batch[self._column]
-        if self._view is View.HEADERS:
-            lines = _headers_text(column)
-        else:
-            if self._view is View.KEY and column.null_count:
-                raise BadRecordError(
-                    "a null key cannot be written to a file of keys",
-                    "the connectors cannot tell it from a key that is missing",
-                    "leave keys out by store.kafka.keys=false, or keep whole records",
-                    row=pc.index(column.is_null(), True).as_py(),
-                )
-            lines = _json_text(column)
+        lines = _headers_text(column) if self._view is View.HEADERS else _json_text(column)
         self._out.write(lines.cast(pa.binary()))
 
     def close(self, metadata: Mapping[str, str]) -> None:  # noqa: ARG002  # no room for it
@@ -123,13 +139,6 @@ def _json_text(column: pa.Array) -> pa.StringArray:
     """Return a JSON text for each row, none of them null."""
     if isinstance(column.type, pa.JsonType):
         text = column.storage
-        broken = first_with(text, _NEWLINE)
-        if broken is not None:
-            raise BadRecordError(
-                "a JSON value has a line break in its text",
-                "its converter did not write it in one line",
-                row=broken,
-            )
     elif pa.types.is_binary(column.type):
         # 0.3 us a record; Arrow has no base64
         encoded = [None if each is None else base64.b64encode(each) for each in column.to_pylist()]
@@ -139,17 +148,30 @@ def _json_text(column: pa.Array) -> pa.StringArray:
     return pc.fill_null(text, "null")
 
 
-def _headers_text(column: pa.ListArray) -> pa.StringArray:
+def _has_newline(text: pa.StringArray) -> bool:
+    return first_with(text, _NEWLINE) is not None
+
+
+def _null_headers(column: pa.ListArray) -> Sequence[Bad]:
     headers = column.flatten()
     keys, values = headers.field("key"), headers.field("value")
-    if values.null_count:
-        at = pc.index(values.is_null(), True).as_py()
-        raise BadRecordError(
+    if not values.null_count:
+        return ()
+    parents = pc.list_parent_indices(column)
+    return [
+        Bad(
+            parents[at].as_py(),
             f"the value of header {keys[at].as_py()!r} is null",
             "the connectors' files hold the text of a header, and null has none",
             "leave headers out by store.kafka.headers=false, or keep whole records",
-            row=pc.list_parent_indices(column)[at].as_py(),
         )
+        for at in pc.indices_nonzero(values.is_null()).to_pylist()
+    ]
+
+
+def _headers_text(column: pa.ListArray) -> pa.StringArray:
+    headers = column.flatten()
+    keys, values = headers.field("key"), headers.field("value")
     each = pc.binary_join_element_wise(
         '{"key":', jackson.quote(keys), ',"value":', jackson.quote(values), "}", ""
     )

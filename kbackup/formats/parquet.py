@@ -4,12 +4,13 @@ The file is specified in ``docs/reference/record-file.md``; what is written ther
 here must agree.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kbackup.columns import Bad, Schema
 from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions, refuse_view
 from kbackup.formats.record_reading import FORMAT_VERSION, METADATA_PREFIX, read_records
@@ -82,7 +83,17 @@ class ParquetFormat:
         """Whether *extension* is that of a codec."""
         return extension in EXTENSIONS.values()
 
-    def writer(self, file: BinaryIO, view: View, options: FormatOptions) -> "RecordWriter":
+    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:  # noqa: ARG002
+        """Refuse nothing: any record can be stored."""
+        return ()
+
+    def writer(
+        self,
+        file: BinaryIO,
+        view: View,
+        options: FormatOptions,
+        schema: Schema | None = None,  # noqa: ARG002
+    ) -> "RecordWriter":
         """Begin a file of whole records.
 
         Raises:

@@ -6,7 +6,7 @@ from typing import Final
 from kbackup.config import Settings
 from kbackup.engine import EngineSettings, Jvm
 from kbackup.errors import ConfigurationError
-from kbackup.flow.rotation import Rule
+from kbackup.flow.cut import Rule
 from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings

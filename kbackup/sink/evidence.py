@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from kbackup.errors import ObjectKeyError
+from kbackup.flow.write import CutFacts
 from kbackup.kafka import Position
 from kbackup.naming import Layout, View
-from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
+from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.reports import Bookmark
 from kbackup.sink.start import Evidence
 from kbackup.stores import ObjectHead, Store
@@ -26,7 +27,7 @@ def gather(
     """Return what is known of each partition of *logs*.
 
     A partition whose committed offset names the object before it costs one HEAD.  The others
-    cost a listing of their topic, and a HEAD of their last object.
+    cost a listing of their topic, and a HEAD of each object of their last cut.
 
     Raises:
         StoreError: If the bucket cannot be asked.
@@ -35,20 +36,19 @@ def gather(
         answers = pool.map(lambda at: _confirm(store, at), committed.values())
         confirmed = dict(zip(committed, answers, strict=True))
         doubtful = [where for where in logs if not confirmed.get(where, _UNKNOWN).is_confirmed]
-        last_keys = _last_objects(store, layout, doubtful)
-        heads = dict(zip(last_keys, pool.map(store.head, last_keys.values()), strict=True))
+        stored = _objects(store, layout, doubtful)
+        cuts = pool.map(lambda objects: _last_cut(store, objects), stored.values())
+        last = dict(zip(stored, cuts, strict=True))
     found = {}
     for where, log in logs.items():
-        said = confirmed.get(where, _UNKNOWN)
-        metadata = {} if (head := heads.get(where)) is None else head.metadata
-        known = Facts.from_metadata(metadata)
+        said, cut = confirmed.get(where, _UNKNOWN), last.get(where, _LastCut())
         found[where] = Evidence(
             log,
             committed.get(where),
             said.is_confirmed,
-            None if known is None else known.last_offset + 1,
-            where in last_keys,
-            (*said.identities, TopicIdentity.from_metadata(metadata)),
+            cut.stored_to,
+            where in stored,
+            (*said.identities, cut.identity),
         )
     return found
 
@@ -92,12 +92,35 @@ def _head(store: Store, key: str) -> ObjectHead | None:
         return None  # a key that this store cannot have
 
 
-def _last_objects(
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A listed object of values or of whole records; in the order of start offsets."""
+
+    start_offset: int
+    directory: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class _LastCut:
+    """What a partition's last cut says.
+
+    Attributes:
+        stored_to: The offset up to which nothing is missing: the end of the cut if all its
+            objects are there, else its start; None where it does not say.
+        identity: Which topic its newest object is of.
+    """
+
+    stored_to: int | None = None
+    identity: TopicIdentity = UNKNOWN
+
+
+def _objects(
     store: Store, layout: Layout, wheres: Sequence[TopicPartition]
-) -> dict[TopicPartition, str]:
-    """Return the key of each partition's object with the highest start offset."""
+) -> dict[TopicPartition, list[_Stored]]:
+    """Return the objects of each partition that has some, in the order of start offsets."""
     wanted = set(wheres)
-    best: dict[TopicPartition, tuple[int, str]] = {}
+    found: dict[TopicPartition, list[_Stored]] = {}
     for topic in sorted({where.topic for where in wheres}):
         for entry in store.list(layout.prefix(topic)):
             try:
@@ -105,8 +128,33 @@ def _last_objects(
             except ObjectKeyError:
                 continue
             where = TopicPartition(parts.topic, parts.partition)
-            if where not in wanted or parts.view not in (View.RECORD, View.VALUE):
-                continue
-            if where not in best or best[where][0] < parts.start_offset:
-                best[where] = (parts.start_offset, entry.key)
-    return {where: key for where, (_, key) in best.items()}
+            if where in wanted and parts.view in (View.RECORD, View.VALUE):
+                one = _Stored(parts.start_offset, parts.encoded_partition, entry.key)
+                found.setdefault(where, []).append(one)
+    for objects in found.values():
+        objects.sort(key=lambda at: at.start_offset)
+    return found
+
+
+def _last_cut(store: Store, objects: Sequence[_Stored]) -> _LastCut:
+    """Look at the cut that the newest object belongs to.
+
+    A run that died between two objects of a cut leaves one that is not complete.  Its start is
+    where to go on: the same records make the same objects again.  An object that an earlier,
+    shorter cut left, and that did not grow, says other than its neighbours; then, too, the cut is
+    taken for incomplete, which costs reading it once more and nothing else.
+    """
+    head = store.head(objects[-1].key)
+    if head is None or (facts := Facts.from_metadata(head.metadata)) is None:
+        return _LastCut()
+    identity = TopicIdentity.from_metadata(head.metadata)
+    cut = CutFacts.from_metadata(head.metadata)
+    if cut is None:  # of a version that did not keep it
+        is_one = len({at.directory for at in objects}) == 1
+        return _LastCut(facts.last_offset + 1 if is_one else None, identity)
+    start = cut.span.start_offset
+    of_cut = [at for at in objects if at.start_offset >= start]
+    heads = [store.head(at.key) for at in of_cut[:-1]]
+    cuts = {None if at is None else CutFacts.from_metadata(at.metadata) for at in heads} | {cut}
+    is_complete = len(of_cut) == cut.files and len(cuts) == 1
+    return _LastCut(cut.span.end_offset if is_complete else start, identity)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kbackup.errors import TopicChangedError
-from kbackup.flow.rotation import Rule
+from kbackup.flow.cut import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.kafka import Connection
 from kbackup.naming import Layout

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from kbackup.alignment import pairs
 from kbackup.errors import TopicChangedError
+from kbackup.flow.write import ClosedFile
 from kbackup.records import Facts, TopicIdentity
-from kbackup.sink.files import ClosedFile
 from kbackup.stores import ObjectHead, Store
 
 _log = logging.getLogger(__name__)

@@ -1,27 +1,29 @@
 """One task: a partition's records from Kafka to objects.
 
-Objects are complete, then the group's offset is committed, then progress is told.  The upload of
-one cut runs beside the filling of the next one; commits stay in order.
+Read, convert, route, cut, write, store, commit: the objects of a cut are complete, then the
+group's offset is committed, then progress is reported.  The upload of one cut runs beside the
+filling of the next one; commits stay in order.
 """
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Final
 
-import pyarrow as pa
-
-from kbackup import engine
+from kbackup import engine, partitioners
 from kbackup.channel import Line
-from kbackup.errors import BadRecordError, KbackupError, StoppedError
-from kbackup.flow import rotation
-from kbackup.flow.views import has_value
+from kbackup.errors import KbackupError, StoppedError
+from kbackup.extractors.record import RecordExtractor
+from kbackup.flow.convert import Conversion, convert
+from kbackup.flow.cut import Append, Cut, cut
+from kbackup.flow.route import route
+from kbackup.flow.rows import Rows
+from kbackup.flow.write import ClosedFile, OpenFiles
 from kbackup.kafka import Outage, Position, Positions, Reader
 from kbackup.records import Span, batch_bytes
 from kbackup.reports import Bookmark, PartitionReport
-from kbackup.sink.files import ClosedFile, OpenFiles
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import keep
 from kbackup.stores import Store, open_store
@@ -111,28 +113,35 @@ class Work:
         Raises:
             KbackupError: What kept it from its end; *report* says how far it came.
         """
-        where = self.unit.where
         span = self._resumed(self.unit.span)
-        files = OpenFiles(self.job, where, self.unit.identity)
+        views = [Conversion.of(spec) for spec in self.job.views]
+        files = OpenFiles(
+            self.unit.where, views, self.job.layout, self.job.spool_bytes, self.unit.identity
+        )
+        start = span.start_offset  # of the open cut
         with ThreadPoolExecutor(1) as uploader:
             upload: Future[None] | None = None
             try:
-                for step in rotation.cut(self._records(span), self.job.rule):
+                for step in cut(self._rows(span, views), self.job.rule, now_ms):
                     match step:
-                        case rotation.Append(batch):
-                            self._write(files, batch)
-                            self._read += batch_bytes(batch)
+                        case Append(rows):
+                            files.write(rows)
+                            self._read += batch_bytes(rows.batch)
                             self._tell_open(files)
-                        case rotation.Cut(next_offset):
+                        case Cut(next_offset):
                             _finish(upload)
-                            cut = files.close(), next_offset, *self._taken()
-                            upload = uploader.submit(self._store, *cut)
+                            closed = files.close(Span(start, next_offset))
+                            upload = uploader.submit(
+                                self._store, closed, next_offset, *self._taken()
+                            )
+                            start = next_offset
                 _finish(upload)
                 upload = None
+                end = span.end_offset
                 if files.records and self.job.flush_tail:
-                    self._store(files.close(), span.end_offset, *self._taken())
-                elif not files.records and self.report.committed < span.end_offset:
-                    self._store([], span.end_offset, *self._taken())
+                    self._store(files.close(Span(start, end)), end, *self._taken())
+                elif not files.records and self.report.committed < end:
+                    self._store([], end, *self._taken())
             finally:
                 files.drop()
                 _finish(upload)
@@ -157,29 +166,29 @@ class Work:
         )
         return Span(start, max(start, span.end_offset))
 
-    def _records(self, span: Span) -> Iterator[pa.RecordBatch]:
-        """The records of *span*, without those to leave out; ends early when asked to stop."""
+    def _rows(self, span: Span, views: Sequence[Conversion]) -> Iterator[Rows]:
+        """Read, convert and route the records of *span*; the first bad one ends it.
+
+        Raises:
+            BadRecordError: Behind all rows before that record.
+            StoppedError: When asked to stop.
+        """
         where = self.unit.where
+        partitioner, extractor = partitioners.by_name(self.job.partitioner), RecordExtractor()
         for batch in self.clients.reader.read(where, span):
             if self.line.is_stopped():
                 raise StoppedError(f"{where} stopped")
-            kept = batch
-            if self.job.drops_nulls:
-                kept = batch.filter(has_value(batch, self.job.views[-1].converter))
-                self._nulls += len(batch) - len(kept)
-            if len(kept):
-                yield kept
-
-    def _write(self, files: OpenFiles, batch: pa.RecordBatch) -> None:
-        try:
-            files.write(batch)
-        except BadRecordError as error:
-            offset = batch["offset"][error.row].as_py()
-            where = self.unit.where
-            raise BadRecordError(
-                f"{where} offset {offset}: {error.what}", error.why, error.do, row=error.row,
-                topic=where.topic, partition=where.partition, offset=offset,
-            ) from error  # fmt: skip
+            for converted in convert(
+                batch,
+                views,
+                leaves_out_nulls=self.job.drops_nulls,
+                compatibility=self.job.rule.compatibility,
+            ):
+                self._nulls += converted.left_out
+                rows = route(converted, where, partitioner, extractor, now_ms())
+                yield rows.before_bad()
+                for bad in rows.bad:
+                    raise bad.error(where)
 
     def _taken(self) -> tuple[int, int]:
         """Return bytes read and nulls left out since the last cut, and begin to count anew."""
@@ -198,7 +207,7 @@ class Work:
             read: Bytes of the records read for it.
             nulls: Records left out of it because they have no value.
         """
-        report, last_key = self.report, ""
+        report, ends_with = self.report, None
         done = report.done
         done = replace(done, bytes_read=done.bytes_read + read, nulls=done.nulls + nulls)
         for file in files:
@@ -206,16 +215,18 @@ class Work:
                 facts = keep(self.clients.store, file)
             finally:
                 file.body.close()
-            last_key = file.key
             done = replace(
                 done, objects=done.objects + 1, bytes_stored=done.bytes_stored + file.body.size
             )
             if file.spec is self.job.views[-1]:
                 first = file.facts.first_offset if done.first is None else done.first
                 done = replace(done, records=done.records + file.facts.records, first=first)
-                report = replace(report, last=facts.last_offset)
+                if ends_with is None or ends_with[1] < facts.last_offset:
+                    ends_with = file.key, facts.last_offset
             self.line.tell(_object_event(self.job.run, file))
-        stands = Bookmark(last_key, report.last) if files else report.bookmark or Bookmark()
+        stands = report.bookmark or Bookmark()
+        if ends_with is not None:
+            stands, report = Bookmark(*ends_with), replace(report, last=ends_with[1])
         bookmark = replace(stands, run=self.job.run, done=done, identity=self.unit.identity)
         self.clients.positions.advance(
             self.unit.where, Position(next_offset, bookmark.to_metadata())
@@ -231,6 +242,11 @@ class Work:
     def _tell_progress(self, open_records: int) -> None:
         self._told = monotonic()
         self.line.tell(self.report.progress(self.job.run, open_records))
+
+
+def now_ms() -> int:
+    """Return the time in ms since the epoch."""
+    return int(time() * 1000)
 
 
 def _finish(upload: "Future[None] | None") -> None:

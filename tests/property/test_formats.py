@@ -18,6 +18,7 @@ from kbackup.formats.parquet import ParquetFormat
 from kbackup.formats.row_groups import RowGroups
 from kbackup.naming import View
 from kbackup.records import record_bytes
+from kbackup.testing import decoded
 
 cuts = st.lists(st.integers(0, 60), max_size=8)
 options = st.builds(
@@ -99,7 +100,7 @@ def test_json_comes_back(
     JSON means the same after a round trip, to the last digit, however it was spelled.
     """
     sent = pa.array([json.dumps(each, ensure_ascii=is_ascii).encode() for each in values])
-    batch = one_column("value", JsonConverter().decode(sent))
+    batch = one_column("value", decoded(JsonConverter(), sent))
     data = write(JsonFormat(), View.VALUE, cut_up(batch, ends), how)
     rows = [row["value"] for row in read(JsonFormat(), View.VALUE, data, how)]
     back = JsonConverter().encode(pa.array(rows, pa.json_()))
@@ -115,9 +116,9 @@ def test_canonical_json_is_its_own_canonical_form(values: list[Any]) -> None:
     A restored record, backed up again, gives the same line.
     """
     sent = pa.array([json.dumps(each).encode() for each in values], pa.binary())
-    once = JsonConverter().decode(sent)
+    once = decoded(JsonConverter(), sent)
 
-    assert once.equals(JsonConverter().decode(once.storage.cast(pa.binary())))
+    assert once.equals(decoded(JsonConverter(), once.storage.cast(pa.binary())))
 
 
 @settings(deadline=None)
@@ -139,7 +140,7 @@ def test_text_comes_back_from_json(values: list[str | None]) -> None:
     Text written to a JSON file is the same text again, whatever its characters.
     """
     sent = pa.array([None if each is None else each.encode() for each in values], pa.binary())
-    data = write(JsonFormat(), View.VALUE, [one_column("value", StringConverter().decode(sent))])
+    data = write(JsonFormat(), View.VALUE, [one_column("value", decoded(StringConverter(), sent))])
     rows = [row["value"] for row in read(JsonFormat(), View.VALUE, data)]
 
     assert sent.equals(StringConverter().encode(pa.array(rows, pa.json_())))

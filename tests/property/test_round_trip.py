@@ -9,13 +9,17 @@ from hypothesis import strategies as st
 from record_samples import cut_up, record_batches
 
 from kbackup.backup import catalog, reading
-from kbackup.flow.rotation import Append, Cut, Rule, cut
+from kbackup.extractors.record import RecordExtractor
+from kbackup.flow.convert import Conversion, convert
+from kbackup.flow.cut import Append, Cut, Rule, cut
+from kbackup.flow.route import route
 from kbackup.flow.views import ReadOptions, ViewSpec
+from kbackup.flow.write import OpenFiles
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
-from kbackup.records import SCHEMA, TopicPartition
-from kbackup.sink.files import OpenFiles
+from kbackup.partitioners.default import DefaultPartitioner
+from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.sink.job import SinkJob
 from kbackup.sink.keep import keep
 from kbackup.stores import Store, StoreSettings
@@ -38,13 +42,19 @@ def job(views: tuple[ViewSpec, ...], rule: Rule) -> SinkJob:
 
 def back_up(store: Store, batches: Sequence[pa.RecordBatch], work: SinkJob) -> None:
     """What a sink task does between reader and commit."""
-    files = OpenFiles(work, WHERE)
-    for step in [*cut(batches, work.rule), Cut(0, "end")]:  # type: ignore[arg-type]
+    views = [Conversion.of(spec) for spec in work.views]
+    files = OpenFiles(WHERE, views, work.layout, work.spool_bytes)
+    stream = (
+        route(rows, WHERE, DefaultPartitioner(), RecordExtractor(), 0)
+        for batch in batches
+        for rows in convert(batch, views)
+    )
+    for step in [*cut(stream, work.rule), Cut(0, "end")]:  # type: ignore[arg-type]
         match step:
-            case Append(batch):
-                files.write(batch)
+            case Append(rows):
+                files.write(rows)
             case Cut():
-                for closed in files.close():
+                for closed in files.close(Span(0, 0)):
                     keep(store, closed)
 
 

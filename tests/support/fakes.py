@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from backup_samples import Backup
 
 from kbackup.channel import Event, Line
-from kbackup.flow.rotation import Rule
+from kbackup.flow.cut import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.kafka import KafkaSettings, Position, Topic
 from kbackup.records import Span, TopicPartition

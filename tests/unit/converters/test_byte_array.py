@@ -3,6 +3,7 @@ import pytest
 
 from kbackup.converters.byte_array import ByteArrayConverter
 from kbackup.errors import BadRecordError
+from kbackup.testing import decoded
 
 
 def test_bytes_are_bytes() -> None:
@@ -11,7 +12,7 @@ def test_bytes_are_bytes() -> None:
     """
     column = pa.array([b"\x00\xff", b"", None], pa.binary())
 
-    assert column.equals(ByteArrayConverter().decode(column))
+    assert column.equals(decoded(ByteArrayConverter(), column))
     assert column.equals(ByteArrayConverter().encode(column))
 
 

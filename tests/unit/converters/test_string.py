@@ -3,6 +3,7 @@ import pytest
 
 from kbackup.converters.string import StringConverter
 from kbackup.errors import BadRecordError, ConfigurationError
+from kbackup.testing import decoded
 
 
 def test_what_is_not_utf8_is_refused_not_replaced() -> None:
@@ -11,10 +12,12 @@ def test_what_is_not_utf8_is_refused_not_replaced() -> None:
     """
     column = pa.array([b"a", None, b"ab\xff", b"\xfe"], pa.binary())
 
-    with pytest.raises(BadRecordError, match="byte 2 of 3") as caught:
-        StringConverter().decode(column)
+    [found] = StringConverter().decode(column)
 
-    assert 2 == caught.value.row
+    assert [(2, "byte 2 of 3: invalid start byte"), (3, "byte 0 of 1: invalid start byte")] == [
+        (bad.row, bad.why) for bad in found.bad
+    ]
+    assert ["a", None, None, None] == found.values.to_pylist()
 
 
 def test_a_slice_is_judged_by_its_own_rows() -> None:
@@ -23,10 +26,10 @@ def test_a_slice_is_judged_by_its_own_rows() -> None:
     """
     column = pa.array([b"\xff", b"a", b"\xff"], pa.binary())
 
-    assert ["a"] == StringConverter().decode(column.slice(1, 1)).to_pylist()
-    with pytest.raises(BadRecordError) as caught:
-        StringConverter().decode(column.slice(1))
-    assert 1 == caught.value.row
+    [rest] = StringConverter().decode(column.slice(1))
+
+    assert ["a"] == decoded(StringConverter(), column.slice(1, 1)).to_pylist()
+    assert [1] == [bad.row for bad in rest.bad]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup.flow.rotation import Rule
+from kbackup.flow.cut import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings, coordinator

@@ -1,0 +1,60 @@
+"""Columns as a file holds them: values, the schema they are under, and the rows that do not fit."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What describes a column's values beyond their Arrow type.  Equal schemas share a file.
+
+    A converter whose schemas are compatible in more cases than equality derives a class of its
+    own from this one, still plain data.
+
+    Attributes:
+        text: The schema, in a form in which equal schemas have equal texts.
+        version: Its number in a registry, None without one.
+        encoding: How the values are encoded under it, such as ``avro``: the column is ``binary``
+            then, and nothing has been decoded.  Empty where the Arrow type says it all.
+    """
+
+    text: str
+    version: int | None = None
+    encoding: str = ""
+
+    def takes(self, other: "Schema") -> bool:
+        """Whether values under *other* can be brought under this schema without a loss."""
+        return (self.text, self.encoding) == (other.text, other.encoding)
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A row that cannot be stored, and why, in the three parts of an error.
+
+    Attributes:
+        row: Its row in the column or batch at hand, counted from 0.
+        what: What is wrong with it.
+        why: The reason; may be empty.
+        do: What the operator can do about it; may be empty.
+    """
+
+    row: int
+    what: str
+    why: str = ""
+    do: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Values under one schema.
+
+    Attributes:
+        values: One row per row of what was converted; null where it was null, and where it is bad.
+        schema: What they are under, None where the Arrow type says it all.
+        bad: The rows that could not be converted, in rising order.
+    """
+
+    values: pa.Array
+    schema: Schema | None = None
+    bad: tuple[Bad, ...] = ()

@@ -1,0 +1,26 @@
+"""The timestamp that Kafka keeps with each record."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.records import NO_TIMESTAMP
+
+
+class RecordExtractor:
+    """The record's own timestamp, set by its producer or its broker."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("Record", "RecordTimestampExtractor")
+
+    def configure(self, properties: Mapping[str, str]) -> None:
+        """Take nothing: there is nothing to choose."""
+
+    def extract(self, batch: pa.RecordBatch, now_ms: int) -> pa.Int64Array:  # noqa: ARG002
+        """Return the timestamps, null for Kafka's "none"."""
+        times = batch["timestamp"]
+        has_none = pc.equal(times, NO_TIMESTAMP)
+        if not pc.any(has_none).as_py():
+            return times
+        return pc.if_else(has_none, pa.scalar(None, pa.int64()), times)

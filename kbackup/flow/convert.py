@@ -1,0 +1,229 @@
+"""From Kafka's bytes to the columns of each file, and which records do not fit.
+
+A whole-record file takes every column as it is.  In the connectors' layout a converter turns keys
+and values into what their files hold, headers become text, and a record may be bad: it is found
+here, for all its files at once, before any of them has been touched.
+"""
+
+import base64
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.columns import Bad, Column
+from kbackup.converters import Converter
+from kbackup.flow.rows import BadRecord, Part, Rows
+from kbackup.flow.schemas import Compatibility, needs_version
+from kbackup.flow.views import COLUMNS, HEADERS_AS_TEXT, ViewSpec
+from kbackup.formats import Format
+from kbackup.naming import View
+
+_WHOLE: Final = "use whole records (without format.class)"
+_NULLS: Final = {
+    View.KEY: (
+        "a record has no key",
+        "store.kafka.keys=true cannot store a null key",
+        f"{_WHOLE}, or store.kafka.keys=false",
+    ),
+    View.VALUE: (
+        "a value is null",
+        "the connectors' layout cannot store it (behavior.on.null.values=fail)",
+        f"{_WHOLE}, or behavior.on.null.values=ignore",
+    ),
+}
+_HEADERS_DO: Final = f"{_WHOLE}, or store.kafka.headers=false"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """One view of the layout, its plugins ready to use."""
+
+    spec: ViewSpec
+    format: Format
+    converter: Converter | None
+
+    @classmethod
+    def of(cls, spec: ViewSpec) -> Self:
+        """Open the plugins of *spec*."""
+        return cls(spec, spec.open_format(), spec.open_converter())
+
+
+def convert(
+    batch: pa.RecordBatch,
+    views: Sequence[Conversion],
+    *,
+    leaves_out_nulls: bool = False,
+    compatibility: Compatibility = Compatibility.NONE,
+) -> Iterator[Rows]:
+    """Turn records into the columns of their files.
+
+    Args:
+        batch: ``records.SCHEMA``, offsets rising.
+        views: Those of the layout, the values or whole records last.
+        leaves_out_nulls: Leave out records whose value is null once it is converted; otherwise
+            they are bad in a file of values.
+        compatibility: A value whose schema has no version is bad where this compares versions.
+
+    Yields:
+        At least once; new rows begin where a schema changes.  Each record of *batch* is among
+        the rows, the bad ones or those left out.
+    """
+    if views[-1].spec.view is View.RECORD:
+        yield Rows(batch, (Part(batch),))
+        return
+    runs = [_columns(view, batch) for view in views]
+    left_out = _null_values(runs[-1]) if leaves_out_nulls else None
+    for view, columns in zip(views, runs, strict=True):
+        refuses_null = not (leaves_out_nulls and view is views[-1])
+        columns[:] = [
+            _checked(view, column, refuses_null=refuses_null, compatibility=compatibility)
+            for column in columns
+        ]
+    bad = _by_row(runs)
+    stays = None
+    if left_out is not None and pc.any(left_out).as_py():
+        stays = pc.invert(left_out)
+        bad = {row: found for row, found in bad.items() if stays[row].as_py()}
+    if bad:
+        rows = pa.array(range(len(batch)), pa.int64())
+        is_good = pc.invert(pc.is_in(rows, pa.array([*bad], pa.int64())))
+        stays = is_good if stays is None else pc.and_(stays, is_good)
+    for start, end in _stretches(runs, len(batch)):
+        yield _rows(batch, views, runs, bad, stays, start, end)
+
+
+def _columns(view: Conversion, batch: pa.RecordBatch) -> list[Column]:
+    """Return what the view's file would hold of each row, a column for each run of a schema."""
+    if view.spec.view is View.HEADERS:
+        return [headers_as_text(batch["headers"])]
+    column = batch["key" if view.spec.view is View.KEY else "value"]
+    return [Column(column)] if view.converter is None else list(view.converter.decode(column))
+
+
+def _checked(
+    view: Conversion, column: Column, *, refuses_null: bool, compatibility: Compatibility
+) -> Column:
+    """Return *column* with all that is bad about its rows."""
+    bad = [*column.bad]
+    values, kind = column.values, view.spec.view
+    if refuses_null and values.null_count and kind in _NULLS:
+        bad += (Bad(row, *_NULLS[kind]) for row in pc.indices_nonzero(values.is_null()).to_pylist())
+    if kind is View.VALUE and needs_version(compatibility, column.schema):
+        text = f"schema.compatibility={compatibility} needs schemas with a version"
+        bad += (Bad(row, "the value's schema has no version", text) for row in range(len(values)))
+    bad += view.format.refuses(kind, values)
+    return replace(column, bad=tuple(bad))
+
+
+def _null_values(columns: Sequence[Column]) -> pa.BooleanArray:
+    """Return for each row whether its value is null, and not because it could not be converted."""
+    masks = []
+    for column in columns:
+        mask = column.values.is_null()
+        if column.bad:
+            rows = pa.array(range(len(mask)), pa.int64())
+            wrong = pc.is_in(rows, pa.array([at.row for at in column.bad], pa.int64()))
+            mask = pc.and_(mask, pc.invert(wrong))
+        masks.append(mask)
+    return pa.concat_arrays(masks)
+
+
+def _by_row(runs: Sequence[Sequence[Column]]) -> dict[int, Bad]:
+    """Return the first complaint about each row of the batch."""
+    found: dict[int, Bad] = {}
+    for columns in runs:
+        start = 0
+        for column in columns:
+            for bad in column.bad:
+                found.setdefault(start + bad.row, bad)
+            start += len(column.values)
+    return found
+
+
+def _stretches(runs: Sequence[Sequence[Column]], rows: int) -> Iterator[tuple[int, int]]:
+    """Yield from where to where all views stay under their schemas; once where there is no row."""
+    ends = {0, rows}
+    for columns in runs:
+        ends.update(itertools.accumulate(len(column.values) for column in columns))
+    yield from itertools.pairwise(sorted(ends)) if rows else [(0, 0)]
+
+
+def _rows(
+    batch: pa.RecordBatch,
+    views: Sequence[Conversion],
+    runs: Sequence[Sequence[Column]],
+    bad: dict[int, Bad],
+    stays: pa.BooleanArray | None,
+    start: int,
+    end: int,
+) -> Rows:
+    """Return the rows from *start* to *end*, with what is known of them."""
+    parts = []
+    for view, columns in zip(views, runs, strict=True):
+        column, row = _at(columns, start)
+        values = column.values.slice(row, end - start)
+        parts.append(Part(pa.record_batch([values], [COLUMNS[view.spec.view]]), column.schema))
+    rows = Rows(batch.slice(start, end - start), tuple(parts))
+    if stays is None:
+        return rows
+    kept = rows.take(pc.indices_nonzero(stays.slice(start, end - start)))
+    offsets = batch["offset"]
+    named = tuple(
+        BadRecord(offsets[row].as_py(), found.what, found.why, found.do)
+        for row, found in sorted(bad.items())
+        if start <= row < end
+    )
+    return replace(kept, bad=named, left_out=end - start - len(kept) - len(named))
+
+
+def _at(columns: Sequence[Column], row: int) -> tuple[Column, int]:
+    """Return the column that has *row* of the batch, and its row there."""
+    for column in columns:
+        if row < len(column.values):
+            return column, row
+        row -= len(column.values)
+    return columns[-1], 0  # of no rows
+
+
+def headers_as_text(column: pa.Array) -> Column:
+    """Return headers with values as text: UTF-8 as it is, other bytes in base64.
+
+    Source: ``Values.convertToString`` by way of ``connect-compat`` section 3.5.
+
+    Returns:
+        `HEADERS_AS_TEXT`; a record without headers, or with a null header value, is bad: the
+        connectors' header files cannot store it.
+    """
+    lengths = pc.list_value_length(column)
+    flat = column.flatten()
+    names, values = flat.field("key"), flat.field("value")
+    bad = [
+        Bad(row, "a record has no headers", "store.kafka.headers=true needs some", _HEADERS_DO)
+        for row in pc.indices_nonzero(pc.equal(lengths, 0)).to_pylist()
+    ]
+    if values.null_count:
+        parents = pc.list_parent_indices(column)
+        for at in pc.indices_nonzero(values.is_null()).to_pylist():
+            what = f"header {names[at].as_py()!r} of a record has a null value"
+            why = "the connectors' header files cannot store it"
+            bad.append(Bad(parents[at].as_py(), what, why, _HEADERS_DO))
+    try:
+        texts = values.cast(pa.string())
+    except pa.ArrowInvalid:  # some value is not UTF-8; such headers are rare
+        found = [None if value is None else _text(value) for value in values.to_pylist()]
+        texts = pa.array(found, pa.string())
+    ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+    structs = pa.StructArray.from_arrays([names, texts], fields=list(HEADERS_AS_TEXT.value_type))
+    bad.sort(key=lambda at: at.row)
+    return Column(pa.ListArray.from_arrays(ends, structs), bad=tuple(bad))
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(value).decode()

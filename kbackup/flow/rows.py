@@ -1,0 +1,135 @@
+"""`Rows`: what flows from Kafka to the files.
+
+Each stage returns new rows with more known of them: `convert` the columns of each file, `route`
+the time and the directory of each row.  Nothing is copied where nothing changes.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.columns import Schema
+from kbackup.errors import BadRecordError
+from kbackup.records import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one view's file takes of the rows.
+
+    Attributes:
+        batch: One row per row of the batch: ``records.SCHEMA``, or the one column of the view.
+        schema: What the column's values are under, None where the Arrow type says it all.
+    """
+
+    batch: pa.RecordBatch
+    schema: Schema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that cannot be stored in this layout, and why, in the three parts of an error."""
+
+    offset: int
+    what: str
+    why: str = ""
+    do: str = ""
+
+    def error(self, where: TopicPartition) -> BadRecordError:
+        """Return the error that names it."""
+        return BadRecordError(
+            f"{where} offset {self.offset}: {self.what}", self.why, self.do,
+            topic=where.topic, partition=where.partition, offset=self.offset,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Records of one topic-partition, offsets rising, all of them under the same schemas.
+
+    Attributes:
+        batch: ``records.SCHEMA``; may be empty.
+        parts: For each view of the layout, in its order, what its file takes.
+        times: ``int64``, ms: the time each row rotates by, null where it has none.  None before
+            `route`.
+        directories: ``dictionary<int32, string>`` without nulls and with distinct entries: the
+            encoded partition of each row.  None before `route`.
+        bad: The records between these that cannot be stored, offsets rising; none of them is in
+            *batch*.
+        left_out: How many records were left out because they have no value.
+    """
+
+    batch: pa.RecordBatch
+    parts: tuple[Part, ...]
+    times: pa.Int64Array | None = None
+    directories: pa.DictionaryArray | None = None
+    bad: tuple[BadRecord, ...] = ()
+    left_out: int = 0
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @property
+    def schemas(self) -> tuple[Schema | None, ...]:
+        """The schema of each part."""
+        return tuple(part.schema for part in self.parts)
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last row; there must be one."""
+        offset: int = self.batch["offset"][-1].as_py()
+        return offset
+
+    def slice(self, start: int, length: int | None = None) -> Self:
+        """Return some of the rows, without copying, and nothing of *bad* and *left_out*."""
+        return replace(
+            self,
+            batch=self.batch.slice(start, length),
+            parts=tuple(replace(at, batch=at.batch.slice(start, length)) for at in self.parts),
+            times=None if self.times is None else self.times.slice(start, length),
+            directories=None if self.directories is None else self.directories.slice(start, length),
+            bad=(),
+            left_out=0,
+        )
+
+    def take(self, rows: pa.Array) -> Self:
+        """Return the rows at the indices *rows*, copied."""
+        return replace(
+            self,
+            batch=self.batch.take(rows),
+            parts=tuple(replace(part, batch=part.batch.take(rows)) for part in self.parts),
+            times=None if self.times is None else self.times.take(rows),
+            directories=None if self.directories is None else self.directories.take(rows),
+        )
+
+    def before_bad(self) -> Self:
+        """Return the rows before the first bad record, which may be all or none of them."""
+        if not self.bad:
+            return self
+        later = pc.greater_equal(self.batch["offset"], self.bad[0].offset)
+        at = pc.index(later, True).as_py()
+        kept = self if at < 0 else self.slice(0, at)
+        return replace(kept, bad=(), left_out=self.left_out)
+
+
+def by_directory(rows: Rows) -> list[tuple[str, Rows]]:
+    """Return the rows of each directory, in the order in which the directories first appear."""
+    directories = rows.directories
+    assert directories is not None  # noqa: S101  (what has not been routed is not written)
+    names = directories.dictionary
+    if len(names) == 1:
+        return [(names[0].as_py(), rows)] if len(rows) else []
+    indices = directories.indices
+    counts = pc.value_counts(indices)  # in the order of first appearance
+    if len(counts) == 1:
+        return [(names[counts[0]["values"].as_py()].as_py(), rows)]
+    grouped = rows.take(pc.array_sort_indices(indices))  # stable: offsets stay in order
+    sizes = {row["values"]: row["counts"] for row in counts.to_pylist()}
+    starts, start = {}, 0
+    for index in sorted(sizes):
+        starts[index], start = start, start + sizes[index]
+    return [
+        (names[index].as_py(), grouped.slice(starts[index], size)) for index, size in sizes.items()
+    ]

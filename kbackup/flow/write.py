@@ -1,0 +1,218 @@
+"""The open files of one partition: one set for each directory, filled together, closed together.
+
+Files are spooled: in memory up to a limit that all of them share, then on disk.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
+
+import pyarrow.compute as pc
+
+from kbackup.columns import Schema
+from kbackup.errors import KbackupError
+from kbackup.flow.convert import Conversion
+from kbackup.flow.rows import Part, Rows, by_directory
+from kbackup.flow.views import ViewSpec
+from kbackup.formats import Writer
+from kbackup.naming import Layout, ObjectKey
+from kbackup.records import NO_TIMESTAMP, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
+from kbackup.spool import Spool
+
+_EMPTY: Final = Facts(
+    first_offset=-1, last_offset=-1, records=0, min_timestamp=None, max_timestamp=None, sha256=""
+)
+_CUT: Final = ("cut-start", "cut-end", "cut-files")
+
+
+@dataclass(frozen=True, slots=True)
+class CutFacts:
+    """What is known of the cut that an object belongs to.
+
+    Attributes:
+        span: From the position before the cut to the one after it.
+        files: How many files of values, or of whole records, the cut has.
+    """
+
+    span: Span
+    files: int
+
+    def to_metadata(self) -> dict[str, str]:
+        """Return the facts as an object's user metadata."""
+        return {
+            "cut-start": str(self.span.start_offset),
+            "cut-end": str(self.span.end_offset),
+            "cut-files": str(self.files),
+        }
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, str]) -> Self | None:
+        """Read what `to_metadata` wrote; None where it is not there, or not sound."""
+        try:
+            start, end, files = (int(metadata[name]) for name in _CUT)
+        except (KeyError, ValueError):
+            return None
+        return cls(Span(start, end), files) if 0 <= start <= end and files > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedFile:
+    """A file that is complete and waits to be stored.
+
+    Attributes:
+        key: Where to.
+        spec: Which view it is.
+        body: Its bytes; whoever stores them closes it.
+        facts: Of the records in it.
+        cut: Of the cut it belongs to.
+        identity: Which topic it is of.
+    """
+
+    key: str
+    spec: ViewSpec
+    body: Spool
+    facts: Facts
+    cut: CutFacts
+    identity: TopicIdentity = UNKNOWN
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What is kept with the object."""
+        return {
+            **self.facts.to_metadata(),
+            **self.cut.to_metadata(),
+            **self.identity.to_metadata(),
+        }
+
+
+@dataclass(slots=True)
+class _Sheet:
+    """One view of one open file."""
+
+    view: Conversion
+    schema: Schema | None
+    body: Spool
+    writer: Writer
+
+
+@dataclass(slots=True)
+class _Open:
+    """The open files of one directory, and what is known of their records."""
+
+    sheets: list[_Sheet]
+    facts: Facts = _EMPTY
+
+
+@dataclass(slots=True)
+class OpenFiles:
+    """The open files of one topic-partition.
+
+    Attributes:
+        where: The topic-partition.
+        views: The files of each directory, in the order they are stored.
+        layout: How objects are named.
+        spool_bytes: What all open files together may hold in memory.
+        identity: Which topic it is; kept in each file that has room for it, and beside it.
+        records: Records in all open files.
+    """
+
+    where: TopicPartition
+    views: Sequence[Conversion]
+    layout: Layout
+    spool_bytes: int
+    identity: TopicIdentity = UNKNOWN
+    records: int = 0
+    _open: dict[str, _Open] = field(default_factory=dict)
+
+    def write(self, rows: Rows) -> None:
+        """Add rows, each to the files of its directory.
+
+        Raises:
+            NoSpaceError: If neither memory nor disk takes them.
+        """
+        for directory, some in by_directory(rows):
+            files = self._open.get(directory)
+            if files is None:
+                files = self._open[directory] = _Open([])
+                for view, part in zip(self.views, some.parts, strict=True):
+                    files.sheets.append(self._begin(view, part))
+            for sheet, part in zip(files.sheets, some.parts, strict=True):
+                if part.schema != sheet.schema:
+                    raise KbackupError(f"{self.where}: a file of one schema was given another")
+                sheet.writer.write(part.batch)
+            files.facts = _grown(files.facts, some)
+            self.records += len(some)
+        if len(self._open) > 1:
+            self._relieve()
+
+    def close(self, span: Span) -> list[ClosedFile]:
+        """Complete all open files, and begin anew.
+
+        Args:
+            span: What the cut covers: from the position before it to the one after it.
+
+        Returns:
+            Directory by directory in the order of their first records, the views of each in the
+            layout's order: ready to be stored in that order.
+        """
+        closed = []
+        cut = CutFacts(span, len(self._open))
+        for directory, files in self._open.items():
+            facts = files.facts
+            metadata = facts.to_metadata()
+            del metadata["sha256"]
+            metadata |= {"topic": self.where.topic, "partition": str(self.where.partition)}
+            metadata |= self.identity.to_metadata()
+            for sheet in files.sheets:
+                spec = sheet.view.spec
+                sheet.writer.close(metadata)
+                key = ObjectKey(
+                    self.where.topic, self.where.partition, facts.first_offset, directory,
+                    spec.extension(), spec.view,
+                )  # fmt: skip
+                own = replace(facts, sha256=sheet.body.sha256)
+                name = self.layout.key(key)
+                closed.append(ClosedFile(name, spec, sheet.body, own, cut, self.identity))
+        self._open, self.records = {}, 0
+        return closed
+
+    def drop(self) -> None:
+        """Throw all open files away: the next run begins them again."""
+        for files in self._open.values():
+            for sheet in files.sheets:
+                with suppress(KbackupError):  # such as a full disk, which is why it is dropped
+                    sheet.writer.close({})  # left alone, it would write its end later, to nowhere
+                sheet.body.close()
+        self._open, self.records = {}, 0
+
+    def _begin(self, view: Conversion, part: Part) -> _Sheet:
+        body = Spool(self.spool_bytes)
+        writer = view.format.writer(body, view.spec.view, view.spec.options, part.schema)
+        return _Sheet(view, part.schema, body, writer)
+
+    def _relieve(self) -> None:
+        """Move the largest files to disk until the rest fit into memory together."""
+        bodies = [sheet.body for files in self._open.values() for sheet in files.sheets]
+        held = sorted((body for body in bodies if body.in_memory), key=lambda body: body.size)
+        total = sum(body.size for body in held)
+        while total > self.spool_bytes:
+            largest = held.pop()
+            total -= largest.size
+            largest.move_to_disk()
+
+
+def _grown(facts: Facts, rows: Rows) -> Facts:
+    """Return *facts* with *rows* counted in."""
+    offsets, times = rows.batch["offset"], rows.batch["timestamp"]
+    span = pc.min_max(times.filter(pc.not_equal(times, NO_TIMESTAMP))).as_py()
+    lows = [at for at in (facts.min_timestamp, span["min"]) if at is not None]
+    highs = [at for at in (facts.max_timestamp, span["max"]) if at is not None]
+    return replace(
+        facts,
+        first_offset=offsets[0].as_py() if facts.records == 0 else facts.first_offset,
+        last_offset=offsets[-1].as_py(),
+        records=facts.records + len(rows),
+        min_timestamp=min(lows, default=None),
+        max_timestamp=max(highs, default=None),
+    )

@@ -1,0 +1,61 @@
+"""Rows for the tests of the flow: routed in every way that a plugin could."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import strategies as st
+from kbackup_toys import ByValue, Modulo
+
+from kbackup.columns import Schema
+from kbackup.extractors.record import RecordExtractor
+from kbackup.flow.route import route
+from kbackup.flow.rows import Part, Rows
+from kbackup.partitioners import Partitioner
+from kbackup.partitioners.default import DefaultPartitioner
+from kbackup.records import TopicPartition
+
+WHERE: Final = TopicPartition("orders", 3)
+
+
+partitioners = st.sampled_from([DefaultPartitioner(), Modulo(2), Modulo(5), ByValue()])
+
+
+def routed(
+    batch: pa.RecordBatch,
+    partitioner: Partitioner | None = None,
+    schema_of: Callable[[int], Schema | None] = lambda _: None,
+) -> list[Rows]:
+    """Return *batch*, new rows where the schema of an offset is another."""
+    offsets = batch["offset"].to_pylist()
+    found, start = [], 0
+    for at in range(1, len(batch) + 1):
+        if at == len(batch) or schema_of(offsets[at]) != schema_of(offsets[start]):
+            some = batch.slice(start, at - start)
+            rows = Rows(some, (Part(some, schema_of(offsets[start])),))
+            found.append(
+                route(rows, WHERE, partitioner or DefaultPartitioner(), RecordExtractor(), 0)
+            )
+            start = at
+    return found
+
+
+def stamped(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows as Kafka gives them: each with a timestamp, within reason."""
+    times = [
+        1_700_000_000_000 + (0 if at is None else at % 2**41)
+        for at in batch["timestamp"].to_pylist()
+    ]
+    return batch.set_column(1, batch.schema.field(1), pa.array(times, pa.int64()))
+
+
+def offsets_by_directory(rows: Sequence[Rows]) -> dict[str, list[int]]:
+    """Return the offsets that go to each directory."""
+    found: dict[str, list[int]] = {}
+    for each in rows:
+        assert each.directories is not None
+        names = pc.cast(each.directories, pa.string()).to_pylist()
+        for name, offset in zip(names, each.batch["offset"].to_pylist(), strict=True):
+            found.setdefault(name, []).append(offset)
+    return found

@@ -1,0 +1,36 @@
+"""A third party's partitioners: found by their entry points, like anybody's."""
+
+from typing import ClassVar
+
+import pyarrow as pa
+
+from kbackup.records import TopicPartition
+
+
+class Modulo:
+    """The directory follows from the offset."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("Modulo",)
+
+    def __init__(self, directories: int = 3) -> None:
+        self.directories = directories
+
+    def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
+        """Return ``rest=0``, ``rest=1`` ..."""
+        rest = [offset % self.directories for offset in batch["offset"].to_pylist()]
+        names = [f"rest={at}" for at in range(self.directories)]
+        return pa.DictionaryArray.from_arrays(pa.array(rest, pa.int32()), names)
+
+
+class ByValue:
+    """The directory is the first byte of the value, so that nobody knows how many there are."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("ByValue",)
+
+    def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
+        """Return ``value=61`` and so on, ``value=null`` for a tombstone."""
+        found = [
+            f"value={'null' if each is None else each[:1].hex()}"
+            for each in batch["value"].to_pylist()
+        ]
+        return pa.array(found, pa.string())
