@@ -33,8 +33,10 @@ def checks(
         do = "name the brokers: -k HOST:PORT"
         yield Check("kafka", "cluster", "warn", "not checked: no bootstrap.servers", do)
         return
-    name = "cluster"
+    name = "client"
     try:
+        yield _client(settings)
+        name = "cluster"
         cluster = wiring.kafka_settings(settings).cluster()
         yield _cluster(cluster, settings)
         name = "topics"
@@ -54,6 +56,21 @@ def checks(
     why = "Kafka does not tell its time"
     yield Check(
         "kafka", "clock", "warn", f"not checkable: {why}", "compare: date -u, on both hosts"
+    )
+
+
+def _client(settings: Settings) -> Check:
+    way = wiring.kafka_way(settings)
+    if way.is_native:
+        return Check("kafka", "client", "ok", "records pass in columns, through the C library")
+    if not way.why:
+        return Check("kafka", "client", "ok", "records pass as Python objects, as configured")
+    return Check(
+        "kafka",
+        "client",
+        "warn",
+        f"records pass as Python objects, at half the speed: {way.why}",
+        "install kbackup where there is a C compiler (cc), or from a wheel for this platform",
     )
 
 

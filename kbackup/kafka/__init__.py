@@ -6,7 +6,7 @@ A `Connection` is plain data and crosses processes; it opens clients where they 
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import pyarrow as pa
 
@@ -330,6 +330,24 @@ class Connection(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """How records pass between Kafka's client and kbackup.
+
+    Attributes:
+        name: ``native``: in columns, through the C library; ``python``: as objects.
+        why: Why the faster way cannot be had here, where it was not ruled out.
+    """
+
+    name: Literal["native", "python"]
+    why: str = ""
+
+    @property
+    def is_native(self) -> bool:
+        """Whether it is the C library's."""
+        return self.name == "native"
+
+
+@dataclass(frozen=True, slots=True)
 class KafkaSettings:
     """How to reach a real cluster: the `Connection` of every run outside the tests.
 
@@ -356,6 +374,16 @@ class KafkaSettings:
     def properties(self, ours: Mapping[str, Any], operators: Mapping[str, str]) -> dict[str, Any]:
         """Return a client's properties: for every client, then *ours*, then the *operators*'."""
         return {**_CLIENT, **ours, **operators, "bootstrap.servers": self.bootstrap_servers}
+
+    def way(self) -> Way:
+        """Return how records pass here, on this machine.
+
+        Raises:
+            ConfigurationError: If the C library is asked for and cannot be had.
+        """
+        from kbackup.kafka.native.library import choose  # noqa: PLC0415
+
+        return choose(self.client)
 
     # A client is imported where it is opened: whoever only passes settings on needs none.
 

@@ -56,7 +56,7 @@ class Reader:
             "error_cb": self._complaints,
         }
         properties = settings.properties(ours, settings.consumer)
-        is_native = choose(settings.client) == "native"
+        is_native = choose(settings.client).is_native
         self._source: Source = ColumnSource(properties) if is_native else ObjectSource(properties)
         self._patience_s = patience_s(settings)
         self._met: set[str] = set()

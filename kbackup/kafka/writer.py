@@ -92,7 +92,7 @@ class Writer:
             own["transactional.id"] = f"{group}-{target}"
             own["transaction.timeout.ms"] = _TRANSACTION_MS
         properties = settings.properties(own, settings.producer)
-        is_native = choose(settings.client) == "native"
+        is_native = choose(settings.client).is_native
         self._sender: Sender = (ColumnSender if is_native else ObjectSender)(properties, target)
         self._producer = self._sender.producer
         self._in_transaction = False

@@ -130,6 +130,7 @@ class RestoreRun:
         settings = self._settings
         self._summary.facts |= {
             "group": plan.group,
+            "kafka_client": wiring.kafka_way(settings).name,
             "cluster_id": cluster.cluster_id,
             "target": settings.bootstrap_servers,
             "store": settings.url,

@@ -9,7 +9,7 @@ from kbackup.errors import ConfigurationError
 from kbackup.flow.cut import Rule
 from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
-from kbackup.kafka import KafkaSettings
+from kbackup.kafka import KafkaSettings, Way
 from kbackup.naming import RECORDS_FOLDER, Layout, View
 from kbackup.stores import StoreSettings
 
@@ -31,6 +31,15 @@ def kafka_settings(settings: Settings) -> KafkaSettings:
         settings.kafka_timeout,
         settings.kafka_client,
     )
+
+
+def kafka_way(settings: Settings) -> Way:
+    """Return how records pass between Kafka's client and kbackup.
+
+    Raises:
+        ConfigurationError: If ``kafka.client`` asks for what is not installed.
+    """
+    return KafkaSettings(settings.bootstrap_servers or "", client=settings.kafka_client).way()
 
 
 def store_settings(settings: Settings) -> StoreSettings:

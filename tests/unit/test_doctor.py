@@ -16,6 +16,7 @@ from kbackup.doctor import store as stores
 from kbackup.doctor.retention import LogState
 from kbackup.engine import EngineSettings
 from kbackup.errors import ConfigurationError, JavaNotFoundError, KafkaError, StoreError
+from kbackup.kafka.native import library
 from kbackup.records import Span
 from kbackup.runs import history, wiring
 from kbackup.stores import StoreSettings
@@ -588,3 +589,20 @@ def test_a_stop_ends_the_examination() -> None:
         stop.set()
 
     assert 1 == len(found)
+
+
+def test_objects_in_place_of_columns_are_worth_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Whoever installed without a compiler learns why a run is slow; whoever asked for it, nothing.
+    """
+    monkeypatch.setattr(library, "_found", lambda: library.UnavailableError("no compiler"))
+    now = datetime.now(UTC)
+
+    auto, python, native = (
+        next(kafka.checks(settings(bootstrap_servers="h:1", kafka_client=wanted), None, now))
+        for wanted in ("auto", "python", "native")
+    )
+
+    assert ["warn", "ok", "fail"] == [auto.level, python.level, native.level]
+    assert "half the speed: no compiler" in auto.text
+    assert "kafka.client=native" in native.text

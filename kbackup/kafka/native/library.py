@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka import cimpl
 
 from kbackup.errors import ConfigurationError
+from kbackup.kafka import Way
 from kbackup.kafka.native.build import LIBRARY, digest
-
-Way = Literal["native", "python"]
-"""How records pass between client and kbackup: by columns in C, or as objects in Python."""
 
 _OTHER: Final = "_KBACKUP_NATIVE_LIBRARY"
 """The variable that names another build of the library, such as one with sanitizers."""
@@ -137,7 +135,7 @@ def choose(wanted: str) -> Way:
         ConfigurationError: If ``native`` is wanted and cannot be had.
     """
     if wanted == "python":
-        return "python"
+        return Way("python")
     try:
         library()
     except UnavailableError as why:
@@ -147,5 +145,5 @@ def choose(wanted: str) -> Way:
                 str(why),
                 "install kbackup where there is a C compiler (cc), or set kafka.client=auto",
             ) from why
-        return "python"
-    return "native"
+        return Way("python", str(why))
+    return Way("native")
