@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from kbackup.backup import catalog as listing
 from kbackup.backup.catalog import Catalog, FileSet, not_in_backup
-from kbackup.backup.reading import read
+from kbackup.backup.merging import Failed, Rows, steps
 from kbackup.errors import (
     ConfigurationError,
     IncompleteBackupError,
@@ -169,15 +169,20 @@ def _from(sets: Sequence[FileSet], offset: int | None) -> list[FileSet]:
 def _records(
     store: Store, sets: Sequence[FileSet], options: ReadOptions, place: Place
 ) -> Iterator[pa.RecordBatch]:
-    """Yield records from the place on; of those that lie in a directory twice, the first."""
+    """Yield records from the place on, in the order a restore writes them, each once."""
     ends: dict[str, int] = {}
-    for files in sets:
-        begin = max(ends.get(files.encoded_partition, 0), place.offset or 0)
-        for batch in read(store, files, options):
-            fresh = batch.filter(pc.greater_equal(batch["offset"], begin))
-            if len(fresh):
-                ends[files.encoded_partition] = fresh["offset"][-1].as_py() + 1
-                yield fresh
+    for step in steps(store, sets, options, offset=place.offset or 0):
+        match step:
+            case Failed(_, error):
+                raise error
+            case Rows(batch, (files, *_)) if files.is_whole:
+                yield batch
+            case Rows(batch, (files, *_)):  # counted on in each directory; what is twice is once
+                begin = max(ends.get(files.encoded_partition, 0), place.offset or 0)
+                fresh = batch.filter(pc.greater_equal(batch["offset"], begin))
+                if len(fresh):
+                    ends[files.encoded_partition] = fresh["offset"][len(fresh) - 1].as_py() + 1
+                    yield fresh
 
 
 def _shown(where: TopicPartition, row: dict[str, Any]) -> Record:

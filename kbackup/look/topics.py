@@ -120,23 +120,25 @@ def _main(files: FileSet) -> BackupFile:
 
 
 def _looked_at(store: Store, sets: Sequence[FileSet], options: ReadOptions) -> Event:
-    """Return what the last object says: its own facts, or where there are none its records.
+    """Return what the last object of each directory says, the latest of them.
 
     In the connectors' layout without facts the last offset is that of a topic without holes.
     """
-    final = max((files for files in sets if files.main is not None), default=None, key=_start)
-    if final is None or final.main is None:
+    finals = {files.encoded_partition: files for files in sets if files.main is not None}
+    ends = [_end(store, files, options) for files in finals.values()]
+    if not ends:
         return {}
-    known = facts(store, final.main)
+    last = max(end for end, _ in ends)
+    return {"last": last} | ({"records": ends[0][1]} if len(sets) == 1 else {})
+
+
+def _end(store: Store, files: FileSet, options: ReadOptions) -> tuple[int, int]:
+    """Return the last offset of a set, and its records: by its facts, else by its rows."""
+    known = None if files.main is None else facts(store, files.main)
     if known is not None:
-        last, records = known.last_offset, known.records
-    else:
-        last, records = final.start_offset, 0
-        for batch in read(store, final, options):
-            last = batch["offset"][-1].as_py()
-            records += len(batch)
-    return {"last": last} | ({"records": records} if len(sets) == 1 else {})
-
-
-def _start(files: FileSet) -> int:
-    return files.start_offset
+        return known.last_offset, known.records
+    last, records = files.start_offset, 0
+    for batch in read(store, files, options):
+        last = batch["offset"][len(batch) - 1].as_py()
+        records += len(batch)
+    return last, records

@@ -148,6 +148,18 @@ def test_records_that_lie_there_twice_are_shown_once() -> None:
     assert [(0, offset) for offset in range(6)] == offsets(backup, "orders")
 
 
+def test_several_directories_are_one_partition() -> None:
+    """
+    Records come in the order of their offsets, as a restore writes them.
+    """
+    backup = Backup()
+    for at in range(0, 12, 4):
+        backup.put_in("odd=0", "orders", 0, [at, at + 2])
+        backup.put_in("odd=1", "orders", 0, [at + 1, at + 3])
+
+    assert [(0, offset) for offset in range(5, 12)] == offsets(backup, "orders:0@5")
+
+
 @pytest.mark.parametrize(
     ("what", "error"),
     [

@@ -169,6 +169,19 @@ def test_deep_learns_the_end_from_the_last_object() -> None:
     assert (8, None) == (row["last"], row["records"])
 
 
+def test_deep_looks_at_the_last_object_of_each_directory() -> None:
+    """
+    The object that begins last is not always the one that ends last.
+    """
+    backup = Backup()
+    backup.put_in("a=1", "orders", 0, [0, 50])
+    backup.put_in("a=2", "orders", 0, [3, 7])
+
+    [row] = rows(backup, deep=True)
+
+    assert 50 == row["last"]
+
+
 def test_deep_reads_an_object_without_facts(tmp_path: Path) -> None:
     """
     An object of the connector has no facts, so its records are counted.
