@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kbackup.backup.catalog import Catalog, FileSet, nothing_there
@@ -12,45 +12,22 @@ from kbackup.backup.recorded import Recorded, record_count
 from kbackup.backup.shadowed import without_shadowed
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
-from kbackup.kafka import Cluster, Position, Topic
-from kbackup.naming import View
+from kbackup.kafka import Cluster
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.renaming import rename
-from kbackup.restore import safety
+from kbackup.restore import safety, soundness
+from kbackup.restore.held import Held
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.mark import Mark, Place, Source
+from kbackup.restore.mark import Source
 from kbackup.restore.remaining import remaining
 from kbackup.restore.safety import Intent, Target
-from kbackup.restore.standing import Log, Standing, judge
+from kbackup.restore.sources import SourceTopic, config_of_copy
+from kbackup.restore.standing import Standing, judge
 from kbackup.runs import wiring
 from kbackup.runs.selection import select
 from kbackup.stores import ObjectHead, Store
 
-LONG_MAX: Final = str(2**63 - 1)
-
 _THREADS: Final = 16
-
-PARTITIONS_BELIEVED: Final = 10_000
-"""A backup without run records may name partitions below this without a question."""
-
-KEPT_CONFIG: Final = ("max.message.bytes", "compression.type")
-"""Settings of the source topic that a created target gets.  Not cleanup.policy and retention:
-nothing may be deleted before the restore has been looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceTopic:
-    """What run records know of a topic, beyond its objects.
-
-    Attributes:
-        partitions: Their number when it was backed up; 0 where no record says.
-        cluster_id: Of the cluster it was backed up from; empty where no record says.
-        config: Its settings then.
-    """
-
-    partitions: int = 0
-    cluster_id: str = ""
-    config: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +166,7 @@ class Planner:
             for topic in existing.values()
             for partition in range(topic.partitions)
         ]
-        held = _Held(
+        held = Held(
             existing,
             self._cluster.spans(wheres, committed_only=False),
             self._cluster.committed(self._group, wheres),
@@ -238,25 +215,19 @@ class Planner:
         identity = UNKNOWN if head is None else TopicIdentity.from_metadata(head.metadata)
         return Source(wiring.backup_id(self._settings), where, identity)
 
-    def _standings(self, intent: Intent, held: "_Held") -> dict[TopicPartition, Standing]:
+    def _standings(self, intent: Intent, held: Held) -> dict[TopicPartition, Standing]:
         """Return where this restore stands in each partition of an existing target."""
-        topic = held.topics.get(intent.target)
-        if topic is None:
-            return {}
         found = {}
         for where in self._catalog.partitions(intent.source):
-            target = TopicPartition(intent.target, where.partition)
-            if target in held.spans and self._is_wanted(where):
-                log = Log(target, topic.topic_id, held.spans[target])
-                found[target] = judge(
-                    held.positions.get(target), self._source(where), log, group=self._group,
+            log = held.log(TopicPartition(intent.target, where.partition))
+            if log is not None and self._is_wanted(where):
+                found[log.where] = judge(
+                    held.positions.get(log.where), self._source(where), log, group=self._group,
                     layout=wiring.layout(self._settings),
                 )  # fmt: skip
         return found
 
-    def _topic(
-        self, intent: Intent, held: "_Held", clashes: Sequence[KbackupError]
-    ) -> PlannedTopic:
+    def _topic(self, intent: Intent, held: Held, clashes: Sequence[KbackupError]) -> PlannedTopic:
         settings = self._settings
         standings = self._standings(intent, held)
         target = held.target(intent.target, standings)
@@ -274,7 +245,9 @@ class Planner:
             (code, f"{intent.target} {text}") for code, text in safety.warnings(intent, target)
         ]
         warnings += [each.warning for each in standings.values() if each.warning is not None]
-        config = self._config(intent) if target.partitions is None else target.config or {}
+        source = self._sources.get(intent.source, SourceTopic())
+        created = config_of_copy(source, settings.topic_config)
+        config = created if target.partitions is None else target.config or {}
         limit = config.get("max.message.bytes")
         units, objects, stored = [], 0, 0
         counts: list[int | None] = []
@@ -285,7 +258,8 @@ class Planner:
             if shadowed:
                 text = f"{where}: {shadowed} value objects are in the whole-record objects too"
                 warnings.append(("shadowed", text))
-            refusals += self._splittable(where, sets)
+            if not settings.yes_split_on_newline:
+                refusals += soundness.splittable(self._store, where, sets)
             objects += sum(len(files.files) for files in sets)
             stored += sum(file.size for files in sets for file in files.files)
             counts.append(record_count(sets, self._recorded.get(where, ())))
@@ -295,39 +269,27 @@ class Planner:
             if left.refusal is not None:
                 refusals.append(left.refusal)
             if left.sets:
-                mark = standing.mark
                 units.append(
                     RestoreUnit(
                         at,
                         left.sets,
-                        self._begin(where, at, sets, held) if mark is None else held.kept(mark, at),
-                        None if mark is None else held.positions[at],
+                        held.mark(standing, self._source(where), at, sets[0].start_offset),
+                        None if standing.mark is None else held.positions[at],
                         left.before,
                         None if limit is None else int(limit),
                     )
                 )
-        refusals += self._unbelievable(intent)
+        wheres = self._catalog.partitions(intent.source)
+        refusals += soundness.unbelievable(intent, wheres[-1].partition, source.partitions)
         refusals += self._unreplicable(intent, target)
         refusals += self._missing(intent)
-        warnings += self._lacks(intent)
+        stored_sets = (files for where in wheres for files in self._catalog.sets[where])
+        warnings += soundness.lacks(intent.source, stored_sets)
         action = _action(target, has_units=bool(units), is_refused=bool(refusals))
         return PlannedTopic(
-            intent, target, tuple(units), action, self._config(intent), tuple(refusals),
+            intent, target, tuple(units), action, created, tuple(refusals),
             tuple(warnings), objects, _total(counts), stored,
         )  # fmt: skip
-
-    def _begin(
-        self, where: TopicPartition, target: TopicPartition, sets: Sequence[FileSet], held: "_Held"
-    ) -> Mark:
-        """Return where a restore of *where* begins: at the end of what the target holds."""
-        end = held.spans[target].end_offset if target in held.spans else 0
-        topic = held.topics.get(target.topic)
-        return Mark(
-            self._source(where),
-            "" if topic is None else topic.topic_id,
-            Span(end, end),
-            Place(0, sets[0].start_offset),
-        )
 
     def _chosen(self, where: TopicPartition) -> tuple[list[FileSet], int]:
         """Return the sets to restore, and how many are left out: whole records cover them."""
@@ -349,22 +311,6 @@ class Planner:
                 f"{intent.target} cannot be created with --replication-factor {factor}",
                 f"the cluster has {brokers} broker{'s' if brokers > 1 else ''}",
                 "give fewer, or leave it to the cluster's default",
-                topic=intent.target,
-            )
-        ]
-
-    def _unbelievable(self, intent: Intent) -> list[KbackupError]:
-        """Refuse a partition number that only a planted or mistaken name can have."""
-        highest = self._catalog.partitions(intent.source)[-1].partition
-        known = self._sources.get(intent.source, SourceTopic()).partitions
-        if highest < known or (not known and highest < PARTITIONS_BELIEVED):
-            return []
-        says = f"run records say {known}" if known else "no run record says so"
-        return [
-            RefusedError(
-                f"{intent.source}: an object's name says that there is a partition {highest}",
-                f"{says}; the target would get {highest + 1} partitions",
-                "look at that object; move it away, or restore with --partitions",
                 topic=intent.target,
             )
         ]
@@ -402,86 +348,6 @@ class Planner:
 
     def _is_wanted(self, where: TopicPartition) -> bool:
         return self._settings.partitions is None or where.partition in self._settings.partitions
-
-    def _splittable(self, where: TopicPartition, sets: Sequence[FileSet]) -> list[KbackupError]:
-        """Refuse to split byte-array files of another tool where nobody agreed to it."""
-        if self._settings.yes_split_on_newline:
-            return []
-        asked = set()
-        for files in sets:
-            for file in files.files:
-                if file.format != "bytes" or file.view in asked:
-                    continue
-                asked.add(file.view)  # who wrote one of them wrote all
-                if facts(self._store, file) is None:
-                    what = "keys" if file.view is View.KEY else "values"
-                    return [
-                        RefusedError(
-                            f"{where}: {file.key} may hold {what} that contain the separator",
-                            "another tool wrote it, and nothing says how many records it has",
-                            f"--yes-split-on-newline, if none of the {what} contains it",
-                            topic=where.topic,
-                        )
-                    ]
-        return []
-
-    def _lacks(self, intent: Intent) -> list[tuple[str, str]]:
-        """Say once what the connectors' layout has not stored of a topic."""
-        sets = [
-            files for where in self._catalog.partitions(intent.source)
-            for files in self._catalog.sets[where] if not files.is_whole
-        ]  # fmt: skip
-        if not sets:
-            return []
-        lacking = []
-        if all(files.keys is None for files in sets):
-            lacking.append(("no_keys", "keys were not stored: records will have no key"))
-        if all(files.headers is None for files in sets):
-            lacking.append(("no_headers", "headers were not stored: records will have none"))
-        lacking.append(("no_timestamps", "timestamps were not stored: records get the time of now"))
-        return [(code, f"{intent.source}: {text}") for code, text in lacking]
-
-    def _config(self, intent: Intent) -> dict[str, str]:
-        """Settings of a topic to create: nothing that is restored may be deleted or refused."""
-        source = self._sources.get(intent.source, SourceTopic()).config
-        return {
-            "retention.ms": "-1",
-            "cleanup.policy": "delete",
-            "message.timestamp.type": "CreateTime",
-            "message.timestamp.before.max.ms": LONG_MAX,
-            "message.timestamp.after.max.ms": LONG_MAX,
-            **{name: source[name] for name in KEPT_CONFIG if name in source},
-            **self._settings.topic_config,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What the target cluster holds before the restore."""
-
-    topics: Mapping[str, Topic]
-    spans: Mapping[TopicPartition, Span]
-    positions: Mapping[TopicPartition, Position]
-    configs: Mapping[str, Mapping[str, str]]
-
-    def target(self, name: str, standings: Mapping[TopicPartition, Standing]) -> Target:
-        """Return a target topic as it stands."""
-        if name not in self.topics:
-            return Target()
-        own = {
-            where
-            for where, standing in standings.items()
-            if standing.mark is not None or standing.refusal is not None
-        }
-        # a partition that somebody else fills matters once this restore is to write to it
-        others = (standings if own else self.spans).keys() - own
-        filled = sum(len(self.spans[where]) for where in others if where.topic == name)
-        partitions = self.topics[name].partitions
-        return Target(partitions, filled, bool(own), self.configs.get(name))
-
-    def kept(self, mark: Mark, target: TopicPartition) -> Mark:
-        """Return *mark* with where the log stands, if an early version did not keep it."""
-        return mark if mark.log is not None else replace(mark, log=self.spans[target])
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kbackup import engine
@@ -16,7 +16,8 @@ from kbackup.reports import RestoreReport
 from kbackup.restore import audit
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.plan import Planner, RestorePlan, SourceTopic
+from kbackup.restore.plan import Planner, RestorePlan
+from kbackup.restore.sources import known_topics
 from kbackup.restore.target import asked
 from kbackup.restore.task import put_back
 from kbackup.runs import history, wiring
@@ -248,30 +249,6 @@ class RestoreRun:
             for where, records in audit.repeats(doubtful, counted):
                 text = f"{where}: {records} records were written again, or by somebody else"
                 self._tell(self._summary.warn("repeated", text))
-
-
-def known_topics(
-    records: Iterable[Mapping[str, Any]], names: Iterable[str], cluster_id: str
-) -> tuple[dict[str, SourceTopic], set[str]]:
-    """Return what run records of the sink say of topics, and which ones it backs up here.
-
-    Args:
-        records: Run records, the newest first.
-        names: The topics of the backup.
-        cluster_id: Of the cluster to restore to.
-    """
-    wanted = set(names)
-    found: dict[str, SourceTopic] = {}
-    watched: set[str] = set()
-    for record in records:
-        source = str(record.get("cluster_id") or "")
-        for name, entry in (record.get("topic_settings") or {}).items():
-            if source == cluster_id:
-                watched.add(name)
-            if name in wanted and name not in found:
-                config = entry.get("config") or {}
-                found[name] = SourceTopic(int(entry.get("partitions") or 0), source, config)
-    return found, watched
 
 
 def _row(unit: RestoreUnit) -> dict[str, Any]:

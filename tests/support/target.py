@@ -16,7 +16,8 @@ from kbackup.records import Span, TopicPartition
 from kbackup.reports import RestoreReport
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob
-from kbackup.restore.plan import Planner, RestorePlan, SourceTopic
+from kbackup.restore.plan import Planner, RestorePlan
+from kbackup.restore.sources import SourceTopic
 from kbackup.restore.task import Work
 from kbackup.stores import Store
 from tests.support.fakes import SilentLine

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from backup_samples import JSON
 from record_samples import batch_of, write
 
 from kbackup import config
@@ -16,10 +17,11 @@ from kbackup.formats import FormatOptions, by_name
 from kbackup.kafka import Position, Topic
 from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicPartition
-from kbackup.restore.plan import Planner, RestorePlan, SourceTopic
-from kbackup.restore.run import known_topics
+from kbackup.restore.plan import Planner, RestorePlan
+from kbackup.restore.sources import SourceTopic, known_topics
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
+from tests.support.target import Restoring
 
 HERE = "cluster-here"
 
@@ -191,6 +193,19 @@ def test_the_plan_counts_records_where_run_records_know_them_all(store: Store) -
 
     assert None is half.topics[0].event()["records"]
     assert 15 == both.topics[0].event()["records"]
+
+
+def test_the_plan_says_what_order_it_can_promise() -> None:
+    """
+    Rows without offsets cannot be put in order over several directories.
+    """
+    again = Restoring()
+    again.backup.put_in("a=1", "orders", 0, [0, 2], views=JSON)
+    one = again.plan().topics[0].warnings
+    again.backup.put_in("a=2", "orders", 0, [1, 3], views=JSON)
+
+    assert "order" not in [code for code, _ in one]
+    assert "order" in [code for code, _ in again.plan().topics[0].warnings]
 
 
 def test_more_replicas_than_brokers_are_refused_by_the_plan(store: Store) -> None:

@@ -1,0 +1,72 @@
+"""What the target cluster holds before a restore, asked once for all topics."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kbackup.kafka import Position, Topic
+from kbackup.records import Span, TopicPartition
+from kbackup.restore.mark import Mark, Place, Source
+from kbackup.restore.safety import Target
+from kbackup.restore.standing import Log, Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The targets that exist.
+
+    Attributes:
+        topics: By name.
+        spans: What each of their partitions holds, open transactions included.
+        positions: The group's positions in them, whoever committed these.
+        configs: Settings, as far as they may be read.
+    """
+
+    topics: Mapping[str, Topic]
+    spans: Mapping[TopicPartition, Span]
+    positions: Mapping[TopicPartition, Position]
+    configs: Mapping[str, Mapping[str, str]]
+
+    def log(self, where: TopicPartition) -> Log | None:
+        """Return a target partition, None where there is none yet."""
+        topic, span = self.topics.get(where.topic), self.spans.get(where)
+        return None if topic is None or span is None else Log(where, topic.topic_id, span)
+
+    def target(self, name: str, standings: Mapping[TopicPartition, Standing]) -> Target:
+        """Return a target topic as it stands.
+
+        Args:
+            name: The topic.
+            standings: Where the restore stands in the partitions that it is to write to.
+        """
+        if name not in self.topics:
+            return Target()
+        own = {
+            where
+            for where, standing in standings.items()
+            if standing.mark is not None or standing.refusal is not None
+        }
+        # a partition that somebody else fills matters once this restore is to write to it
+        others = (standings if own else self.spans).keys() - own
+        filled = sum(len(self.spans[where]) for where in others if where.topic == name)
+        partitions = self.topics[name].partitions
+        return Target(partitions, filled, bool(own), self.configs.get(name))
+
+    def mark(
+        self, standing: Standing, source: Source, where: TopicPartition, first_offset: int
+    ) -> Mark:
+        """Return the mark that a restore goes on from, or begins with.
+
+        Args:
+            standing: Where the restore stands.
+            source: What is restored.
+            where: The target partition.
+            first_offset: Of the backup.
+        """
+        log = self.log(where)
+        if standing.mark is None:  # what it writes comes after what the target holds
+            end = 0 if log is None else log.span.end_offset
+            target_id = "" if log is None else log.topic_id
+            return Mark(source, target_id, Span(end, end), Place(0, first_offset))
+        if standing.mark.log is None and log is not None:  # an early version did not keep it
+            return replace(standing.mark, log=log.span)
+        return standing.mark

@@ -1,0 +1,82 @@
+"""What a backup lacks, or may not be, as far as a plan can see it."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kbackup.backup.catalog import FileSet
+from kbackup.backup.reading import facts
+from kbackup.errors import KbackupError, RefusedError
+from kbackup.naming import View
+from kbackup.records import TopicPartition
+from kbackup.restore.safety import Intent
+from kbackup.stores import Store
+
+PARTITIONS_BELIEVED: Final = 10_000
+"""A backup without run records may name partitions below this without a question."""
+
+
+def unbelievable(intent: Intent, highest: int, known: int) -> list[KbackupError]:
+    """Refuse a partition number that only a planted or mistaken name can have.
+
+    Args:
+        intent: From where to where.
+        highest: The highest partition that an object names.
+        known: How many run records say there were; 0 where none does.
+    """
+    if highest < known or (not known and highest < PARTITIONS_BELIEVED):
+        return []
+    says = f"run records say {known}" if known else "no run record says so"
+    return [
+        RefusedError(
+            f"{intent.source}: an object's name says that there is a partition {highest}",
+            f"{says}; the target would get {highest + 1} partitions",
+            "look at that object; move it away, or restore with --partitions",
+            topic=intent.target,
+        )
+    ]
+
+
+def splittable(store: Store, where: TopicPartition, sets: Sequence[FileSet]) -> list[KbackupError]:
+    """Refuse to split byte-array files of another tool, to which nobody agreed."""
+    asked = set()
+    for files in sets:
+        for file in files.files:
+            if file.format != "bytes" or file.view in asked:
+                continue
+            asked.add(file.view)  # who wrote one of them wrote all
+            if facts(store, file) is None:
+                what = "keys" if file.view is View.KEY else "values"
+                return [
+                    RefusedError(
+                        f"{where}: {file.key} may hold {what} that contain the separator",
+                        "another tool wrote it, and nothing says how many records it has",
+                        f"--yes-split-on-newline, if none of the {what} contains it",
+                        topic=where.topic,
+                    )
+                ]
+    return []
+
+
+def lacks(source: str, sets: Iterable[FileSet]) -> list[tuple[str, str]]:
+    """Say once what the connectors' layout has not stored of a topic.
+
+    Args:
+        source: The topic.
+        sets: All of its file sets.
+    """
+    values = [files for files in sets if not files.is_whole]
+    if not values:
+        return []
+    lacking = []
+    if all(files.keys is None for files in values):
+        lacking.append(("no_keys", "keys were not stored: records will have no key"))
+    if all(files.headers is None for files in values):
+        lacking.append(("no_headers", "headers were not stored: records will have none"))
+    lacking.append(("no_timestamps", "timestamps were not stored: records get the time of now"))
+    folders: dict[TopicPartition, set[str]] = {}
+    for files in values:
+        folders.setdefault(files.where, set()).add(files.encoded_partition)
+    if any(len(names) > 1 for names in folders.values()):
+        text = "offsets were not stored: records keep their order within a directory only"
+        lacking.append(("order", text))
+    return [(code, f"{source}: {text}") for code, text in lacking]
