@@ -20,7 +20,7 @@ class RecordExtractor:
     def extract(self, batch: pa.RecordBatch, now_ms: int) -> pa.Int64Array:  # noqa: ARG002
         """Return the timestamps, null for Kafka's "none"."""
         times = batch["timestamp"]
-        has_none = pc.equal(times, NO_TIMESTAMP)
-        if not pc.any(has_none).as_py():
+        lowest = pc.min(times).as_py()
+        if lowest is None or lowest > NO_TIMESTAMP:
             return times
-        return pc.if_else(has_none, pa.scalar(None, pa.int64()), times)
+        return pc.if_else(pc.equal(times, NO_TIMESTAMP), pa.scalar(None, pa.int64()), times)

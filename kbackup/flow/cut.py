@@ -70,9 +70,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """These rows belong to the open files."""
+    """These rows, of so many bytes of ``records.record_bytes``, belong to the open files."""
 
     rows: Rows
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +106,8 @@ class Open:
     schemas: Mapping[str, tuple[Schema | None, ...]] = field(default_factory=dict)
     boundary: int | None = None
 
-    def grown(self, rows: Rows) -> "Open":
-        """Return what is open once *rows*, one at least, are in it too."""
+    def grown(self, rows: Rows, size: int) -> "Open":
+        """Return what is open once *rows*, one at least and of *size* bytes, are in it too."""
         found = _directories(rows)
         schemas = self.schemas
         if any(name not in schemas for name in found):
@@ -115,7 +116,7 @@ class Open:
         return replace(
             self,
             records=self.records + len(rows),
-            bytes=self.bytes + batch_bytes(rows.batch),
+            bytes=self.bytes + size,
             base_time=_first_time(rows) if base is None else base,
             last_directory=rows.directories[-1].as_py(),  # type: ignore[index]
             last_offset=rows.last_offset,
@@ -147,11 +148,15 @@ def cut(
         start = 0
         while True:
             rest = rows if start == 0 else rows.slice(start)
-            room, reason = _room(state, rest, rule, now)
+            size = batch_bytes(rest.batch)
+            room, reason = _room(state, rest, size, rule, now)
             if room:
-                part = rest if room == len(rest) else rest.slice(0, room)
-                state = state.grown(part)
-                yield Append(part)
+                part = rest
+                if room < len(rest):
+                    part = rest.slice(0, room)
+                    size = batch_bytes(part.batch)
+                state = state.grown(part, size)
+                yield Append(part, size)
             if reason is not None:
                 yield Cut(state.last_offset + 1, reason)
                 by_clock = reason in (Reason.SCHEDULE, Reason.SPAN, Reason.DIRECTORY)
@@ -168,12 +173,12 @@ def _begin(rule: Rule, clock: Callable[[], int] | None) -> Open:
     return Open(boundary=rule.schedule.next(clock()))
 
 
-def _room(state: Open, rows: Rows, rule: Rule, now: int) -> tuple[int, Reason | None]:
+def _room(state: Open, rows: Rows, size: int, rule: Rule, now: int) -> tuple[int, Reason | None]:
     """How many of *rows* the open files take, and why no more; None where they take all."""
     best: tuple[int, Reason | None] = (len(rows), None)
     limits = [
         (Reason.RECORDS, by_records(state, rows, rule)),
-        (Reason.BYTES, by_bytes(state, rows, rule)),
+        (Reason.BYTES, by_bytes(state, rows, size, rule)),
         (Reason.SPAN, by_span(state, rows, rule)),
         (Reason.DIRECTORY, by_directory_change(state, rows, rule)),
         (Reason.SCHEDULE, by_schedule(state, now)),
@@ -194,9 +199,9 @@ def by_records(state: Open, rows: Rows, rule: Rule) -> int | None:
     return left if left <= len(rows) and len(rows) else None
 
 
-def by_bytes(state: Open, rows: Rows, rule: Rule) -> int | None:
-    """Room up to the record that makes the bytes."""
-    if rule.bytes is None or state.bytes + batch_bytes(rows.batch) < rule.bytes or not len(rows):
+def by_bytes(state: Open, rows: Rows, size: int, rule: Rule) -> int | None:
+    """Room up to the record that makes the bytes; *rows* have *size* of them."""
+    if rule.bytes is None or state.bytes + size < rule.bytes or not len(rows):
         return None
     up_to = pc.cumulative_sum(record_bytes(rows.batch))
     at: int = pc.index(pc.greater_equal(up_to, rule.bytes - state.bytes), True).as_py()
@@ -210,7 +215,11 @@ def by_span(state: Open, rows: Rows, rule: Rule) -> int | None:
     base = _first_time(rows) if state.base_time is None else state.base_time
     if base is None:
         return None
-    return _before(pc.greater_equal(rows.times, base + rule.span_ms), state)
+    latest = pc.max(rows.times).as_py()
+    if latest is None or latest < base + rule.span_ms:
+        return None
+    at: int = pc.index(pc.greater_equal(rows.times, base + rule.span_ms), True).as_py()
+    return at if at > 0 or state.records else None  # the first row of new files is never late
 
 
 def by_directory_change(state: Open, rows: Rows, rule: Rule) -> int | None:
@@ -277,12 +286,6 @@ def _first_in(rows: Rows, directories: list[str]) -> int | None:
     is_there = wanted.take(rows.directories.indices)
     at: int = pc.index(is_there, True).as_py()
     return at
-
-
-def _before(mask: pa.BooleanArray, state: Open) -> int | None:
-    """Row of the first true one, None without; the first row of new files is never too late."""
-    at: int = pc.index(mask, True).as_py()
-    return at if at > 0 or (at == 0 and state.records) else None
 
 
 def _first_time(rows: Rows) -> int | None:

