@@ -1,0 +1,224 @@
+"""When the connectors close files, case by case: the rules of `cut` against their own tests."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar, Final
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+import yaml
+from flow_samples import offsets_by_directory, routed
+from record_samples import batch_of
+
+from kbackup.columns import Schema
+from kbackup.flow.cut import Append, Cut, Rule, cut
+from kbackup.flow.rows import Rows
+from kbackup.flow.schedule import Schedule
+from kbackup.flow.schemas import Compatibility, Verdict, judge, needs_version
+from kbackup.records import TopicPartition
+
+CASES: Final = Path(__file__).parent / "cases"
+LOS_ANGELES: Final = ZoneInfo("America/Los_Angeles")
+START: Final = datetime(2017, 3, 2, 10, tzinfo=LOS_ANGELES)
+
+
+def cases(name: str) -> list[Any]:
+    """Return the cases of a file, one parameter each."""
+    found = yaml.safe_load((CASES / f"{name}.yaml").read_bytes())["cases"]
+    return [pytest.param(case, id=case["id"]) for case in found]
+
+
+class Hourly:
+    """Hours of local time: as much of the connectors' partitioner as the cases need."""
+
+    class_names: ClassVar[tuple[str, ...]] = ()
+
+    def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
+        """Return ``year=.../hour=...``."""
+        times = [datetime.fromtimestamp(ms / 1000, LOS_ANGELES) for ms in batch["time"].to_pylist()]
+        return pa.array([f"{at:year=%Y/month=%m/day=%d/hour=%H}" for at in times])
+
+
+def times(hour: int, count: int = 1, minute: int = 0, day: int = 2) -> list[datetime]:
+    """Return local times from one on, every 20 s."""
+    first = START.replace(day=day, hour=hour, minute=minute)
+    return [first + timedelta(seconds=20 * at) for at in range(count)]
+
+
+RECORD_TIMES: Final = {
+    "hourly-record-ts": times(10, 9) + times(12, 9, 3),
+    "out-of-order-keep-open": [
+        at for hour, minute in ((10, 0), (9, 58), (10, 9), (9, 55), (10, 10))
+        for at in times(hour, minute=minute)
+    ],
+    "daily-rotation-4-hours": [
+        at
+        for day, hour in ((1, 10), (1, 8), (2, 7), (2, 5), (2, 10))
+        for at in times(hour, day=day)
+    ],
+}  # fmt: skip
+"""The cases give the times of their records in words."""
+
+
+@dataclass
+class Files:
+    """What a run of `cut` leaves.
+
+    Attributes:
+        closed: For each cut, the offsets of each directory.
+        open: Offsets in files that no rule closed.
+    """
+
+    closed: list[dict[str, list[int]]] = field(default_factory=list)
+    open: list[int] = field(default_factory=list)
+
+
+def files(stream: Iterable[Rows], rule: Rule) -> Files:
+    """Cut, and return what came of it."""
+    found, rows = Files(), []
+    for step in cut(stream, rule):
+        match step:
+            case Append(some):
+                rows.append(some)
+            case Cut():
+                found.closed.append(offsets_by_directory(rows))
+                rows = []
+    found.open = [offset for some in rows for offset in some.batch["offset"].to_pylist()]
+    return found
+
+
+def schema_of(case: dict[str, Any], offset: int) -> Schema | None:
+    """Return the schema of a record: the first one of the tombstone case has none."""
+    return Schema("v1", 1) if case["id"] == "tombstone-first" and offset else None
+
+
+@pytest.mark.parametrize("case", cases("rotation"))
+def test_files_close_where_the_connectors_close_them(case: dict[str, Any]) -> None:
+    """
+    Start offsets, numbers of records, directories and what stays open are the connectors'.
+    """
+    is_timed = case["partitioner"] == "Hourly"
+    props = case["props"]
+    name = case["id"].replace("rotate-on-change", "keep-open")
+    if is_timed:
+        at = RECORD_TIMES[name]
+        rows = [{"timestamp": int(time.timestamp() * 1000)} for time in at]
+    elif case["id"] == "gaps":
+        rows = [{"offset": offset} for offset in (0, 1, 5, 6, 7, 100)]
+    else:
+        rows = [{}] * (10 if case["id"] == "tombstone-first" else case["records"])
+    changes = str(props.get("rotate.file.on.partition.change", "true")).lower() == "true"
+    rule = Rule(
+        records=props["flush.size"],
+        span_ms=props.get("rotate.interval.ms") if is_timed else None,
+        on_directory_change=changes,
+    )
+
+    found = files(
+        routed(batch_of(rows), Hourly() if is_timed else None, lambda at: schema_of(case, at)), rule
+    )
+    each = [(name, offsets) for closed in found.closed for name, offsets in closed.items()]
+
+    if "expect_files" in case:
+        assert [tuple(file) for file in case["expect_files"]] == [
+            (offsets[0], len(offsets)) for _, offsets in each
+        ]
+    for directory, expected in case.get("expect_dirs", {}).items():
+        assert expected == [offsets[0] for name, offsets in each if directory in (f"{name}:", name)]
+    for directory, expected in case.get("expect_files_by_dir", {}).items():
+        mine = [offsets for name, offsets in each if name.endswith(directory)]
+        wanted = [expected["offsets"]] if isinstance(expected, dict) else [[at] for at in expected]
+        assert wanted == mine
+    if "expect_open" in case:
+        assert case["expect_open"] == found.open
+
+
+@dataclass(frozen=True, slots=True)
+class Toy(Schema):
+    """A schema that says itself whether another can be brought under it."""
+
+    is_projectable: bool = True
+
+    def takes(self, _other: Schema) -> bool:
+        """As it was made."""
+        return self.is_projectable
+
+
+def schemas(case: dict[str, Any]) -> tuple[Schema, Schema]:
+    """Return the file's schema and the record's, as the case says it in words."""
+    expected, kind = case["expected"], case["id"].partition("-")[2]
+    if case["mode"] == "NONE":
+        newer = {"same": "v1", "diff": "v2", "back": "v1"}[kind]
+        return Schema("v2" if kind == "back" else "v1", 1), Schema(newer, 2)
+    if kind == "no-version":
+        return Schema("v1"), Schema("v2", 2)
+    versions = {
+        "older": (2, 1), "newer": (1, 2), "equal-version": (2, 2),
+    }.get(kind, (2, 1) if case["mode"] != "FORWARD" else (1, 2))  # fmt: skip
+    is_structural = expected.startswith("rotate (") and "same as" not in expected
+    texts = (
+        "equal" if kind == "equal-version" else "file",
+        "equal" if kind == "equal-version" else "record",
+    )
+    return (
+        Toy(texts[0], versions[0], is_projectable=not is_structural),
+        Toy(texts[1], versions[1], is_projectable=not is_structural),
+    )
+
+
+@pytest.mark.parametrize("case", cases("schema_rotation"))
+def test_schemas_share_a_file_where_the_connectors_let_them(case: dict[str, Any]) -> None:
+    """
+    ``schema.compatibility`` decides between appending, projecting, closing and refusing.
+    """
+    mode, (file, record) = Compatibility(case["mode"]), schemas(case)
+    if case["id"] == "none-same":
+        record = file
+
+    if case["expected"].startswith("error"):
+        assert needs_version(mode, file)
+    else:
+        verdict = judge(mode, file, record)
+        words = {Verdict.APPEND: ("append",), Verdict.ROTATE: ("rotate",),
+                 Verdict.PROJECT: ("project",)}[verdict]  # fmt: skip
+        assert case["expected"].startswith(words)
+
+
+@pytest.mark.parametrize("case", cases("schedule"))
+def test_schedules_follow_the_local_day(case: dict[str, Any]) -> None:
+    """
+    Boundaries begin anew at local midnight, on days of any length.
+    """
+    now, expected = (
+        int(datetime.fromisoformat(case[name]).timestamp() * 1000) for name in ("now", "expect")
+    )
+
+    assert expected == Schedule(case["interval_ms"], case["timezone"]).next(now)
+
+
+def test_a_schedule_closes_files_by_the_clock() -> None:
+    """
+    Also when no record comes; an expired boundary with nothing open makes no file of one record.
+    """
+    minute = 60_000
+    clock = iter([0, 11, 11, 22, 22, 23, 33, 44, 44])  # when it is asked, in minutes
+    batch = batch_of([{}] * 6)
+    empty = routed(batch)[0].slice(0, 0)
+    stream = [*routed(batch.slice(0, 3)), empty, *routed(batch.slice(3)), empty]
+    asked = []
+
+    def now() -> int:
+        asked.append(next(clock))
+        return asked[-1] * minute
+
+    rule = Rule(records=1000, schedule=Schedule(10 * minute, "UTC"))
+    steps = [
+        step.rows.batch["offset"].to_pylist() if isinstance(step, Append) else str(step.reason)
+        for step in cut(stream, rule, now)
+    ]
+
+    schedule = "rotate.schedule.interval.ms"
+    assert [[0, 1, 2], schedule, [3, 4, 5], schedule] == steps
