@@ -91,10 +91,21 @@ def _own(file: BackupFile, body: BinaryIO) -> dict[str, str]:
     }
 
 
-def problems(files: FileSet, claims: Sequence[Claim]) -> Iterator[Problem]:
-    """Yield what the objects of a set say that is not so, by their names and by each other."""
+def problems(
+    files: FileSet, claims: Sequence[Claim], identity: TopicIdentity = UNKNOWN
+) -> Iterator[Problem]:
+    """Yield what the objects of a set say that is not so, by their names and by each other.
+
+    Args:
+        files: The set.
+        claims: What each of its objects says.
+        identity: Which topic they are of, as far as that is known.
+    """
     for claim in claims:
         yield from _alone(files, claim)
+        if identity.conflicts(claim.identity) or identity.conflicts(claim.own_identity):
+            text = "it is of another topic, going by the topic's id"
+            yield Problem("wrong_topic", claim.file.key, text)
     said = [claim for claim in claims if claim.facts is not None]
     for claim in said[1:]:
         yield from _beside(said[0], claim)

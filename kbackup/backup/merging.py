@@ -27,6 +27,7 @@ from kbackup.errors import (
     ObjectNotFoundError,
 )
 from kbackup.flow.views import ReadOptions
+from kbackup.records import UNKNOWN, TopicIdentity
 from kbackup.stores import Store
 
 WOVEN_BYTES: Final = 16 * 2**20
@@ -77,6 +78,7 @@ def steps(
     options: ReadOptions,
     *,
     offset: int = 0,
+    identity: TopicIdentity = UNKNOWN,
     holds_values: bool = False,
 ) -> Iterator[Step]:
     """Read *sets* lazily.
@@ -86,6 +88,7 @@ def steps(
         sets: Of one partition, by start offset.
         options: How objects are read.
         offset: Whole records below it are left out.
+        identity: Which topic they are of; objects of another one are bad.
         holds_values: No row of a value set comes before all of its files are known to fit.
 
     Raises:
@@ -93,10 +96,10 @@ def steps(
     """
     for is_whole, run in groupby(sets, key=lambda files: files.is_whole):
         if is_whole:
-            yield from _merged(store, run, options, offset)
+            yield from _merged(store, run, options, offset, identity)
         else:
             for files in run:
-                batches = read(store, files, options)
+                batches = read(store, files, options, identity)
                 yield from _values(files, held(batches) if holds_values else batches)
 
 
@@ -113,14 +116,20 @@ def _values(files: FileSet, batches: Iterable[pa.RecordBatch]) -> Iterator[Step]
 
 
 def _merged(
-    store: Store, sets: Iterable[FileSet], options: ReadOptions, offset: int
+    store: Store,
+    sets: Iterable[FileSet],
+    options: ReadOptions,
+    offset: int,
+    identity: TopicIdentity,
 ) -> Iterator[Step]:
     waiting = deque(sets)
     streams: list[_Stream] = []
     try:
         while streams or waiting:
             while waiting and (not streams or waiting[0].start_offset <= _limit(streams)):
-                streams.append(_Stream(store, waiting.popleft(), options, offset))
+                following = waiting.popleft()
+                batches = read(store, following, options, identity)
+                streams.append(_Stream(following, batches, offset))
                 yield from _refill(streams)
             if streams:
                 yield from _step(streams)
@@ -166,9 +175,9 @@ def _limit(streams: "Sequence[_Stream]") -> int:
 class _Stream:
     """A set of whole records that is being read; once it is filled it has rows until it ends."""
 
-    def __init__(self, store: Store, files: FileSet, options: ReadOptions, offset: int) -> None:
+    def __init__(self, files: FileSet, batches: Iterator[pa.RecordBatch], offset: int) -> None:
         self.files = files
-        self._batches = read(store, files, options)
+        self._batches = batches
         self._offset = offset
         self._batch: pa.RecordBatch | None = None
 

@@ -14,7 +14,7 @@ from kbackup.converters import Converter
 from kbackup.errors import BadRecordError, CorruptObjectError, IncompleteBackupError, KbackupError
 from kbackup.flow.views import COLUMNS, ReadOptions, assemble
 from kbackup.naming import View
-from kbackup.records import SCHEMA, Facts
+from kbackup.records import SCHEMA, UNKNOWN, Facts, TopicIdentity
 from kbackup.spool import Spool
 from kbackup.stores import Store
 
@@ -22,11 +22,14 @@ HELD_BYTES: Final = 8 * 2**20
 """What `held` keeps in memory."""
 
 
-def read(store: Store, files: FileSet, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def read(
+    store: Store, files: FileSet, options: ReadOptions, identity: TopicIdentity = UNKNOWN
+) -> Iterator[pa.RecordBatch]:
     """Read the records of a file set, lazily.
 
-    What its objects say of themselves is compared with their names and with each other before the
-    first row is read, and with the rows when the last one was.
+    What its objects say of themselves is compared with their names, with each other and with
+    *identity*, the topic they are of as far as that is known, before the first row is read, and
+    with the rows when the last one was.
 
     Yields:
         ``records.SCHEMA``, at least one row each, offsets rising.
@@ -41,9 +44,9 @@ def read(store: Store, files: FileSet, options: ReadOptions) -> Iterator[pa.Reco
     if files.main is None:
         yield from _keys_alone(store, files, options)
     elif files.is_whole:
-        yield from _whole(store, files, options)
+        yield from _whole(store, files, options, identity)
     else:
-        yield from _values(store, files, files.main, options)
+        yield from _values(store, files, files.main, options, identity)
 
 
 def held(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -74,8 +77,8 @@ def _claim(store: Store, file: BackupFile, body: BinaryIO) -> Claim:
     return claims.of(file, metadata, body)
 
 
-def _check_claims(files: FileSet, found: Sequence[Claim]) -> None:
-    for problem in claims.problems(files, found):
+def _check_claims(files: FileSet, found: Sequence[Claim], identity: TopicIdentity) -> None:
+    for problem in claims.problems(files, found, identity):
         raise _contradiction(problem.code, problem.key, problem.text)
 
 
@@ -103,12 +106,14 @@ def _contradiction(code: str, key: str, why: str) -> CorruptObjectError:
     return CorruptObjectError(key, why, do, key=key, problem=code)
 
 
-def _whole(store: Store, files: FileSet, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def _whole(
+    store: Store, files: FileSet, options: ReadOptions, identity: TopicIdentity
+) -> Iterator[pa.RecordBatch]:
     assert files.main is not None  # noqa: S101  (is_whole says so)
     rows, last = 0, None
     with store.open(files.main.key) as body:
         claim = _claim(store, files.main, body)
-        _check_claims(files, [claim])
+        _check_claims(files, [claim], identity)
         form = formats.by_name(files.main.format)
         batches = form.read(body, View.RECORD, files.main.extension, options.formats)
         for batch in _named(batches, files.main):
@@ -131,7 +136,11 @@ def _check_offsets(batch: pa.RecordBatch, start: int, last: int | None, file: Ba
 
 
 def _values(
-    store: Store, files: FileSet, main: BackupFile, options: ReadOptions
+    store: Store,
+    files: FileSet,
+    main: BackupFile,
+    options: ReadOptions,
+    identity: TopicIdentity,
 ) -> Iterator[pa.RecordBatch]:
     """Read a value file and its siblings side by side, row for row."""
     for wanted, file, name in (
@@ -153,7 +162,7 @@ def _values(
             column = None if file is None else _Column(store, file, options)
             siblings.append(column)  # one by one: what is open is closed, whatever the next does
         columns = [value, *(each for each in siblings if each is not None)]
-        _check_claims(files, [each.claim for each in columns])
+        _check_claims(files, [each.claim for each in columns], identity)
         while (rows := value.next()) is not None:
             keys, headers = [
                 None if sibling is None else sibling.take(len(rows)) for sibling in siblings

@@ -1,6 +1,6 @@
 """What is left of a partition's backup for a restore that goes on."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -48,17 +48,29 @@ def remaining(store: Store, sets: Sequence[FileSet], mark: Mark | None) -> Remai
         return Remaining(tuple(sets))
     where = mark.source.where
     done, before, refusal = _done_values(store, where, sets, mark.place)
-    began = [files for files in sets if files.is_whole and files.start_offset < mark.place.offset]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        known = list(pool.map(lambda files: _facts(store, files), began))
-    done |= {
-        files.id
-        for files, said in zip(began, known, strict=True)
-        if said is not None and said.last_offset < mark.place.offset
-    }
+    known = _begun(store, sets, mark.place.offset)
+    done |= _ended(known, mark.place.offset)
     if refusal is None and mark.total is not None:
-        refusal = _gained(where, known, mark.place.offset, mark.total)
+        refusal = _gained(where, known.values(), mark.place.offset, mark.total)
     return Remaining(tuple(files for files in sets if files.id not in done), before, refusal)
+
+
+def unfinished(store: Store, sets: Sequence[FileSet], offset: int) -> list[FileSet]:
+    """Return *sets* without those of whole records that end below *offset*."""
+    ended = _ended(_begun(store, sets, offset), offset)
+    return [files for files in sets if files.id not in ended]
+
+
+def _begun(store: Store, sets: Sequence[FileSet], offset: int) -> dict[str, Facts | None]:
+    """Return what is known of the whole-record sets that begin below *offset*, in order."""
+    begun = [files for files in sets if files.is_whole and files.start_offset < offset]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        known = pool.map(lambda files: _facts(store, files), begun)
+        return {files.id: said for files, said in zip(begun, known, strict=True)}
+
+
+def _ended(known: Mapping[str, Facts | None], offset: int) -> set[str]:
+    return {key for key, said in known.items() if said is not None and said.last_offset < offset}
 
 
 def _facts(store: Store, files: FileSet) -> Facts | None:

@@ -223,7 +223,7 @@ def collisions(intents: Iterable[Intent]) -> Iterator[KbackupError]:
             yield MergedTopicsError(
                 f"{' and '.join(sorted(sources))} would both be written to {target}",
                 "their records could not be told apart again",
-                "restore them one by one, or choose a renaming that keeps them apart",
+                "restore them one by one with --if-exists append, or choose another renaming",
                 topic=target,
             )
     for targets in by_metric.values():

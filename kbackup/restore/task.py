@@ -25,6 +25,7 @@ from kbackup.reports import Restored, RestoreReport
 from kbackup.restore.ahead import Ahead
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.mark import Mark, Place, chain, digest
+from kbackup.restore.remaining import unfinished
 from kbackup.stores import Store, open_store
 
 TRANSACTION_RECORDS: Final = 500_000
@@ -122,7 +123,12 @@ class Work:
         """
         sets = self._resume(writer.position())
         steps = merging.steps(
-            self.store, sets, self.job.reading, offset=self._mark.place.offset, holds_values=True
+            self.store,
+            sets,
+            self.job.reading,
+            offset=self._mark.place.offset,
+            identity=self._mark.source.identity,
+            holds_values=True,
         )
         with Ahead(steps) as ahead:
             for step in ahead:
@@ -138,6 +144,7 @@ class Work:
             RefusedError: If somebody else has moved the position since the run was planned.
         """
         unit = self.unit
+        sets: Sequence[FileSet] = unit.sets
         if found is None or found != unit.committed:
             mark = None if found is None else Mark.read(found, Layout())
             if mark is None or mark.run != self.job.run or mark.source.conflicts(unit.mark.source):
@@ -149,13 +156,20 @@ class Work:
             self._mark = mark
             self._open = _Open(mark.done, mark.place)
             self._before = mark.place.before or ""
+            sets = unfinished(self.store, sets, mark.place.offset)
         place = self._mark.place
-        self.report = replace(self.report, done=self._open.done, committed=place.reached)
-        sets = unit.sets
         at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), 0)
         if sets and digest(sets[at].id) == place.values and not sets[at].is_whole:
             self._values = sets[at]
-        return [files for n, files in enumerate(sets) if files.is_whole or n >= at]
+        left = [files for n, files in enumerate(sets) if files.is_whole or n >= at]
+        if len(left) < len(unit.sets):  # some were read to their ends after the last commit
+            names = {files.id for files in left}
+            ended = [files for files in unit.sets if files.id not in names]
+            size = sum(file.size for files in ended for file in files.files)
+            count = len(ended) - self._open.done.bad_objects
+            self._open.done = replace(self._open.done, objects=count, bytes_read=size)
+        self.report = replace(self.report, done=self._open.done, committed=place.reached)
+        return left
 
     def _take(self, writer: Writer, step: merging.Step) -> None:
         if self.line.is_stopped():

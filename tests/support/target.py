@@ -15,7 +15,7 @@ from kbackup.kafka.cluster import Topic
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import RestoreReport
 from kbackup.restore.beginning import begin
-from kbackup.restore.job import RestoreJob
+from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import Planner, RestorePlan
 from kbackup.restore.sources import SourceTopic
 from kbackup.restore.task import Work
@@ -188,6 +188,24 @@ class Restoring:
             now_ms=1_700_000_001_000,
         ).plan()
 
+    def work(
+        self, unit: RestoreUnit, group: str, *, run: str = "r1", crash_at: int = 0,
+        reading: ReadOptions | None = None, on_error: str = "fail",
+    ) -> RestoreReport:  # fmt: skip
+        """Work through a unit, as a task does.
+
+        Raises:
+            KbackupError: What stops it.
+            CrashError: At the commit *crash_at*.
+        """
+        job = RestoreJob(
+            run, KafkaSettings("-"), self.backup.settings, reading or ReadOptions(), group,
+            on_error=on_error,
+        )  # fmt: skip
+        work = Work(job, unit, self.store, SilentLine())
+        work.run(FakeWriter(self.cluster, group, unit.target, crash_at))
+        return RestoreReport.from_dict(work.report.to_dict())
+
     def restore(
         self, *, run: str = "r1", crash_at: int = 0, reading: ReadOptions | None = None,
         on_error: str = "fail", **options: Any,
@@ -200,13 +218,9 @@ class Restoring:
         plan = self.plan(**options)
         for error in plan.refusals:
             raise error
-        job = RestoreJob(
-            run, KafkaSettings("-"), self.backup.settings, reading or ReadOptions(), plan.group,
-            on_error=on_error,
-        )  # fmt: skip
-        reports = []
-        for unit in begin(plan, self.cluster, None):  # type: ignore[arg-type]
-            work = Work(job, unit, self.store, SilentLine())
-            work.run(FakeWriter(self.cluster, plan.group, unit.target, crash_at))
-            reports.append(RestoreReport.from_dict(work.report.to_dict()))
-        return reports
+        return [
+            self.work(
+                unit, plan.group, run=run, crash_at=crash_at, reading=reading, on_error=on_error
+            )
+            for unit in begin(plan, self.cluster, None)  # type: ignore[arg-type]
+        ]

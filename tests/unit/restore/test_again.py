@@ -11,6 +11,7 @@ from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
+from kbackup.restore.beginning import begin
 from kbackup.restore.mark import Mark
 from tests.support.target import CrashError, FakeTarget, Log, Restoring
 
@@ -118,17 +119,23 @@ def test_a_restore_that_died_goes_on(
     assert report.done.objects == len(unit.sets)
 
 
-def test_a_task_that_is_tried_again_counts_on(again: Restoring) -> None:
+def test_a_task_that_is_tried_again_counts_on(
+    again: Restoring, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """
-    What the task had committed whose worker died is part of the same run.
+    What the task had committed whose worker died is part of the same run, and is counted once.
     """
-    again.backup.put("orders", 0, range(6))
-    again.restore(run="r1")
-    again.backup.put("orders", 0, range(6), range(6, 9))
+    monkeypatch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", 4)
+    again.backup.put("orders", 0, range(4), range(4, 8), range(8, 12))
+    plan = again.plan()
+    (unit,) = begin(plan, again.cluster, None)  # type: ignore[arg-type]
 
-    (report,) = again.restore(run="r1")
+    with pytest.raises(CrashError):
+        again.work(unit, plan.group, crash_at=3)
+    report = again.work(unit, plan.group)
 
-    assert (3, 1) == (report.done.records, report.done.commits)
+    assert values(range(12)) == again.cluster.values("copy_of_orders")
+    assert (12, 3, 3) == (report.done.records, report.done.objects, report.done.commits)
 
 
 # Whose position it is

@@ -124,6 +124,24 @@ def test_a_value_object_under_another_name_is_known_by_its_metadata(
     assert len(again.cluster.values("copy_of_orders")) in (10, 20)
 
 
+def test_values_of_another_topic_are_known_by_its_id() -> None:
+    """
+    Their rows and their names say nothing; the id that was stored with them does.
+    """
+    again = Restoring()
+    keys = again.backup.put("orders", 0, range(10), range(10, 20), views=JSON)
+    for key, topic_id in zip(keys, ("mine", "other"), strict=True):
+        head = again.store.head(key)
+        assert head is not None
+        metadata = dict(head.metadata) | {"topic-id": topic_id}
+        again.backup.replace(key, again.backup.body(key), metadata)
+
+    with pytest.raises(CorruptObjectError, match="of another topic"):
+        again.restore()
+
+    assert values(range(10)) == again.cluster.values("copy_of_orders")
+
+
 # Files that do not fit each other
 
 
