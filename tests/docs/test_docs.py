@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from kbackup.backup import merging, reading
 from kbackup.cli import root
 from kbackup.config import PROPERTIES
 from kbackup.config.refusals import REFUSALS
@@ -220,10 +221,10 @@ def test_each_finding_is_mentioned(code: str) -> None:
         pytest.param("one call to the client | 4 MiB + {}", FETCH_BYTES / MIB, id="call"),
         pytest.param("for each view | {} MiB and one", row_groups.BYTES / MIB, id="row group"),
         pytest.param("for each view | 2 \u00d7 {} MiB", SPOOL_BYTES / MIB, id="spool"),
-        pytest.param(
-            "those read ahead | 4 \u00d7 {} MiB", record_reading.READ_BYTES / MIB, id="read"
-        ),
-        pytest.param("those read ahead | {} \u00d7", ahead.DEPTH + 2, id="ahead"),
+        pytest.param("a batch of each | {} MiB", record_reading.READ_BYTES / MIB, id="read"),
+        pytest.param("headers, decoded | {} MiB", reading.HELD_BYTES / MIB, id="held"),
+        pytest.param("what is read ahead | {} \u00d7 16", ahead.DEPTH + 1, id="ahead"),
+        pytest.param("what is read ahead | 3 \u00d7 {} MiB", merging.WOVEN_BYTES / MIB, id="woven"),
         pytest.param("not yet acknowledged | {} MiB", writer.QUEUE_KIB / 1024, id="sent"),
     ],
 )
