@@ -477,6 +477,24 @@ def test_an_unreachable_server_is_named_with_its_reason(
     assert 2 == len(pauses)
 
 
+@pytest.mark.parametrize("fault", ["unreachable", "503"])
+def test_a_put_spends_its_budget_once(
+    settings: StoreSettings, pauses: list[float], proxy: S3Faults, fault: str
+) -> None:
+    """
+    B2: three attempts are three: looking what became of a put that failed is not three more.
+    """
+    url = proxy.url if fault == "503" else "http://127.0.0.1:9"
+    store = S3Store(replace(settings, endpoint_url=url), sleep=pauses.append)
+    proxy.faults = [Fault(PUT, "status"), Fault(HEAD, "status")]
+
+    with pytest.raises(StoreError):
+        put_bytes(store, "a", SMALL, if_absent=True)
+
+    assert 2 == len(pauses)
+    assert fault == "unreachable" or (3, 1) == (proxy.seen(PUT), proxy.seen(HEAD))
+
+
 def test_an_answer_that_never_comes_is_asked_for_again(
     settings: StoreSettings, proxy: S3Faults
 ) -> None:

@@ -109,8 +109,11 @@ class S3Store:
 
     def head(self, key: str) -> ObjectHead | None:
         """Ask for size, time and metadata: `Store.head`."""
+        return self._head(key)
+
+    def _head(self, key: str, *, is_tried_again: bool = True) -> ObjectHead | None:
         try:
-            answer = self._requests.send("head_object", key, Key=key)
+            answer = self._requests.send("head_object", key, Key=key, is_tried_again=is_tried_again)
         except ObjectNotFoundError:
             return None
         return ObjectHead(
@@ -152,8 +155,8 @@ class S3Store:
         )
         if not (is_refused or errors.is_forgotten(error) or errors.is_lost(error)):
             return None
-        try:
-            there = self.head(upload.key)
+        try:  # once where the put has spent its budget: the same server is not worth another one
+            there = self._head(upload.key, is_tried_again=not errors.is_lost(error))
         except StoreError:
             raise error from None  # the first error says more
         if _holds(there, upload):

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -59,7 +60,13 @@ class Requests:
         self.host = urlsplit(self._client.meta.endpoint_url).netloc
 
     def send(
-        self, operation: str, about: str, *, body: IO[bytes] | Section | None = None, **params: Any
+        self,
+        operation: str,
+        about: str,
+        *,
+        body: IO[bytes] | Section | None = None,
+        is_tried_again: bool = True,
+        **params: Any,
     ) -> Any:
         """Return the server's answer, within the budget of attempts.
 
@@ -67,6 +74,7 @@ class Requests:
             operation: The client's method, such as ``put_object``.
             about: The object's key or a prefix, for messages.
             body: Sent as ``Body``, each time from 0.
+            is_tried_again: Whether the budget of attempts may be spent; one attempt if not.
             params: The method's, but for ``Bucket``.
 
         Raises:
@@ -83,14 +91,15 @@ class Requests:
             return getattr(self._client, operation)(Bucket=self._bucket, **params)
 
         client, where = self._client, self.resource(about)
+        attempts = self.attempts if is_tried_again else replace(self.attempts, total=1)
         try:
             try:
-                return self.attempts.run(once, where, errors.transient)
+                return attempts.run(once, where, errors.transient)
             except errors.FOREIGN as error:
                 if errors.code(error) not in errors.EXPIRED:
                     raise
                 self._renew(client)
-                return self.attempts.run(once, where, errors.transient)
+                return attempts.run(once, where, errors.transient)
         except errors.FOREIGN as error:
             raise errors.translated(error, operation, where, self.host, self._secrets()) from error
 
