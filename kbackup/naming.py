@@ -54,7 +54,7 @@ def check_topic(topic: str) -> str:
     if _TOPIC.fullmatch(topic) is None:
         raise IllegalTopicNameError(
             f"{topic!r} is not a legal topic name",
-            "Kafka allows 1 to 249 of A-Z a-z 0-9 . _ - and neither . nor ..",
+            "Kafka allows 1 to 249 of A-Z a-z 0-9 . _ -, but not the names '.' and '..'",
             "choose another --rename",
             topic=topic,
         )

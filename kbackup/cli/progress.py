@@ -70,15 +70,32 @@ class Row:
         self.stored_bytes = event.get("bytes_stored") or event.get("bytes_read") or 0
         if self.start is None:
             self.start = event.get("start", self.committed)
-        done = 0 if self.work is None else self.work[0]
-        if self._seen and self._seen[-1][1:] != (self.records, done):
+        reached = self.records + (self.open or 0), self._reached
+        if self._seen and self._seen[-1][1:] != reached:
             self.moved = now
-        self._seen.append((now, self.records, done))
+        self._seen.append((now, *reached))
         while len(self._seen) > 2 and self._seen[1][0] <= now - _WINDOW_S:
             self._seen.popleft()
 
+    @property
+    def _reached(self) -> int:
+        """How much of `work` is safe, or on its way where that can be told in the same unit."""
+        if self.work is None:
+            return 0
+        is_by_offset = self.end is not None
+        return min(self.work[0] + ((self.open or 0) if is_by_offset else 0), self.work[1])
+
+    @property
+    def left(self) -> int | None:
+        """How much of `work` has not been begun; None if not known."""
+        return None if self.work is None else self.work[1] - self._reached
+
     def rates(self, now: float) -> tuple[float, float]:
-        """Return records and units of `work` per second, 0 where nothing has moved lately."""
+        """Return records and units of `work` per second, 0 where nothing has moved lately.
+
+        What was read counts, safe or not: a file may take minutes to be complete, and in these
+        the run does not stand still.
+        """
         if self.is_done or self.moved is None or now - self.moved > 3 * _WINDOW_S:
             return 0.0, 0.0
         then, records, done = self._seen[0]
@@ -137,10 +154,10 @@ class Progress:
         with self._lock:
             rows, now = list(self._rows.values()), self._clock()
             rates = [row.rates(now) for row in rows]
-        works = [row.work for row in rows]
-        left = sum(work[1] - work[0] for work in works if work is not None)
+        lefts = [row.left for row in rows]
+        left = sum(count for count in lefts if count is not None)
         per_s = sum(done for _, done in rates)
-        has_end = None not in works and per_s > 0
+        has_end = None not in lefts and per_s > 0
         return Totals(
             partitions=len(rows),
             done=sum(row.is_done for row in rows),

@@ -56,7 +56,7 @@ def render_error(error: Mapping[str, Any], width: int | None = None) -> str:
 def sentence(error: Mapping[str, Any]) -> str:
     """Return an error as one paragraph: what, why and what to do."""
     failed = ": ".join(filter(None, [error.get("what"), error.get("why")]))
-    return f"{failed.rstrip('.')}. {error['do']}" if error.get("do") else failed
+    return f"{failed.removesuffix('.')}. {error['do']}" if error.get("do") else failed
 
 
 def hang(title: str, text: str, width: int | None = None) -> str:

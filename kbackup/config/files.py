@@ -30,13 +30,13 @@ def read(path: Path) -> list[Entry]:
         ConfigurationError: It cannot be read, is too large, or is not of its kind.
     """
     reader = _READERS.get(path.suffix.lower())
+    text = _text(path, latin=reader in (None, properties_text.parse))
     if reader is None:
         raise ConfigurationError(
             f"configuration file {path}",
             f"its extension is none of {', '.join(_READERS)}",
             "rename it to what it is",
         )
-    text = _text(path, latin=reader is properties_text.parse)
     try:
         entries = list(islice(reader(text), ENTRIES_MAX + 1))
         _check(entries)

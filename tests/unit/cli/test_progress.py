@@ -95,6 +95,54 @@ def test_time_left_follows_from_what_is_safe() -> None:
     assert (2, 1, 2000, 20.0) == (totals.partitions, totals.done, totals.records, totals.left_s)
 
 
+def test_what_is_read_and_not_safe_yet_moves_the_rate_and_not_the_bar() -> None:
+    """
+    While a first file is filled the run is seen to work, and the time left can be told.
+    """
+    clock = Clock()
+    progress = Progress(clock)
+    progress.tell({"type": "plan", "partitions": [entry(start=0, end=10_000, committed=0)]})
+    for _ in range(4):
+        clock.now += 1
+        waiting = int(clock.now - 100) * 1000
+        progress.tell({"type": "progress", **entry(committed=0, records=0, open=waiting)})
+
+    (row,), totals = progress.rows(), progress.totals()
+
+    assert (0.0, 1000.0) == (row.fraction, row.rates(clock.now)[0])
+    assert (0, 1000.0, 6.0) == (totals.records, totals.records_per_s, totals.left_s)
+
+
+def test_a_file_that_becomes_safe_does_not_move_the_rate() -> None:
+    """
+    A commit turns what was read into what is safe; nothing was read in that moment.
+    """
+    clock = Clock()
+    progress = Progress(clock)
+    progress.tell({"type": "plan", "partitions": [entry(start=0, end=9000, committed=0)]})
+    clock.now += 1
+    progress.tell({"type": "progress", **entry(committed=0, records=0, open=1000)})
+    clock.now += 1
+    progress.tell({"type": "progress", **entry(committed=1000, records=1000, open=0)})
+
+    assert 500.0 == progress.totals().records_per_s
+
+
+def test_a_restore_by_objects_shows_what_was_sent() -> None:
+    """
+    Records that are not acknowledged yet move the rate; objects alone tell how much is left.
+    """
+    clock = Clock()
+    progress = Progress(clock)
+    progress.tell({"type": "plan", "partitions": [entry(start=0, committed=0, planned_objects=4)]})
+    clock.now += 2
+    progress.tell({"type": "progress", **entry(objects=1, records=100, open=100)})
+
+    totals = progress.totals()
+
+    assert (100.0, 6.0) == (totals.records_per_s, totals.left_s)
+
+
 def test_without_an_end_nothing_is_estimated() -> None:
     """
     A run that follows never says when it will be done.

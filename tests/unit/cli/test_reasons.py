@@ -7,8 +7,10 @@ from kbackup.cli.reasons import (
     has_worked,
     headline,
     render_error,
+    sentence,
 )
-from kbackup.errors import CorruptObjectError, KbackupError
+from kbackup.errors import CorruptObjectError, IllegalTopicNameError, KbackupError
+from kbackup.naming import check_topic
 
 
 def test_an_error_has_three_parts() -> None:
@@ -50,6 +52,16 @@ def test_what_an_error_says(error: KbackupError, text: str) -> None:
     An error names its place, and no part of it is there without content.
     """
     assert text == render_error(error.to_dict())
+
+
+def test_names_made_of_dots_survive_a_sentence() -> None:
+    """
+    A sentence ends with one full stop, and loses none that belongs to a name.
+    """
+    with pytest.raises(IllegalTopicNameError) as caught:
+        check_topic("..")
+
+    assert "not the names '.' and '..'. choose" in sentence(caught.value.to_dict())
 
 
 def test_a_narrow_error_hangs_below_itself() -> None:

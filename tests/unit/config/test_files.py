@@ -59,15 +59,18 @@ def test_what_cannot_be_read_is_refused_with_its_path(
     assert str(path) in caught.value.what
 
 
-@pytest.mark.parametrize("name", ["gone.json", "."])
-def test_a_file_that_is_not_there_is_an_error(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("gone.json", "No such file"), (".", "Is a directory"), ("gone", "No such file")],
+)
+def test_a_file_that_is_not_there_is_an_error(tmp_path: Path, name: str, why: str) -> None:
     """
-    A missing file is a configuration error, not a traceback.
+    A missing file is said to be missing, whatever its name ends with.
     """
     folder = tmp_path / "folder.json"
     folder.mkdir()
 
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(ConfigurationError, match=why):
         files.read(folder / name)
 
 
