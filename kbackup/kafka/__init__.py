@@ -120,8 +120,15 @@ class Cluster(Protocol):
         """Return the client ids and hosts of the group's live members."""
         ...
 
-    def topic_config(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return settings of existing topics, defaults included; without those not readable."""
+    def topic_config(
+        self, names: Iterable[str], *, overridden_only: bool = False
+    ) -> dict[str, dict[str, str]]:
+        """Return settings of existing topics; without topics whose settings are not readable.
+
+        Args:
+            names: The topics.
+            overridden_only: Only settings of the topic's own; else the defaults too.
+        """
         ...
 
     def create_topic(

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
+    ConfigSource,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -37,6 +38,8 @@ _log = logging.getLogger(__name__)
 _NO_OFFSET: Final = -1001
 
 _LOOK_S: Final = 0.02
+
+_OF_THE_TOPIC: Final = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
 
 _NO_ID: Final = "A" * 22
 """Sixteen zero bytes in base64: what a broker that has no topic ids answers."""
@@ -202,8 +205,10 @@ class Cluster:
             return []
         return [f"{member.client_id} at {member.host}" for member in described.members]
 
-    def topic_config(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return settings of existing topics, defaults included; without those not readable."""
+    def topic_config(
+        self, names: Iterable[str], *, overridden_only: bool = False
+    ) -> dict[str, dict[str, str]]:
+        """Describe the topics' settings: `kafka.Cluster.topic_config`."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
         if not resources:
             return {}
@@ -215,7 +220,11 @@ class Cluster:
             except KafkaException as error:
                 _log.warning("settings of topic %s: %s", resource.name, error.args[0].str())
                 continue
-            found[resource.name] = {name: entry.value for name, entry in entries.items()}
+            found[resource.name] = {
+                name: entry.value
+                for name, entry in entries.items()
+                if not overridden_only or entry.source == _OF_THE_TOPIC
+            }
         return found
 
     def create_topic(

@@ -1,4 +1,4 @@
-"""Records of a run that does not end by itself."""
+"""What a run does again and again while its tasks work."""
 
 import logging
 import threading
@@ -10,17 +10,18 @@ from kbackup.errors import KbackupError
 _log = logging.getLogger(__name__)
 
 BEAT_S: Final = 60.0
-"""Seconds between two records."""
+"""Seconds between two times."""
 
 
 class Beats:
-    """Leaves a record of a run that does not end by itself, again and again.
+    """Does something every minute, beside what its context does.
 
-    Without it, ``status --max-age`` would take a sink that follows for one that has died.
+    A sink that follows leaves a run record, or ``status --max-age`` would take it for dead; and
+    the ledger is folded, so that reading it takes as long during a run as before.
     """
 
-    def __init__(self, beat: Callable[[], None]) -> None:
-        self._beat = beat
+    def __init__(self, what: str, beat: Callable[[], None]) -> None:
+        self._what, self._beat = what, beat
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -36,4 +37,4 @@ class Beats:
             try:
                 self._beat()
             except KbackupError as error:
-                _log.warning("leaving a run record: %s", error)
+                _log.warning("%s: %s", self._what, error)

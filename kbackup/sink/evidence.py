@@ -11,6 +11,7 @@ from kbackup.kafka import Position
 from kbackup.naming import Layout, View
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.reports import Bookmark
+from kbackup.runs.known import Known, with_objects
 from kbackup.sink.start import Evidence
 from kbackup.stores import ObjectHead, Store
 
@@ -23,11 +24,19 @@ def gather(
     layout: Layout,
     logs: Mapping[TopicPartition, Span],
     committed: Mapping[TopicPartition, Position],
+    known: Known,
 ) -> dict[TopicPartition, Evidence]:
     """Return what is known of each partition of *logs*.
 
     A partition whose committed offset names the object before it costs one HEAD.  The others
-    cost a listing of their topic, and a HEAD of each object of their last cut.
+    cost a listing of their topic and its ledger, and a HEAD of each object of their last cut.
+
+    Args:
+        store: Where the objects are.
+        layout: How they are named.
+        logs: What each partition's log holds.
+        committed: The group's positions.
+        known: What the ledger says of topics.
 
     Raises:
         StoreError: If the bucket cannot be asked.
@@ -36,21 +45,26 @@ def gather(
         answers = pool.map(lambda at: _confirm(store, at), committed.values())
         confirmed = dict(zip(committed, answers, strict=True))
         doubtful = [where for where in logs if not confirmed.get(where, _UNKNOWN).is_confirmed]
+        topics = sorted({where.topic for where in doubtful})
+        begun = [topic for topic in topics if known.has_ledger(topic)]
+        known = with_objects(known, store, layout, begun)
         stored = _objects(store, layout, doubtful)
-        cuts = pool.map(lambda objects: _last_cut(store, objects), stored.values())
-        last = dict(zip(stored, cuts, strict=True))
-    found = {}
+        mains = {where: main for where, objects in stored.items() if (main := _mains(objects))}
+        cuts = pool.map(lambda objects: _last_cut(store, objects), mains.values())
+        last = dict(zip(mains, cuts, strict=True))
+    evidence = {}
     for where, log in logs.items():
         said, cut = confirmed.get(where, _UNKNOWN), last.get(where, _LastCut())
-        found[where] = Evidence(
+        end = known.ledger(where).end({at.key for at in stored.get(where, ())})
+        evidence[where] = Evidence(
             log,
             committed.get(where),
             said.is_confirmed,
-            cut.stored_to,
-            where in stored,
+            cut.stored_to if end is None else end,
+            where in mains,
             (*said.identities, cut.identity),
         )
-    return found
+    return evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +108,12 @@ def _head(store: Store, key: str) -> ObjectHead | None:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A listed object of values or of whole records; in the order of start offsets."""
+    """A listed object; in the order of start offsets."""
 
     start_offset: int
     directory: str
     key: str
+    view: View
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +143,16 @@ def _objects(
             except ObjectKeyError:
                 continue
             where = TopicPartition(parts.topic, parts.partition)
-            if where in wanted and parts.view in (View.RECORD, View.VALUE):
-                one = _Stored(parts.start_offset, parts.encoded_partition, entry.key)
+            if where in wanted:
+                one = _Stored(parts.start_offset, parts.encoded_partition, entry.key, parts.view)
                 found.setdefault(where, []).append(one)
     for objects in found.values():
         objects.sort(key=lambda at: at.start_offset)
     return found
+
+
+def _mains(objects: Sequence[_Stored]) -> list[_Stored]:
+    return [one for one in objects if one.view in (View.RECORD, View.VALUE)]
 
 
 def _last_cut(store: Store, objects: Sequence[_Stored]) -> _LastCut:

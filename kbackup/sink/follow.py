@@ -11,12 +11,14 @@ from time import monotonic
 from typing import Final
 
 from kbackup import engine
+from kbackup.backup.ledger import objects, place
+from kbackup.backup.ledger.rows import OBJECTS, table
+from kbackup.backup.ledger.stream import SYSTEM
 from kbackup.channel import Line
 from kbackup.errors import KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka import PATIENCE_S, Cluster, LogStartMovedError
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.reports import PartitionReport
-from kbackup.runs import history
 from kbackup.sink.job import SinkJob, SinkUnit, recreated
 from kbackup.sink.task import Clients, Work, connected
 
@@ -197,7 +199,9 @@ class _Following:
             gap = Span(total.committed, log.start_offset)
             if not len(gap):
                 return error
-            history.write_gap(self.clients.store, self.job.layout, where, gap, self.job.run)
+            row = objects.gap(where, gap, self.job.run, SYSTEM.wall_ms())
+            stream = place.of_topic(self.clients.store, self.job.layout, where.topic)
+            stream.append(table([row], OBJECTS))
         except KbackupError as other:
             return other
         self.totals[where] = replace(total, gaps=(*total.gaps, gap), committed=gap.end_offset)

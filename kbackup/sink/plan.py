@@ -1,9 +1,7 @@
 """What a run would read and write; nothing is changed while it is made."""
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from kbackup.config import Settings
 from kbackup.errors import (
@@ -16,15 +14,13 @@ from kbackup.kafka import Cluster, Position, Topic, check_idle
 from kbackup.naming import OFFSET_MAX, Layout, ObjectKey
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.reports import Bookmark
-from kbackup.runs import history, wiring
+from kbackup.runs import known, wiring
+from kbackup.runs.known import NOTHING, Known
 from kbackup.runs.selection import select
 from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkUnit, recreated
 from kbackup.sink.start import Evidence, Start, decide
 from kbackup.stores import Store
-
-_RECORDS_READ: Final = 200
-"""Run records looked through for a topic that the newest do not name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +86,13 @@ class SinkPlan:
         topics: The topics, as the cluster has them.
         partitions: Each partition of theirs that was asked for.
         group: The consumer group that keeps the positions.
+        known: What the backup says of itself.
     """
 
     topics: Mapping[str, Topic]
     partitions: tuple[PlannedPartition, ...]
     group: str
+    known: Known = NOTHING
 
     def units(self) -> list[SinkUnit]:
         """Return what tasks have to do, the largest share first."""
@@ -153,21 +151,22 @@ def make(
     if likely is not None and any(_waits(logs[where], committed.get(where)) for where in wheres):
         likely()
     layout = wiring.layout(settings)
+    said = known.read_topics(store, layout).with_run_records(store, layout, names)
+    found = gather(store, layout, logs, committed, said)
     evidence = {
-        where: replace(seen, reached=(reached or {}).get(where))
-        for where, seen in gather(store, layout, logs, committed).items()
+        where: replace(seen, reached=(reached or {}).get(where)) for where, seen in found.items()
     }
     identities = {
         name: TopicIdentity(cluster.cluster_id, topic.topic_id) for name, topic in topics.items()
     }
-    strangers = _strangers(store, layout, identities, evidence)
+    strangers = _strangers(said, identities, evidence)
     planned = tuple(
         PlannedPartition(where, evidence[where], None, recreated(where))
         if where.topic in strangers
         else _plan_partition(where, evidence[where], settings, identities[where.topic])
         for where in wheres
     )
-    return SinkPlan(topics, planned, group)
+    return SinkPlan(topics, planned, group, said)
 
 
 def _waits(log: Span, committed: Position | None) -> bool:
@@ -199,39 +198,23 @@ def _check_keys(layout: Layout, settings: Settings, wheres: Sequence[TopicPartit
 
 
 def _strangers(
-    store: Store,
-    layout: Layout,
+    said: Known,
     identities: Mapping[str, TopicIdentity],
     evidence: Mapping[TopicPartition, Evidence],
 ) -> set[str]:
     """Return the topics that are not the ones that were backed up, by their ids.
 
-    Positions and objects say which topic they are of.  Those of earlier versions do not: there,
-    run records are asked about topics that have objects and lack an offset, since deleting a
-    topic deletes its committed offsets.
+    The ledger says which topic it was, and so do positions and objects.
     """
-    strangers = {
+    by_ledger = {
+        name
+        for name, identity in identities.items()
+        if name in said.topics and identity.conflicts(said.topics[name].identity)
+    }
+    return by_ledger | {
         where.topic
         for where, seen in evidence.items()
         if any(identities[where.topic].conflicts(one) for one in seen.identities)
-    }
-    doubtful = {
-        where.topic
-        for where, seen in evidence.items()
-        if seen.committed is None and seen.has_objects and set(seen.identities) <= {UNKNOWN}
-    }
-    if not doubtful:
-        return strangers
-    found: dict[str, str] = {}
-    for record in itertools.islice(history.runs(store, layout, "sink"), _RECORDS_READ):
-        for name, entry in (record.get("topic_settings") or {}).items():
-            found.setdefault(name, str(entry.get("topic_id") or ""))
-        if doubtful <= found.keys():
-            break
-    return strangers | {
-        name
-        for name in doubtful
-        if identities[name].conflicts(TopicIdentity(topic_id=found.get(name, "")))
     }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from kbackup import engine, moments
+from kbackup.backup.ledger.stream import Clock
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, TopicChangedError
 from kbackup.kafka import Cluster, Position
@@ -18,6 +19,7 @@ from kbackup.runs.world import World
 from kbackup.sink import accounting
 from kbackup.sink import plan as planning
 from kbackup.sink.beats import Beats
+from kbackup.sink.entering import RunLedger, asked
 from kbackup.sink.follow import follow
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.plan import PlannedPartition, SinkPlan
@@ -57,6 +59,7 @@ class SinkRun:
         settings = self._settings
         cluster = self._world.kafka.cluster()
         store = open_store(self._world.store)
+        self._ledger = RunLedger(store, self._layout, self._run, self._time())
         if settings.dry_run:
             plan = planning.make(settings, cluster, store)
             self._show(plan, cluster)
@@ -75,18 +78,30 @@ class SinkRun:
             try:
                 plan = planning.make(settings, cluster, store, likely=tasks.begin)
                 self._show(plan, cluster)
-                self._prepare(plan.partitions, plan.group, cluster, store)
-                if settings.follow:
-                    self._follow(plan, cluster, store)
-                else:
-                    self._once(plan, cluster, store)
+                sought = asked(plan.group, settings.topics, settings.topics_regex)
+                self._ledger.begin(plan, cluster, sought, wiring.reading(settings))
+                self._prepare(plan.partitions, plan.group, cluster)
+                with Beats("folding the ledger", self._ledger.fold):
+                    if settings.follow:
+                        self._follow(plan, cluster, store)
+                    else:
+                        self._once(plan, cluster, store)
+                self._ledger.fold(at_end=True)
             except KbackupError as error:
                 self._summary.fail(error)
             finally:
                 tasks.end()
             if held is not None and held.is_lost:
                 self._summary.fail(lost_lock())
-            history.write_run(store, self._layout, self._finish(store))
+            self._write_record(store)
+
+    def _write_record(self, store: Store) -> None:
+        history.write_run(store, self._layout, self._finish(store))
+
+    def _time(self) -> Clock:
+        """Return the driver's time as the ledger wants it."""
+        now = self._world.clock.now
+        return Clock(lambda: int(now().timestamp() * 1000))
 
     def _show(self, plan: SinkPlan, cluster: Cluster) -> None:
         settings = self._settings
@@ -126,14 +141,14 @@ class SinkRun:
                 self._tell(self._summary.warn(code, text, **place))
 
     def _prepare(
-        self, partitions: Iterable[PlannedPartition], group: str, cluster: Cluster, store: Store
+        self, partitions: Iterable[PlannedPartition], group: str, cluster: Cluster
     ) -> None:
         """Write down what has expired, and put the group where the run begins."""
         positions = {}
         for at in partitions:
             gap = self._tell_expired(at)
             if gap is not None:
-                history.write_gap(store, self._layout, at.where, gap, self._run)
+                self._ledger.gap(at.where, gap)
             if (position := at.position()) is not None:
                 positions[at.where] = position
         cluster.set_positions(group, positions)
@@ -186,7 +201,7 @@ class SinkRun:
                 accounting.plan_again(self._rows[at.where], at)
             for where in overtaken.keys() - {at.where for at in again}:
                 self._summary.fail(_gone(where))
-            self._prepare(again, plan.group, cluster, store)
+            self._prepare(again, plan.group, cluster)
             units = [unit for at in again if (unit := at.unit()) is not None]
         for where in {unit.where for unit in units}:
             self._summary.fail(
@@ -207,7 +222,8 @@ class SinkRun:
         ids = {name: topic.topic_id for name, topic in plan.topics.items()}
         job, idle_ms = self._job(plan), self._settings.rotate_idle_ms
         task = functools.partial(follow, job, starts, ids, idle_ms)
-        with Beats(lambda: history.write_run(store, self._layout, self._finish(store))):
+        record = functools.partial(self._write_record, store)
+        with Beats("leaving a run record", record):
             self._tasks(task, units, slices_per_core=1)
         self._leave_behind(plan.group, cluster)
 
@@ -257,6 +273,8 @@ class SinkRun:
 
     def _hear(self, event: Event) -> None:
         """Pass an event on; a run that follows keeps its rows up with what is committed."""
+        if event["type"] == "progress" and not event["open"]:  # a commit, and a part before it
+            self._ledger.note(event["topic"])
         if event["type"] == "progress" and self._settings.follow:
             row = self._rows[TopicPartition(event["topic"], event["partition"])]
             row["committed"], row["end"] = event["committed"], max(row["end"], event["end"])

@@ -1,8 +1,8 @@
 """One task: a partition's records from Kafka to objects.
 
-Read, convert, route, cut, write, store, commit: the objects of a cut are complete, then the
-group's offset is committed, then progress is reported.  The upload of one cut runs beside the
-filling of the next one; commits stay in order.
+Read, convert, route, cut, write, store, enter, commit: the objects of a cut are complete, then they
+are in the ledger, then the group's offset is committed, then progress is reported.  The upload of
+one cut runs beside the filling of the next one; commits stay in order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,6 +13,9 @@ from time import monotonic, time
 from typing import Any, Final
 
 from kbackup import engine, partitioners
+from kbackup.backup.ledger import place
+from kbackup.backup.ledger.rows import OBJECTS, Entry, stored, table
+from kbackup.backup.ledger.stream import SYSTEM
 from kbackup.channel import Line
 from kbackup.errors import KbackupError, StoppedError
 from kbackup.extractors.record import RecordExtractor
@@ -22,7 +25,7 @@ from kbackup.flow.route import route
 from kbackup.flow.rows import Rows
 from kbackup.flow.write import ClosedFile, OpenFiles
 from kbackup.kafka import Outage, Position, Positions, Reader
-from kbackup.records import Span
+from kbackup.records import Facts, Span
 from kbackup.reports import Bookmark, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import keep
@@ -197,7 +200,7 @@ class Work:
         return taken
 
     def _store(self, files: list[ClosedFile], next_offset: int, read: int, nulls: int) -> None:
-        """Store the files of one cut, then commit, then tell.
+        """Store the files of one cut, enter them into the ledger, then commit, then tell.
 
         Only this changes the report while `run` goes on: beside it the next cut is filled.
 
@@ -210,11 +213,13 @@ class Work:
         report, ends_with = self.report, None
         done = report.done
         done = replace(done, bytes_read=done.bytes_read + read, nulls=done.nulls + nulls)
+        rows: list[Entry] = []
         for file in files:
             try:
                 facts = keep(self.clients.store, file)
             finally:
                 file.body.close()
+            rows.append(self._row(file, facts))
             done = replace(
                 done, objects=done.objects + 1, bytes_stored=done.bytes_stored + file.body.size
             )
@@ -224,6 +229,9 @@ class Work:
                 if ends_with is None or ends_with[1] < facts.last_offset:
                     ends_with = file.key, facts.last_offset
             self.line.tell(_object_event(self.job.run, file))
+        if rows:
+            stream = place.of_topic(self.clients.store, self.job.layout, self.unit.where.topic)
+            stream.append(table(rows, OBJECTS))
         stands = report.bookmark or Bookmark()
         if ends_with is not None:
             stands, report = Bookmark(*ends_with), replace(report, last=ends_with[1])
@@ -233,6 +241,17 @@ class Work:
         )
         self.report = replace(report, committed=next_offset, done=done, bookmark=bookmark)
         self._tell_progress(0)
+
+    def _row(self, file: ClosedFile, facts: Facts) -> Entry:
+        """Return what the ledger is to say of a file whose object has *facts* now."""
+        size = file.body.size
+        if facts != file.facts:  # a longer object was there already
+            head = self.clients.store.head(file.key)
+            size = size if head is None else head.size
+        return stored(
+            self.unit.where, file.key, file.spec.view, facts, size, file.cut.span, self.job.run,
+            SYSTEM.wall_ms(),
+        )  # fmt: skip
 
     def _tell_open(self, files: OpenFiles) -> None:
         """Tell now and then what has been read and could still be lost."""

@@ -15,6 +15,7 @@ from kbackup.records import Span, TopicPartition
 from kbackup.reports import PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.task import Clients, Work
+from kbackup.stores import Store
 
 
 @dataclass
@@ -44,6 +45,13 @@ class FakeCluster:
             for name in names
             if name in self.ids
         }
+
+    def topic_config(
+        self, names: Iterable[str], *, overridden_only: bool = False
+    ) -> dict[str, dict[str, str]]:
+        """One setting of the topic's own, and one that it has not changed."""
+        default = {} if overridden_only else {"cleanup.policy": "delete"}
+        return {name: {"retention.ms": "-1", **default} for name in names}
 
     def members(self, _group: str) -> list[str]:
         """Nobody."""
@@ -126,12 +134,13 @@ def run_task(
     positions: FakePositions,
     line: SilentLine,
     views: tuple[ViewSpec, ...],
+    store: Store | None = None,
 ) -> PartitionReport:
     """Run one unit of a sink, in this process; return its report."""
     job = SinkJob(
         "r1", KafkaSettings("-"), backup.settings, backup.layout, views, "default", Rule(), "g"
     )
-    clients = Clients(backup.store, positions, reader)  # type: ignore[arg-type]
+    clients = Clients(store or backup.store, positions, reader)  # type: ignore[arg-type]
     work = Work(job, unit, clients, line)
     work.run()
     return work.report

@@ -8,7 +8,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.records import Facts, Span, TopicIdentity
+from kbackup.naming import View
+from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 
 OBJECT: Final = "object"
 GAP: Final = "gap"
@@ -16,6 +17,7 @@ MISSING: Final = "missing"
 ACCEPTED: Final = "accepted"
 TOPIC: Final = "topic"
 SINK: Final = "sink"
+EARLIER: Final = "earlier"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ class TopicEntry:
     """One row about a topic, or about a sink and the topics it was asked for.
 
     Attributes:
-        kind: ``topic`` or ``sink``.
+        kind: ``topic``; ``sink``; or ``earlier``: a topic of which run records of an earlier
+            version speak, and whose objects are not in the ledger yet.
         topic: The topic; None for a sink.
         cluster_id: Of the cluster; empty where it is not known.
         topic_id: Empty where it is not known, and for a sink.
@@ -131,6 +134,40 @@ class TopicEntry:
             for f in fields(self)
             if f.name not in ("run", "time")
         )
+
+
+def stored(
+    where: TopicPartition,
+    key: str,
+    view: View,
+    facts: Facts,
+    size: int,
+    cut: Span,
+    run: str,
+    time_ms: int,
+) -> Entry:
+    """Return the row of an object that was stored.
+
+    Args:
+        where: Its partition.
+        key: Its key.
+        view: The part of the records that it holds.
+        facts: What is known of them.
+        size: Its bytes.
+        cut: From the position before the cut that it belongs to, to the one after it.
+        run: The run that stored it.
+        time_ms: When, in ms since the epoch.
+    """
+    return Entry(
+        OBJECT, where.partition, facts.first_offset, facts.last_offset, key, named(view),
+        facts.records, size, facts.sha256, facts.min_timestamp, facts.max_timestamp,
+        cut.start_offset, cut.end_offset, run, time_ms,
+    )  # fmt: skip
+
+
+def named(view: View) -> str:
+    """Return what the ledger calls a view."""
+    return view.removeprefix(".") or "value"
 
 
 def table(entries: Iterable[Entry] | Iterable[TopicEntry], form: Form) -> pa.Table:

@@ -200,6 +200,8 @@ class Stream:
             Whether one was written.
         """
         wall = self.clock.wall_ms()
+        if self._is_folded(at_least):
+            return False
         look = self._look()
         if look.contents.loose < at_least:
             return False
@@ -223,8 +225,23 @@ class Stream:
         name = f"{_down(wall)}-{secrets.token_hex(8)}.{watermark:013d}.snapshot.parquet"
         self._put(name, self._file(self.form.merged(rows), metadata))
 
+    def _is_believed(self, watermark: int) -> bool:
+        """Whether a snapshot may be used: one of the future would hide what is yet to come."""
+        return watermark <= self.clock.wall_ms() + GRACE_MS // 2
+
+    def _is_folded(self, at_least: int) -> bool:
+        """Whether fewer parts than that came after the newest snapshot, going by names alone."""
+        newer = 0
+        for name in self._names():
+            if name.watermark is None:
+                newer += 1
+            elif self._is_believed(name.watermark):
+                return True
+            if newer >= at_least:
+                return False
+        return True
+
     def _look(self) -> _Look:
-        now = self.clock.wall_ms()
         base: _Snapshot | None = None
         newer: list[_Name] = []
         damage: list[Damage] = []
@@ -233,7 +250,7 @@ class Stream:
                 break
             if name.watermark is None:
                 newer.append(name)
-            elif base is None and name.watermark <= now + GRACE_MS // 2:  # no clock was wrong
+            elif base is None and self._is_believed(name.watermark):
                 try:
                     base = self._snapshot(name, name.watermark)
                 except CorruptObjectError as error:

@@ -1,0 +1,98 @@
+"""Objects into the ledger that are not in it: those of earlier versions and other tools."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final
+
+from kbackup.backup.catalog import BackupFile, Catalog, FileSet
+from kbackup.backup.judged import JudgedPartition
+from kbackup.backup.ledger import objects
+from kbackup.backup.ledger.rows import OBJECT, Entry, named, stored
+from kbackup.flow.views import ReadOptions
+from kbackup.naming import Layout
+from kbackup.records import Facts, Span, TopicPartition
+from kbackup.runs.known import Known
+from kbackup.stores import ObjectHead, Store
+
+_THREADS: Final = 32
+
+
+def adopt(
+    store: Store, layout: Layout, reading: ReadOptions, topic: str, found: Catalog, known: Known
+) -> list[Entry]:
+    """Return the rows of a topic that has no ledger yet.
+
+    Its objects with what is stored beside them; what run records say of objects that are gone;
+    and its known gaps.  Costs a HEAD an object.
+
+    Args:
+        store: Where the backup is.
+        layout: How objects are named.
+        reading: How they are read.
+        topic: The topic.
+        found: A listing of it.
+        known: What run records say.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    rows = listed(store, found, topic)
+    wheres = {*found.partitions(topic), *(at for at in known.recorded if at.topic == topic)}
+    pattern = next((found.sets[where][0] for where in found.partitions(topic)), None)
+    for where in sorted(wheres):
+        sets = found.sets.get(where, [])
+        part = JudgedPartition(where, sets, known.recorded.get(where, ()), (), {}, is_deep=False)
+        for finding in part.findings(store, layout, reading, pattern):
+            if finding.is_error and finding.code == "missing_object" and finding.offsets:
+                run = str((finding.more or {}).get("by") or "")
+                rows.append(objects.missing(where, *finding.offsets, run, 0))
+    for where, spans in known.known_gaps.items():
+        if where.topic == topic:
+            rows += (objects.gap(where, span, "", 0) for span in spans)
+    return rows
+
+
+def listed(store: Store, found: Catalog, topic: str) -> list[Entry]:
+    """Return a row for each listed object of *topic*, with what is stored beside it."""
+    pairs = [
+        (where, files, file)
+        for where in found.partitions(topic)
+        for files in found.sets[where]
+        for file in files.files
+    ]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        heads = list(pool.map(lambda pair: store.head(pair[2].key), pairs))
+    are_cuts = {where: _are_cuts(found.sets[where]) for where in found.partitions(topic)}
+    return [
+        _row(where, files, file, head, are_cuts[where])
+        for (where, files, file), head in zip(pairs, heads, strict=True)
+        if head is not None
+    ]
+
+
+def _are_cuts(sets: Sequence[FileSet]) -> bool:
+    """Whether each object of the partition is a cut of its own: there is but one directory."""
+    return len({files.encoded_partition for files in sets}) <= 1
+
+
+def _row(
+    where: TopicPartition, files: FileSet, file: BackupFile, head: ObjectHead, is_cut: bool
+) -> Entry:
+    facts = Facts.from_metadata(head.metadata)
+    time_ms = int(head.modified.timestamp() * 1000)
+    if facts is None:
+        return Entry(
+            OBJECT, where.partition, files.start_offset, None, file.key, named(file.view),
+            bytes=head.size, time=time_ms,
+        )  # fmt: skip
+    cut = Span(facts.first_offset, facts.last_offset + 1)
+    row = stored(where, file.key, file.view, facts, head.size, cut, "", time_ms)
+    return row if is_cut else replace(row, cut_start=None, next_offset=None)
+
+
+def keys(found: Catalog, where: TopicPartition) -> Iterator[str]:
+    """Yield the keys of a partition's objects."""
+    for files in found.sets.get(where, ()):
+        for file in files.files:
+            yield file.key

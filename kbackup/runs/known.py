@@ -1,0 +1,194 @@
+"""What a backup says of itself: its ledger, or where it has none yet, what run records say.
+
+The ledger is read before the bucket is listed: what it speaks of was stored before, so a sink that
+works meanwhile makes nobody miss an object.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kbackup.backup import recorded
+from kbackup.backup.ledger import place
+from kbackup.backup.ledger.objects import PartitionLedger, TopicLedger
+from kbackup.backup.ledger.rows import EARLIER, SINK, TOPIC, TopicEntry, entries, topic_entries
+from kbackup.backup.ledger.stream import SYSTEM, Clock, Damage
+from kbackup.backup.recorded import Recorded
+from kbackup.naming import Layout
+from kbackup.records import Span, TopicPartition
+from kbackup.runs import history
+from kbackup.stores import Store
+
+_THREADS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a backup says of itself.
+
+    Attributes:
+        topics: The newest word on each topic; those of the ledger, and those of run records where
+            `with_run_records` had to look there.
+        sinks: The newest word of each sink.
+        ledgers: Each topic's ledger.
+        earlier: Topics that an earlier version's run records speak of, and that are not in the
+            ledger yet.
+        is_begun: Whether the backup has a ledger at all.
+        damage: Files of the ledger that cannot be read, beside those of the topics' own.
+        recorded: What run records say of partitions of topics that are not in the ledger.
+        known_gaps: Gaps of such topics.
+    """
+
+    topics: Mapping[str, TopicEntry] = field(default_factory=dict)
+    sinks: Sequence[TopicEntry] = ()
+    ledgers: Mapping[str, TopicLedger] = field(default_factory=dict)
+    earlier: frozenset[str] = frozenset()
+    is_begun: bool = False
+    damage: Sequence[Damage] = ()
+    recorded: Mapping[TopicPartition, Sequence[Recorded]] = field(default_factory=dict)
+    known_gaps: Mapping[TopicPartition, Sequence[Span]] = field(default_factory=dict)
+
+    def has_ledger(self, topic: str) -> bool:
+        """Whether the ledger speaks of *topic*; else run records and the objects do."""
+        return topic in self.topics and topic not in self.earlier
+
+    def ledger(self, where: TopicPartition) -> PartitionLedger:
+        """Return what the ledger says of a partition."""
+        return self.ledgers.get(where.topic, _NO_LEDGER).partition(where.partition)
+
+    def gaps(self, where: TopicPartition) -> list[Span]:
+        """Return the offsets of a partition that expired before they were backed up."""
+        return sorted({*self.ledger(where).gaps, *self.known_gaps.get(where, ())})
+
+    def partitions(self) -> set[TopicPartition]:
+        """Return every partition that is known, those without any object too."""
+        found = {*self.recorded, *self.known_gaps}
+        for name, entry in self.topics.items():
+            found |= {TopicPartition(name, at) for at in range(entry.partitions or 0)}
+        for name, ledger in self.ledgers.items():
+            found |= {TopicPartition(name, at) for at in ledger.partitions}
+        return found
+
+    def all_damage(self) -> list[Damage]:
+        """Return every file of the ledger that cannot be read."""
+        return [*self.damage, *(one for each in self.ledgers.values() for one in each.damage)]
+
+    def with_run_records(self, store: Store, layout: Layout, topics: Collection[str]) -> "Known":
+        """Return what run records add, where an earlier version wrote the backup or a part of it.
+
+        Costs nothing where the ledger speaks of *topics*; else a listing and a read of every run
+        record, for they are all there is.
+
+        Args:
+            store: Where the backup is.
+            layout: Which ``topics.dir``.
+            topics: The topics asked for; none for all.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        left = self.earlier.intersection(topics) if topics else self.earlier
+        if self.is_begun and not left and not self.damage:
+            return self
+        records = list(history.runs(store, layout, "sink"))
+        settings = _topics(records)
+        mine = {where: found for where, found in recorded.read(records).items()
+                if not self.has_ledger(where.topic)}  # fmt: skip
+        names = {*topics, *settings, *(where.topic for where in mine)}
+        unknown = {name for name in names if not self.has_ledger(name)}
+        gaps = {
+            where: spans
+            for name in sorted(unknown)
+            for where, spans in history.known_gaps(store, layout, name).items()
+        }
+        fresh = {name: entry for name, entry in settings.items() if name in unknown}
+        return replace(
+            self,
+            topics={**self.topics, **fresh},
+            earlier=frozenset(unknown),
+            recorded=mine,
+            known_gaps=gaps,
+        )
+
+
+NOTHING: Final = Known()
+"""What is known of a backup that has neither a ledger nor run records."""
+
+_NO_LEDGER: Final = TopicLedger()
+
+
+def read(store: Store, layout: Layout, names: Collection[str] = (), clock: Clock = SYSTEM) -> Known:
+    """Read the ledger of a backup.
+
+    Costs a listing and the reads of `Stream.read` for all topics together, and the same for each.
+
+    Args:
+        store: Where the backup is.
+        layout: Which ``topics.dir``.
+        names: Only the objects of these topics; of all where there are none.
+        clock: The time.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    known = read_topics(store, layout, clock)
+    wanted = sorted(set(names) & known.topics.keys() if names else known.topics)
+    return with_objects(known, store, layout, wanted, clock)
+
+
+def read_topics(store: Store, layout: Layout, clock: Clock = SYSTEM) -> Known:
+    """Read what the ledger says of topics and sinks, and nothing of their objects.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    found = place.of_topics(store, layout, clock).read()
+    topics: dict[str, TopicEntry] = {}
+    sinks, earlier = [], set()
+    for entry in sorted(topic_entries(found.rows), key=lambda entry: entry.time):
+        if entry.kind == SINK:
+            sinks.append(entry)
+        elif entry.kind == EARLIER:
+            earlier.add(entry.topic or "")
+        elif entry.kind == TOPIC and entry.topic:
+            topics[entry.topic] = entry
+    left = frozenset(earlier - topics.keys())
+    return Known(topics, sinks, {}, left, found.is_begun, found.damage)
+
+
+def with_objects(
+    known: Known, store: Store, layout: Layout, topics: Collection[str], clock: Clock = SYSTEM
+) -> Known:
+    """Return *known* with the ledgers of *topics*.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+
+    def read_one(topic: str) -> TopicLedger:
+        found = place.of_topic(store, layout, topic, clock).read()
+        return TopicLedger.of(entries(found.rows), found.damage)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = dict(zip(topics, pool.map(read_one, topics), strict=True))
+    return replace(known, ledgers={**known.ledgers, **found})
+
+
+def _topics(records: Sequence[Mapping[str, Any]]) -> dict[str, TopicEntry]:
+    """Return what run records, the newest first, say of topics."""
+    found: dict[str, TopicEntry] = {}
+    for record in records:
+        for name, said in (record.get("topic_settings") or {}).items():
+            if name not in found:
+                config = {key: text for key, text in (said.get("config") or {}).items() if text}
+                found[name] = TopicEntry(
+                    TOPIC,
+                    name,
+                    str(record.get("cluster_id") or ""),
+                    str(said.get("topic_id") or ""),
+                    said.get("partitions"),
+                    config,
+                    run=str(record.get("run")),
+                )
+    return found

@@ -1,0 +1,137 @@
+"""What a run's driver enters into the ledger: topics and sinks, gaps, and what was there before.
+
+Its tasks enter the objects.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final
+
+from kbackup.backup import catalog
+from kbackup.backup.ledger import objects, place
+from kbackup.backup.ledger.rows import (
+    EARLIER,
+    OBJECTS,
+    SINK,
+    TOPIC,
+    TOPICS,
+    TopicEntry,
+    table,
+)
+from kbackup.backup.ledger.stream import FOLD_AT, SYSTEM, Clock, Stream
+from kbackup.flow.views import ReadOptions
+from kbackup.kafka import Cluster
+from kbackup.naming import Layout
+from kbackup.records import Span, TopicPartition
+from kbackup.runs import adoption
+from kbackup.sink.plan import SinkPlan
+from kbackup.stores import Store
+
+_THREADS: Final = 16
+
+
+class RunLedger:
+    """The ledger, as the driver of one run writes it."""
+
+    def __init__(self, store: Store, layout: Layout, run: str, clock: Clock = SYSTEM) -> None:
+        self._store, self._layout, self._run, self._clock = store, layout, run, clock
+        self._entered: Counter[str] = Counter()
+        self._topics_changed = False
+
+    def begin(
+        self, plan: SinkPlan, cluster: Cluster, asked: TopicEntry, reading: ReadOptions
+    ) -> None:
+        """Enter the topics of a run before anything is stored of them.
+
+        A topic that has no ledger yet gets one of all that is there.  Nothing is written where
+        nothing has changed since the last run.
+
+        Args:
+            plan: The run's; topics that it refuses are left as they are.
+            cluster: Where the topics are.
+            asked: What the sink was asked for; the rest of its row is filled in here.
+            reading: How the objects of earlier versions are read.
+
+        Raises:
+            StoreError: If it cannot be written.
+        """
+        known, now = plan.known, self._clock.wall_ms()
+        refused = {at.where.topic for at in plan.partitions if at.refusal is not None}
+        names = [name for name in plan.topics if name not in refused]
+        for name in names:
+            if not known.has_ledger(name):
+                self._adopt(name, plan, reading)
+        configs = cluster.topic_config(names, overridden_only=True)
+        ids = cluster.cluster_id
+        rows = [
+            TopicEntry(
+                TOPIC, name, ids, topic.topic_id, topic.partitions,
+                _config(configs.get(name), known.topics.get(name)), run=self._run, time=now,
+            )
+            for name, topic in plan.topics.items() if name in names
+        ]  # fmt: skip
+        rows.append(replace(asked, cluster_id=ids, run=self._run, time=now))
+        entered = [entry for name, entry in known.topics.items() if known.has_ledger(name)]
+        before = [*entered, *known.sinks]
+        fresh = [row for row in rows if not any(row.says_the_same(one) for one in before)]
+        if not known.is_begun:
+            left = sorted(known.earlier - set(names))
+            fresh += [TopicEntry(EARLIER, name, run=self._run, time=now) for name in left]
+        if fresh:
+            place.of_topics(self._store, self._layout, self._clock).append(table(fresh, TOPICS))
+            self._topics_changed = True
+
+    def gap(self, where: TopicPartition, span: Span) -> None:
+        """Enter offsets that expired before they were backed up.
+
+        Raises:
+            StoreError: If it cannot be written.
+        """
+        row = objects.gap(where, span, self._run, self._clock.wall_ms())
+        self._stream(where.topic).append(table([row], OBJECTS))
+        self._entered[where.topic] += 1
+
+    def note(self, topic: str) -> None:
+        """Count a part that a task has entered for *topic*."""
+        self._entered[topic] += 1
+
+    def fold(self, *, at_end: bool = False) -> None:
+        """Fold what many parts were added to.
+
+        Args:
+            at_end: Of the run: look at each topic that got a part; else only at those that got
+                many since they were folded.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        due = [name for name, count in self._entered.items() if at_end or count >= FOLD_AT]
+        for name in due:
+            self._entered.pop(name)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(lambda name: self._stream(name).fold(), due))
+        if at_end and self._topics_changed:
+            place.of_topics(self._store, self._layout, self._clock).fold()
+
+    def _adopt(self, topic: str, plan: SinkPlan, reading: ReadOptions) -> None:
+        found = catalog.read(self._store, self._layout, reading.formats, topics=[topic])
+        rows = adoption.adopt(self._store, self._layout, reading, topic, found, plan.known)
+        if rows:
+            self._stream(topic).append(table(rows, OBJECTS))
+
+    def _stream(self, topic: str) -> Stream:
+        return place.of_topic(self._store, self._layout, topic, self._clock)
+
+
+def _config(found: Mapping[str, str] | None, before: TopicEntry | None) -> Mapping[str, str]:
+    """Return a topic's own settings; where they may not be read, what is known of them."""
+    if found is None:
+        return {} if before is None else before.config
+    return found
+
+
+def asked(group: str, topics: Iterable[str], pattern: str | None) -> TopicEntry:
+    """Return what a sink was asked for."""
+    return TopicEntry(SINK, group=group, names=tuple(sorted(topics)), pattern=pattern)

@@ -1,0 +1,283 @@
+"""What a sink enters into the ledger, and what it learns from it when it starts."""
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+import pytest
+from backup_samples import RECORD, SIBLINGS, TIME, Backup, batch
+
+from kbackup.backup.ledger import place
+from kbackup.backup.ledger.objects import PartitionLedger
+from kbackup.backup.ledger.rows import OBJECTS, Entry, entries, table
+from kbackup.errors import StoreError, TopicChangedError
+from kbackup.flow.views import ReadOptions
+from kbackup.kafka import Position
+from kbackup.records import Span, TopicIdentity, TopicPartition
+from kbackup.runs import known
+from kbackup.runs.known import Known
+from kbackup.sink.entering import RunLedger, asked
+from kbackup.sink.job import SinkUnit
+from kbackup.sink.plan import SinkPlan, make
+from kbackup.testing import FaultyStore
+from tests.support.configurations import WHOLE, load
+from tests.support.fakes import FakeCluster, FakePositions, FakeReader, SilentLine, run_task
+
+WHERE = TopicPartition("orders", 0)
+ID = TopicIdentity("cluster-1", "id")
+RUN = "2026-11-21T02:00:00Z-7f3a"
+
+
+def cluster(end: int = 0, topic_id: str = "id", **topics: int) -> FakeCluster:
+    """A cluster with ``orders``, of one partition, and *topics*, that are empty."""
+    empty = {
+        TopicPartition(name, at): Span(0, 0)
+        for name, count in topics.items()
+        for at in range(count)
+    }
+    return FakeCluster(
+        {"orders": topic_id, **dict.fromkeys(topics, "other-id")}, {WHERE: Span(0, end), **empty}
+    )
+
+
+def plan(backup: Backup, there: FakeCluster, **options: object) -> SinkPlan:
+    """The plan of a sink."""
+    settings = load("sink", **{**WHOLE, **options}).settings
+    return make(settings, there, backup.store)  # type: ignore[arg-type]
+
+
+def begin(backup: Backup, there: FakeCluster, run: str = RUN, **options: object) -> None:
+    """Enter what the driver of a run enters."""
+    planned = plan(backup, there, **options)
+    sought = asked(planned.group, planned.topics, None)
+    RunLedger(backup.store, backup.layout, run).begin(planned, there, sought, ReadOptions())  # type: ignore[arg-type]
+
+
+def back_up(backup: Backup, first: int, end: int, views: tuple[Any, ...] = RECORD) -> None:
+    """Run a task over these offsets of ``orders``."""
+    unit = SinkUnit(WHERE, Span(first, end), identity=ID)
+    run_task(
+        backup, unit, FakeReader(batch(range(first, end))), FakePositions(), SilentLine(), views
+    )
+
+
+def read(backup: Backup) -> Known:
+    """What the ledger says."""
+    return known.read(backup.store, backup.layout)
+
+
+def partition(backup: Backup) -> PartitionLedger:
+    """What the ledger says of ``orders``, partition 0."""
+    found = place.of_topic(backup.store, backup.layout, "orders").read()
+    return known.TopicLedger.of(entries(found.rows)).partition(0)
+
+
+def record(backup: Backup, run: str, topics: Mapping[str, Any], rows: Sequence[Any] = ()) -> None:
+    """Leave a run record as version cf14769 did."""
+    body = {
+        "run": run, "command": "sink", "topics_dir": "topics", "exit_code": 0, "names": ["orders"],
+        "cluster_id": "cluster-1", "topic_settings": topics, "partitions": list(rows),
+    }  # fmt: skip
+    name = f"_kbackup/runs/{run.replace(':', '')}-sink.json"
+    backup.store.put(name, io.BytesIO(orjson.dumps(body)), sha256="", metadata={})
+
+
+def test_an_object_is_in_the_ledger_before_its_offset_is_committed() -> None:
+    """
+    With all that is known of it, and of the cut that it belongs to.
+    """
+    backup = Backup()
+
+    back_up(backup, 5, 25, SIBLINGS)
+
+    objects = partition(backup).objects
+    heads = {key: backup.store.head(key) for key in objects}
+    assert {entry.key for entry in backup.store.list("topics/")} == set(objects)
+    assert ["headers", "keys", "value"] == sorted(str(one.view) for one in objects.values())
+    for key, entry in objects.items():
+        head = heads[key]
+        assert head is not None
+        assert (head.size, head.metadata["sha256"]) == (entry.bytes, entry.sha256)
+        assert (5, 24, 20, 5, 25) == (
+            entry.first, entry.last, entry.records, entry.cut_start, entry.next_offset,
+        )  # fmt: skip
+        assert (TIME + 5, TIME + 24, "r1") == (
+            entry.min_timestamp, entry.max_timestamp, entry.run,
+        )  # fmt: skip
+
+
+def test_a_cut_that_cannot_be_entered_is_not_committed() -> None:
+    """
+    The object is there, the offset is not: the next run stores it again.
+    """
+    backup, positions = Backup(), FakePositions()
+    store = FaultyStore("ok 503", backup.store, methods=frozenset({"put"}))
+
+    with pytest.raises(StoreError):
+        run_task(
+            backup, SinkUnit(WHERE, Span(0, 20)), FakeReader(batch(range(20))), positions,
+            SilentLine(), RECORD, store=store,
+        )  # fmt: skip
+
+    assert {} == positions.positions
+    assert 1 == len(list(backup.store.list("topics/")))
+
+
+def test_where_a_longer_object_is_kept_the_ledger_says_what_is_there() -> None:
+    """
+    Another run had closed a longer file.
+    """
+    backup = Backup()
+    (key,) = backup.put("orders", 0, range(30), identity=ID)
+
+    back_up(backup, 0, 20)
+
+    (entry,) = partition(backup).objects.values()
+    head = backup.store.head(key)
+    assert head is not None
+    assert (30, 29, head.size) == (entry.records, entry.last, entry.bytes)
+
+
+def test_topics_are_known_with_their_settings_before_anything_is_stored() -> None:
+    """
+    Empty ones too, and only the settings that are their own.
+    """
+    backup = Backup()
+
+    begin(backup, cluster(audit=3), topics="orders,audit")
+
+    found = read(backup)
+    assert {"audit": 3, "orders": 1} == {n: e.partitions for n, e in sorted(found.topics.items())}
+    assert ("other-id", {"retention.ms": "-1"}) == (
+        found.topics["audit"].topic_id, found.topics["audit"].config,
+    )  # fmt: skip
+    assert {TopicPartition("audit", at) for at in range(3)} | {WHERE} == found.partitions()
+    assert [("orders", "audit")] == [tuple(sorted(one.names, reverse=True)) for one in found.sinks]
+
+
+def test_nothing_is_entered_where_nothing_has_changed() -> None:
+    """
+    A cron that finds nothing new leaves no file.
+    """
+    backup = Backup()
+    begin(backup, cluster())
+    before = [entry.key for entry in backup.store.list("_kbackup/")]
+
+    begin(backup, cluster(), "2026-11-22T02:00:00Z-7f3a")
+
+    assert before == [entry.key for entry in backup.store.list("_kbackup/")]
+
+
+@pytest.mark.parametrize("committed", [None, 12])
+def test_a_lost_position_goes_on_after_the_last_cut_that_is_whole(committed: int | None) -> None:
+    """
+    An object of a cut that was never entered counts for nothing: it may be one of several.
+    """
+    backup = Backup()
+    begin(backup, cluster(100))
+    back_up(backup, 0, 10)
+    backup.put("orders", 0, range(10, 20), identity=ID)
+    there = cluster(100)
+    if committed is not None:
+        there.positions[WHERE] = Position(committed)
+
+    (at,) = plan(backup, there).partitions
+
+    assert at.start is not None
+    assert 10 == at.start.offset
+
+
+def test_the_ledger_knows_a_recreated_topic_when_all_objects_are_gone() -> None:
+    """
+    Nor is anything entered for the other topic.
+    """
+    backup = Backup()
+    begin(backup, cluster())
+
+    (at,) = plan(backup, cluster(50, "new-id")).partitions
+    begin(backup, cluster(50, "new-id"))
+
+    assert isinstance(at.refusal, TopicChangedError)
+    assert "id" == read(backup).topics["orders"].topic_id
+
+
+def test_a_backup_of_an_earlier_version_is_taken_over_once() -> None:
+    """
+    Its objects with their facts, what a run record says of one that is gone, and its gaps; a
+    second start adds nothing.
+    """
+    backup = Backup()
+    keys = backup.put("orders", 0, range(10), range(10, 20), range(20, 30))
+    row = {"topic": "orders", "partition": 0, "first": 0, "last": 29, "records": 30, "objects": 3}
+    record(backup, RUN, {"orders": {"topic_id": "id", "partitions": 1, "config": {}}}, [row])
+    backup.store.delete(keys[1])
+    gap = "_kbackup/gaps/orders/0+40+50." + place.folder(backup.layout)[-9:-1] + ".json"
+    backup.store.put(gap, io.BytesIO(b"{}"), sha256="", metadata={})
+
+    begin(backup, cluster(100))
+    begin(backup, cluster(100))
+
+    found = partition(backup)
+    assert {keys[0], keys[2]} == set(found.objects)
+    assert {(0, 10, 10), (20, 30, 10)} == {
+        (entry.cut_start, entry.next_offset, entry.records) for entry in found.objects.values()
+    }
+    assert [(10, 19)] == [(entry.first, entry.last) for entry in found.missing({*keys})]
+    assert [Span(40, 50)] == found.gaps
+    assert 1 == place.of_topic(backup.store, backup.layout, "orders").read().loose
+
+
+def test_topics_that_this_sink_does_not_back_up_stay_with_their_run_records() -> None:
+    """
+    Until a sink of theirs takes them over, readers go on asking the run records about them.
+    """
+    backup = Backup()
+    row = {"topic": "audit", "partition": 0, "first": 0, "last": 29, "records": 30, "objects": 3}
+    record(backup, RUN, {"audit": {"topic_id": "other-id", "partitions": 1}}, [row])
+
+    begin(backup, cluster())
+
+    found = read(backup)
+    assert {"audit"} == found.earlier
+    assert found == found.with_run_records(backup.store, backup.layout, ["orders"])
+    more = found.with_run_records(backup.store, backup.layout, [])
+    assert {TopicPartition("audit", 0)} == set(more.recorded)
+    begin(backup, cluster(audit=1), topics="orders,audit")
+    assert set() == read(backup).earlier
+
+
+@pytest.mark.parametrize("count", [1, 1500])
+def test_run_records_of_any_number_are_asked_before_there_is_a_ledger(count: int) -> None:
+    """
+    A recreated topic is refused however many runs of other topics came after its own.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(10))
+    record(backup, "2026-11-20T00:00:00Z-0000", {"orders": {"topic_id": "id", "partitions": 1}})
+    for at in range(count):
+        run = f"2026-11-21T{at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}Z-{at:04x}"
+        record(backup, run, {"other": {"topic_id": "x", "partitions": 1}})
+
+    (same,) = plan(backup, cluster(50)).partitions
+    (other,) = plan(backup, cluster(50, "new-id")).partitions
+
+    assert same.refusal is None
+    assert isinstance(other.refusal, TopicChangedError)
+
+
+def test_a_run_folds_what_many_parts_were_added_to() -> None:
+    """
+    The next reader opens one snapshot, and no part.
+    """
+    backup = Backup()
+    ledger = RunLedger(backup.store, backup.layout, RUN)
+    stream = place.of_topic(backup.store, backup.layout, "orders")
+    for at in range(70):
+        stream.append(table([Entry("object", 0, at, at, f"k{at}")], OBJECTS))
+        ledger.note("orders")
+
+    ledger.fold()
+
+    found = stream.read()
+    assert (70, 0) == (len(found.rows), found.loose)
