@@ -1,6 +1,6 @@
-"""One partition of a backup, judged by names, run records and what was read."""
+"""One partition of a backup, judged by names, the ledger and what was read."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,14 +9,19 @@ from kbackup.backup import judging, recorded, siblings
 from kbackup.backup.catalog import FileSet
 from kbackup.backup.findings import Finding
 from kbackup.backup.judging import Extent
+from kbackup.backup.ledger.objects import NOTHING, PartitionLedger
+from kbackup.backup.ledger.rows import Entry
 from kbackup.backup.recorded import Recorded
 from kbackup.engine import Report
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicPartition
-from kbackup.stores import Store
+from kbackup.stores import ObjectHead, Store
 
 _THREADS: Final = 16
+
+_LATER_MS: Final = 3_600_000
+"""By how much an object may be younger than its row before somebody must have stored it again."""
 
 
 @dataclass(slots=True)
@@ -26,10 +31,13 @@ class JudgedPartition:
     Attributes:
         where: The partition.
         sets: Its sets, by start offset.
-        entries: What runs say they stored.
+        entries: What run records say was stored, of a topic that is not in the ledger.
         gaps: Offsets known to have expired before they were backed up.
         reports: What tasks say of the sets they read, by `FileSet.id`.
         is_deep: Whether objects were to be read.
+        ledger: What the ledger says was stored.
+        present: Keys of the listing, also those of objects that are not judged here; None: those
+            of *sets*.
     """
 
     where: TopicPartition
@@ -38,6 +46,8 @@ class JudgedPartition:
     gaps: Sequence[Span]
     reports: Mapping[str, Report]
     is_deep: bool
+    ledger: PartitionLedger = NOTHING
+    present: Container[str] | None = None
 
     def findings(
         self, store: Store, layout: Layout, options: ReadOptions, pattern: FileSet | None
@@ -65,7 +75,10 @@ class JudgedPartition:
                 found = judging.missing(self.where, entry, among, known, layout, near)
                 said = {finding.offsets for finding in missed}
                 missed += [finding for finding in found if finding.offsets not in said]
+        named = {finding.key for finding in lone}
+        missed += [one for one in self._missing() if one.key is None or one.key not in named]
         yield from missed
+        yield from self._altered(store)
         for extent in extents:
             report = self._report(extent.files)
             if report is None:
@@ -75,6 +88,35 @@ class JudgedPartition:
                 offsets = (start, start if extent.last is None else max(start, extent.last))
                 yield Finding(where=self.where, offsets=offsets, **problem)
         yield from judging.order(extents, self.gaps, missed)
+
+    def _missing(self) -> Iterator[Finding]:
+        """Name what the ledger says was stored and is not there."""
+        mine = {file.key for files in self.sets for file in files.files}
+        for entry in self.ledger.missing(mine if self.present is None else self.present):
+            offsets = (entry.first, entry.span.end_offset - 1)
+            more = {"by": entry.run}
+            yield Finding("missing_object", self.where, entry.key, offsets, more=more)
+
+    def _altered(self, store: Store) -> Iterator[Finding]:
+        """Name objects that are not what the ledger says was stored.
+
+        An object of another size, or one that was stored long after its row was written, is asked
+        what it says of itself: a run may have put more of the same in its place since.
+        """
+        doubtful = [
+            (file, entry)
+            for files in self.sets
+            for file in files.files
+            if (entry := self.ledger.objects.get(file.key)) is not None
+            and entry.bytes is not None
+            and (file.size != entry.bytes or file.modified * 1000 > entry.time + _LATER_MS)
+        ]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            heads = list(pool.map(lambda pair: store.head(pair[0].key), doubtful))
+        for (file, entry), head in zip(doubtful, heads, strict=True):
+            if head is not None and (why := _less_than_stored(head, entry)):
+                offsets = (entry.first, entry.span.end_offset - 1)
+                yield Finding("count_mismatch", self.where, file.key, offsets, why)
 
     def failures(self) -> Iterator[Mapping[str, Any]]:
         """Yield why sets could not be read that are not known to be damaged."""
@@ -90,11 +132,11 @@ class JudgedPartition:
         objects = sum(report["objects"] for report in reports) if self.is_deep else listed
         unchecked = [key for report in reports for key in report["unchecked"]]
         if self.is_deep:
-            state = _deep_state(objects, listed, len(unchecked))
+            state = _deep_state(objects, listed, len(unchecked)) if listed else "empty"
             records = sum(report["records"] for report in reports)
         else:
             state = self._shallow_state(listed)
-            records = recorded.record_count(self.sets, self.entries)
+            records = self.records()
         if any(finding.is_error for finding in findings):
             state = "damaged"
         return {
@@ -103,7 +145,7 @@ class JudgedPartition:
             "objects": objects,
             "listed": listed,
             "first": self.sets[0].start_offset if self.sets else None,
-            "last": self._last(),
+            "last": self.last(),
             "records": records,
             "bytes": sum(file.size for files in self.sets for file in files.files),
             "bytes_read": sum(report["bytes_read"] for report in reports),
@@ -111,9 +153,23 @@ class JudgedPartition:
             "state": state,
         }
 
-    def _last(self) -> int | None:
-        """Offset of the last record, by what was read, else by run records."""
-        final = None if not self.sets else self._extent(self.sets[-1]).last
+    def records(self) -> int | None:
+        """Return the number of records, None where neither ledger nor run records tell."""
+        mains = [files.main for files in self.sets if files.main is not None]
+        entries = [self.ledger.objects.get(main.key) for main in mains]
+        counts = [None if entry is None else entry.records for entry in entries]
+        known = [count for count in counts if count is not None]
+        if len(known) == len(self.sets):
+            return sum(known)
+        return recorded.record_count(self.sets, self.entries)
+
+    def last(self) -> int | None:
+        """Return the offset of the last record, by what was read, else by ledger or run records."""
+        ends = [self._extent(files).last for files in self.sets]
+        known = [end for end in ends if end is not None]
+        if ends and len(known) == len(ends):
+            return max(known)
+        final = None if not ends else ends[-1]
         return recorded.last_offset(self.sets, self.entries) if final is None else final
 
     def _report(self, files: FileSet) -> Report | None:
@@ -122,9 +178,10 @@ class JudgedPartition:
 
     def _extent(self, files: FileSet) -> Extent:
         report = self._report(files)
-        if report is None:
-            return Extent(files)
-        return Extent(files, report["last"], report["is_same"])
+        if report is not None:
+            return Extent(files, report["last"], report["is_same"])
+        entry = None if files.main is None else self.ledger.objects.get(files.main.key)
+        return Extent(files) if entry is None else Extent(files, entry.last)
 
     def _shallow_state(self, listed: int) -> str:
         at = {
@@ -132,12 +189,31 @@ class JudgedPartition:
             for entry in self.entries
             for number in range(len(self.sets))[entry.among(self.sets)]
         }
-        vouched = sum(len(self.sets[number].files) for number in at)
+        vouched = sum(
+            number in at or file.key in self.ledger.objects
+            for number, files in enumerate(self.sets)
+            for file in files.files
+        )
         if vouched == listed:
-            return "all there"
+            return "all there" if listed else "empty"
         if vouched:
             return f"all there, {listed - vouched} objects not checkable"
         return "not checkable"
+
+
+def _less_than_stored(head: ObjectHead, entry: Entry) -> str | None:
+    """Return in what an object is less than what was stored; None where it is not."""
+    stored, there = entry.facts, Facts.from_metadata(head.metadata)
+    if there is None or stored is None:
+        if head.size == entry.bytes:
+            return None
+        return f"it has {head.size} bytes, stored were {entry.bytes}"
+    if there.covers(stored):
+        return None
+    return (
+        f"it holds {there.records} records up to offset {there.last_offset}, "
+        f"stored were {stored.records} up to {stored.last_offset}"
+    )
 
 
 def _deep_state(read: int, listed: int, unchecked: int) -> str:

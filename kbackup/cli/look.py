@@ -1,6 +1,5 @@
 """``kbackup restore topics``, ``verify`` and ``peek``: the commands that look at a backup."""
 
-import itertools
 import json
 import sys
 from collections.abc import Iterable
@@ -16,9 +15,6 @@ from kbackup.runs.summary import Event, Summary
 
 _TEMPLATE = "%t[%p]@%o %T %k %h %s\\n"
 """How records are printed where nothing else is asked for."""
-
-_RUN_RECORDS = 1000
-"""Run records looked through; older ones are as good as names alone."""
 
 _DEEP: Final = (
     "Open objects too: topics the last one of each partition, verify every one, with its "
@@ -61,14 +57,13 @@ def topics_command(topic: str | None, deep: bool, **parameters: Any) -> None:
 
     def work(session: Session) -> Event:
         from kbackup.look.topics import topics  # noqa: PLC0415
-        from kbackup.runs import history, wiring  # noqa: PLC0415
+        from kbackup.runs import known, wiring  # noqa: PLC0415
         from kbackup.stores import open_store  # noqa: PLC0415
 
         settings = session.settings
         store = open_store(wiring.store_settings(settings))
         layout = wiring.layout(settings)
         summary = _summary("restore topics")
-        records = itertools.islice(history.runs(store, layout, "sink"), _RUN_RECORDS)
         events = topics(
             store,
             layout,
@@ -78,7 +73,7 @@ def topics_command(topic: str | None, deep: bool, **parameters: Any) -> None:
             partitions=settings.partitions,
             only_format=settings.format_class,
             deep=deep,
-            run_records=records,
+            known=known.read(store, layout, settings.topics, settings.topics_regex),
         )
         _tell(session, summary, events)
         return summary.finish()
@@ -103,7 +98,7 @@ def topics_command(topic: str | None, deep: bool, **parameters: Any) -> None:
 def verify_command(deep: bool, part: str | None, sample: str | None, **parameters: Any) -> None:
     """Check that a backup is all there, readable and unbroken.
 
-    By names and run records; with --deep by reading the objects.  What cannot be checked is
+    By names and the ledger; with --deep by reading the objects.  What cannot be checked is
     called so, never "ok".
     """
 
@@ -119,7 +114,7 @@ def verify_command(deep: bool, part: str | None, sample: str | None, **parameter
 
 
 def _verify(session: Session, summary: Summary, share: Any, *, deep: bool) -> None:
-    from kbackup.runs import history, locks, wiring  # noqa: PLC0415
+    from kbackup.runs import known, locks, wiring  # noqa: PLC0415
     from kbackup.stores import open_store  # noqa: PLC0415
     from kbackup.verify.run import Notes, on_spark, verify  # noqa: PLC0415
     from kbackup.verify.task import VerifyJob  # noqa: PLC0415
@@ -127,14 +122,8 @@ def _verify(session: Session, summary: Summary, share: Any, *, deep: bool) -> No
     settings = session.settings
     store = open_store(wiring.store_settings(settings))
     layout = wiring.layout(settings)
-    records = list(itertools.islice(history.runs(store, layout, "sink"), _RUN_RECORDS))
-    known = {row["topic"] for record in records for row in record.get("partitions", ())}
-    gaps = {
-        where: spans
-        for topic in sorted(known)
-        for where, spans in history.known_gaps(store, layout, topic).items()
-    }
-    notes = Notes(records, gaps, locks.holders(store, layout, "sink"))
+    said = known.read(store, layout, settings.topics, settings.topics_regex)
+    notes = Notes(said, locks.holders(store, layout, "sink"))
     read = None
     if deep:
         job = VerifyJob(wiring.store_settings(settings), wiring.reading(settings))

@@ -39,7 +39,10 @@ _NO_OFFSET: Final = -1001
 
 _LOOK_S: Final = 0.02
 
-_OF_THE_TOPIC: Final = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+_OF_THE_TOPIC: Final = (
+    ConfigSource.DYNAMIC_TOPIC_CONFIG,
+    ConfigSource.DYNAMIC_TOPIC_CONFIG.value,  # what the client's C code makes of it
+)
 
 _NO_ID: Final = "A" * 22
 """Sixteen zero bytes in base64: what a broker that has no topic ids answers."""
@@ -223,7 +226,7 @@ class Cluster:
             found[resource.name] = {
                 name: entry.value
                 for name, entry in entries.items()
-                if not overridden_only or entry.source == _OF_THE_TOPIC
+                if not overridden_only or entry.source in _OF_THE_TOPIC
             }
         return found
 

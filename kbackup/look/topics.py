@@ -1,18 +1,18 @@
-"""``restore topics``: what is in the bucket, a row a partition, from names and run records."""
+"""``restore topics``: what is in the bucket, a row a partition, from names and the ledger."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from kbackup import moments
 from kbackup.backup import catalog as listing
-from kbackup.backup import recorded
 from kbackup.backup.catalog import BackupFile, Catalog, FileSet, not_in_backup, nothing_there
+from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.reading import facts, read
-from kbackup.backup.recorded import Recorded
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
+from kbackup.runs.known import NOTHING, Known
 from kbackup.runs.selection import select
 from kbackup.stores import Store
 
@@ -35,7 +35,7 @@ def topics(
     partitions: Collection[int] | None = None,
     only_format: str | None = None,
     deep: bool = False,
-    run_records: Iterable[Mapping[str, Any]] = (),
+    known: Known = NOTHING,
 ) -> Iterator[Event]:
     """Tell what is in the bucket.
 
@@ -51,7 +51,7 @@ def topics(
         partitions: Only these of each topic; None for all.
         only_format: Only objects of this format, and their siblings; None for all.
         deep: Learn where each partition ends from its last object.
-        run_records: Summaries of runs, in any order.
+        known: What the backup says of itself.
 
     Yields:
         ``warning`` events, then one ``partition`` event each, by topic and partition.
@@ -64,22 +64,25 @@ def topics(
     yield from foreign_warnings(found)
     if text := found.left_out():
         yield {"type": "warning", "code": "other_format", "text": text}
-    records = list(run_records)
-    runs = recorded.read(records)
-    chosen = select(found.topics(), names, pattern)
-    if not chosen and not records:
+    for damage in known.all_damage():
+        text = f"{damage.name}: {damage.why}"
+        yield {"type": "warning", "code": "ledger_damaged", "key": damage.name, "text": text}
+    everywhere = {*found.sets, *known.partitions()}
+    there = {*found.topics(), *known.topics, *(where.topic for where in everywhere)}
+    chosen = select(there, names, pattern)
+    if not chosen:
         raise nothing_there(layout.topics_dir or "the bucket")
     for topic in chosen:
-        wheres = found.partitions(topic)
-        if not wheres:
+        if topic not in there:
             raise not_in_backup(topic, found)
-        for where in wheres:
-            if partitions is not None and where.partition not in partitions:
-                continue
-            row = _row(where, found.sets[where], runs.get(where, []))
-            if deep:
-                row |= _looked_at(store, found.sets[where], options)
-            yield row
+    for where in sorted(everywhere):
+        if where.topic not in chosen or not (partitions is None or where.partition in partitions):
+            continue
+        sets = found.sets.get(where, [])
+        row = _row(where, sets, known)
+        if deep and sets:
+            row |= _looked_at(store, sets, options)
+        yield row
 
 
 def foreign_warnings(found: Catalog) -> Iterator[Event]:
@@ -92,20 +95,24 @@ def foreign_warnings(found: Catalog) -> Iterator[Event]:
         yield {"type": "warning", "code": "foreign_object", "text": text}
 
 
-def _row(where: TopicPartition, sets: Sequence[FileSet], runs: Sequence[Recorded]) -> Event:
+def _row(where: TopicPartition, sets: Sequence[FileSet], known: Known) -> Event:
     files = [file for each in sets for file in each.files]
-    newest = datetime.fromtimestamp(max(file.modified for file in files), UTC)
+    newest = max((file.modified for file in files), default=None)
+    judged = JudgedPartition(
+        where, sets, known.recorded.get(where, ()), (), {}, is_deep=False,
+        ledger=known.ledger(where),
+    )  # fmt: skip
     return {
         "type": "partition",
         "topic": where.topic,
         "partition": where.partition,
         "format": ", ".join(sorted({format_label(_main(each)) for each in sets})),
         "objects": len(files),
-        "first": sets[0].start_offset,
-        "last": recorded.last_offset(sets, runs),
-        "records": recorded.record_count(sets, runs),
+        "first": sets[0].start_offset if sets else None,
+        "last": judged.last(),
+        "records": judged.records(),
         "bytes": sum(file.size for file in files),
-        "newest": moments.text(newest),
+        "newest": None if newest is None else moments.text(datetime.fromtimestamp(newest, UTC)),
     }
 
 

@@ -18,6 +18,7 @@ from kbackup.backup.recorded import Recorded
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
+from kbackup.runs.selection import select
 from kbackup.stores import Store
 
 _THREADS: Final = 16
@@ -91,23 +92,20 @@ class Known:
         left = self.earlier.intersection(topics) if topics else self.earlier
         if self.is_begun and not left and not self.damage:
             return self
-        records = list(history.runs(store, layout, "sink"))
-        settings = _topics(records)
-        mine = {where: found for where, found in recorded.read(records).items()
-                if not self.has_ledger(where.topic)}  # fmt: skip
-        names = {*topics, *settings, *(where.topic for where in mine)}
-        unknown = {name for name in names if not self.has_ledger(name)}
+        said = of_run_records(list(history.runs(store, layout, "sink")))
+        unknown = {one for one in (*topics, *said.earlier) if not self.has_ledger(one)}
         gaps = {
             where: spans
             for name in sorted(unknown)
             for where, spans in history.known_gaps(store, layout, name).items()
         }
-        fresh = {name: entry for name, entry in settings.items() if name in unknown}
+        fresh = {name: entry for name, entry in said.topics.items() if name in unknown}
+        rows = {where: row for where, row in said.recorded.items() if where.topic in unknown}
         return replace(
             self,
             topics={**self.topics, **fresh},
             earlier=frozenset(unknown),
-            recorded=mine,
+            recorded=rows,
             known_gaps=gaps,
         )
 
@@ -118,23 +116,36 @@ NOTHING: Final = Known()
 _NO_LEDGER: Final = TopicLedger()
 
 
-def read(store: Store, layout: Layout, names: Collection[str] = (), clock: Clock = SYSTEM) -> Known:
-    """Read the ledger of a backup.
+def read(
+    store: Store, layout: Layout, names: Collection[str] = (), pattern: str | None = None
+) -> Known:
+    """Return what a backup says of itself: its ledger, and run records where they are needed.
 
     Costs a listing and the reads of `Stream.read` for all topics together, and the same for each.
 
     Args:
         store: Where the backup is.
         layout: Which ``topics.dir``.
-        names: Only the objects of these topics; of all where there are none.
-        clock: The time.
+        names: Only the objects of these topics.
+        pattern: A Java regular expression for topics, where there are no *names*.
 
     Raises:
         StoreError: If the store does not answer.
     """
-    known = read_topics(store, layout, clock)
-    wanted = sorted(set(names) & known.topics.keys() if names else known.topics)
-    return with_objects(known, store, layout, wanted, clock)
+    known = read_topics(store, layout)
+    wanted = [name for name in select(known.topics, names, pattern) if name in known.topics]
+    known = with_objects(known, store, layout, wanted)
+    return known.with_run_records(store, layout, names)
+
+
+def of_run_records(
+    records: Sequence[Mapping[str, Any]],
+    known_gaps: Mapping[TopicPartition, Sequence[Span]] | None = None,
+) -> Known:
+    """Return what run records, the newest first, and notes of gaps say."""
+    topics, found = _topics(records), recorded.read(records)
+    earlier = frozenset({*topics, *(where.topic for where in found)})
+    return Known(topics, earlier=earlier, recorded=found, known_gaps=known_gaps or {})
 
 
 def read_topics(store: Store, layout: Layout, clock: Clock = SYSTEM) -> Known:

@@ -129,7 +129,7 @@ def _config(found: Mapping[str, str] | None, before: TopicEntry | None) -> Mappi
     """Return a topic's own settings; where they may not be read, what is known of them."""
     if found is None:
         return {} if before is None else before.config
-    return found
+    return {name: text for name, text in found.items() if text is not None}
 
 
 def asked(group: str, topics: Iterable[str], pattern: str | None) -> TopicEntry:

@@ -1,28 +1,29 @@
 """``restore verify``: is it all there, readable and unbroken.
 
-Names and run records say what is missing; with ``--deep`` tasks read the objects, and what they
+Names and the ledger say what is missing; with ``--deep`` tasks read the objects, and what they
 report is judged together with the names.
 """
 
 import functools
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from kbackup import engine
 from kbackup.backup import catalog as listing
-from kbackup.backup import recorded
 from kbackup.backup.catalog import Catalog, FileSet, not_in_backup, nothing_there
 from kbackup.backup.findings import AGAIN, Finding, again
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.recorded import Recorded
 from kbackup.channel import Event as Told
 from kbackup.engine import EngineSettings, Report
+from kbackup.errors import CorruptObjectError
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
-from kbackup.records import Span, TopicPartition
+from kbackup.records import TopicPartition
+from kbackup.runs.known import NOTHING, Known
 from kbackup.runs.locks import STALE_S, Holder
 from kbackup.runs.selection import select
 from kbackup.runs.summary import Event, Summary
@@ -39,19 +40,19 @@ _ERRORS_KEPT: Final = 100
 
 _DUPLICATES_NAMED: Final = 20
 
+REBUILD: Final = "write the ledger anew from the objects: kbackup restore verify --rebuild"
+
 
 @dataclass(frozen=True, slots=True)
 class Notes:
     """What was written down beside the objects.
 
     Attributes:
-        runs: Summaries of runs, in any order.
-        gaps: Offsets known to have expired before they were backed up, by partition.
+        known: What the backup says of itself, read before it is listed.
         locks: Holders of lock objects.
     """
 
-    runs: Iterable[Mapping[str, Any]] = ()
-    gaps: Mapping[TopicPartition, Sequence[Span]] = field(default_factory=dict)
+    known: Known = NOTHING
     locks: Iterable[Holder] = ()
 
 
@@ -83,48 +84,51 @@ def verify(
         partitions: Only these of each topic; None for all.
         notes: What was written down beside the objects.
         only_format: Only objects of this format, and their siblings; None for all.
-        read: Reads objects whole; None goes by names and run records alone.
+        read: Reads objects whole; None goes by names and the ledger alone.
         share: Which objects are read.
 
     Yields:
         ``warning``, ``finding`` and ``partition`` events.
 
     Raises:
-        IncompleteBackupError: If a topic of *names* is neither there nor in a run record.
+        IncompleteBackupError: If a topic of *names* is neither there nor in the ledger.
         StoreError: If the listing cannot be had whole.
     """
     found = listing.read(store, layout, options.formats, topics=names)
     for key, why in found.foreign:
         yield summary.warn("foreign_object", why, key=key)
     summary.skip("foreign_objects", found.foreign_count)
-    records = list(notes.runs)
-    entries: Mapping[TopicPartition, Sequence[Recorded]] = recorded.read(records)
+    known = notes.known
+    present = {file.key for sets in found.sets.values() for one in sets for file in one.files}
+    for damage in known.all_damage():
+        summary.fail(CorruptObjectError(damage.name, damage.why, REBUILD, key=damage.name))
+    entries: Mapping[TopicPartition, Sequence[Recorded]] = known.recorded
     if only_format is not None:
         narrow = found.narrowed(only_format)
         entries = _only(entries, found, narrow)
         found = narrow
         if text := found.left_out():
             yield summary.warn("other_format", text)
-    known = {*found.topics(), *(where.topic for where in entries)}
-    chosen = select(known, names, pattern)
+    there = {*found.topics(), *known.topics, *(where.topic for where in entries)}
+    chosen = select(there, names, pattern)
     for topic in chosen:
-        if topic not in known:
+        if topic not in there:
             raise not_in_backup(topic, found)
     wheres = sorted(
         where
-        for where in {*found.sets, *entries}
+        for where in {*found.sets, *known.partitions()}
         if where.topic in chosen and (partitions is None or where.partition in partitions)
     )
-    if not wheres and not records:
+    if not wheres:
         summary.fail(nothing_there(layout.topics_dir or "the bucket"))
-    units = list(_units(found.sets, wheres, share)) if read is not None else []
+    units = list(_units(found.sets, wheres, share, known)) if read is not None else []
     reports = {report["id"]: report for report in read(units)} if read and units else {}
     patterns = {where.topic: sets[0] for where, sets in found.sets.items()}
     told: list[Finding] = []
     for where in wheres:
         part = JudgedPartition(
-            where, found.sets.get(where, []), entries.get(where, []), notes.gaps.get(where, ()),
-            reports, is_deep=read is not None,
+            where, found.sets.get(where, []), entries.get(where, []), known.gaps(where), reports,
+            is_deep=read is not None, ledger=known.ledger(where), present=present,
         )  # fmt: skip
         findings = list(part.findings(store, layout, options, patterns.get(where.topic)))
         told += findings
@@ -175,15 +179,19 @@ def _units(
     sets: Mapping[TopicPartition, Sequence[FileSet]],
     wheres: Iterable[TopicPartition],
     share: Share,
+    known: Known,
 ) -> Iterator[VerifyUnit]:
     """Return what to read, the largest first, each with the next set of its directory."""
     units = []
     for where in wheres:
         behind: dict[tuple[str, bool], FileSet] = {}
+        objects = known.ledger(where).objects
         for files in reversed(sets.get(where, ())):
             place = files.encoded_partition, files.is_whole
             if share.takes(files.id):
-                units.append(VerifyUnit(files, behind.get(place)))
+                row = None if files.main is None else objects.get(files.main.key)
+                stored = None if row is None else row.facts
+                units.append(VerifyUnit(files, behind.get(place), stored))
             behind[place] = files
     yield from sorted(units, key=lambda unit: unit.size, reverse=True)
 

@@ -50,10 +50,12 @@ class VerifyUnit:
     Attributes:
         files: The set.
         following: The next set in its directory, None for the last.
+        stored: What the ledger says of its records; None where it does not.
     """
 
     files: FileSet
     following: FileSet | None = None
+    stored: Facts | None = None
 
     @property
     def size(self) -> int:
@@ -93,6 +95,8 @@ class _Check:
         heads = {file.key: self.store.head(file.key) for file in files.files}
         watched = _Watched(self.store, files, heads)
         self._read(watched)
+        if not self.problems:
+            self._check_ledger()
         head = None if files.main is None else heads[files.main.key]
         known = None if head is None else Facts.from_metadata(head.metadata)
         end = self._end(known)
@@ -136,6 +140,18 @@ class _Check:
             if not files.is_whole:
                 raise
             self._problem("corrupt", watched.at, f"its name is wrong: {error}")
+
+    def _check_ledger(self) -> None:
+        """Compare what was read with what the ledger says was stored."""
+        files, stored = self.unit.files, self.unit.stored
+        if files.main is None or stored is None:
+            return
+        if self.records < stored.records:
+            text = f"it holds {self.records} records, the ledger says {stored.records}"
+            self._problem("count_mismatch", files.main.key, text)
+        elif files.is_whole and (self.last or 0) < stored.last_offset:
+            text = f"its last record has offset {self.last}, the ledger says {stored.last_offset}"
+            self._problem("count_mismatch", files.main.key, text)
 
     def _problem(self, code: str, key: str, text: str) -> None:
         self.problems.append({"code": code, "key": key, "text": text})

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from kbackup.backup.ledger.rows import ACCEPTED, GAP, MISSING, Entry
 from kbackup.backup.ledger.stream import Damage
@@ -61,7 +62,8 @@ class PartitionLedger:
         return max((end for end, is_whole in cuts.items() if is_whole), default=None)
 
 
-_NOTHING = PartitionLedger()
+NOTHING: Final = PartitionLedger()
+"""What is known of a partition that is not in the ledger; never added to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class TopicLedger:
 
     def partition(self, number: int) -> PartitionLedger:
         """Return what is known of a partition."""
-        return self.partitions.get(number, _NOTHING)
+        return self.partitions.get(number, NOTHING)
 
     def facts(self, partition: int, key: str) -> Facts | None:
         """Return what is known of the records in an object; None where nothing is."""

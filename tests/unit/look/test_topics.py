@@ -11,6 +11,7 @@ from kbackup.cli.json_lines import schema
 from kbackup.errors import IncompleteBackupError
 from kbackup.flow.views import ReadOptions
 from kbackup.look.topics import topics
+from kbackup.runs.known import of_run_records
 from kbackup.testing import FaultyStore
 
 LINES = jsonschema.Draft202012Validator(schema())
@@ -18,7 +19,7 @@ LINES = jsonschema.Draft202012Validator(schema())
 
 def rows(backup: Backup, **options: Any) -> list[dict[str, Any]]:
     """Return the partitions that `topics` tells of, with the backup's own run records."""
-    options = {"run_records": backup.runs} | options
+    options = {"known": of_run_records(backup.runs)} | options
     events = topics(backup.store, backup.layout, ReadOptions(), **options)
     return [event for event in events if event["type"] == "partition"]
 
@@ -52,7 +53,7 @@ def test_looking_costs_one_listing() -> None:
     backup.run("orders", 0, range(5))
     store = FaultyStore("", backup.store)
 
-    found = [*topics(store, backup.layout, ReadOptions(), run_records=backup.runs)]
+    found = [*topics(store, backup.layout, ReadOptions(), known=of_run_records(backup.runs))]
 
     assert [("list", "topics/", "ok")] == store.calls
     assert 1 == len(found)
@@ -82,7 +83,11 @@ def test_a_format_narrows_what_is_told() -> None:
     backup.run("orders", 0, range(5, 9), views=JSON_GZIP)
 
     warning, row = topics(
-        backup.store, backup.layout, ReadOptions(), run_records=backup.runs, only_format="json"
+        backup.store,
+        backup.layout,
+        ReadOptions(),
+        known=of_run_records(backup.runs),
+        only_format="json",
     )
 
     assert ("other_format", "1 objects of another") == (warning["code"], warning["text"][:20])
@@ -295,7 +300,7 @@ def test_a_run_record_that_cannot_be_understood_counts_as_missing(record: dict[s
     backup = Backup()
     backup.put("orders", 0, range(5))
 
-    [row] = rows(backup, run_records=[record])
+    [row] = rows(backup, known=of_run_records([record]))
 
     assert (None, None) == (row["last"], row["records"])
 
@@ -309,7 +314,9 @@ def test_rows_keep_the_json_contract() -> None:
     backup.put("legacy", 0, range(3), views=SIBLINGS)
     backup.replace(key, b"hello", {}, to="topics/orders/README")
 
-    events = [*topics(backup.store, backup.layout, ReadOptions(), run_records=backup.runs)]
+    events = [
+        *topics(backup.store, backup.layout, ReadOptions(), known=of_run_records(backup.runs))
+    ]
 
     assert 3 == len(events)
     for event in events:

@@ -31,6 +31,7 @@ from kbackup.cli.json_lines import schema
 from kbackup.errors import IncompleteBackupError
 from kbackup.flow.views import ReadOptions
 from kbackup.records import Span, TopicPartition
+from kbackup.runs.known import of_run_records
 from kbackup.runs.locks import Holder
 from kbackup.runs.summary import Summary
 from kbackup.testing import FaultyStore
@@ -62,7 +63,7 @@ class Verified:
     def __init__(self, backup: Backup, *, deep: bool = False, **options: Any) -> None:
         summary = Summary("r", "restore verify")
         reading = options.pop("reading", ReadOptions())
-        options = {"notes": Notes(runs=backup.runs), "now": NOW} | options
+        options = {"notes": Notes(of_run_records(backup.runs)), "now": NOW} | options
         if deep:
             options = {"read": here(backup, reading)} | options
         store = options.pop("store", backup.store)
@@ -268,7 +269,7 @@ def test_a_known_gap_is_explained() -> None:
     backup.run("orders", 0, [5, 6])
     gaps = {TopicPartition("orders", 0): [Span(2, 5)]}
 
-    verified = Verified(backup, deep=True, notes=Notes(runs=backup.runs, gaps=gaps))
+    verified = Verified(backup, deep=True, notes=Notes(of_run_records(backup.runs, gaps)))
 
     [(code, text)] = verified.notes
     assert ("gap", 0) == (code, verified.exit_code)
