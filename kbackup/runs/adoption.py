@@ -10,6 +10,7 @@ from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.ledger import objects
 from kbackup.backup.ledger.rows import OBJECT, Entry, named, stored
 from kbackup.flow.views import ReadOptions
+from kbackup.flow.write import CutFacts
 from kbackup.naming import Layout
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.runs.known import Known
@@ -86,9 +87,10 @@ def _row(
             OBJECT, where.partition, files.start_offset, None, file.key, named(file.view),
             bytes=head.size, time=time_ms,
         )  # fmt: skip
-    cut = Span(facts.first_offset, facts.last_offset + 1)
+    said = CutFacts.from_metadata(head.metadata)
+    cut = Span(facts.first_offset, facts.last_offset + 1) if said is None else said.span
     row = stored(where, file.key, file.view, facts, head.size, cut, "", time_ms)
-    return row if is_cut else replace(row, cut_start=None, next_offset=None)
+    return row if is_cut or said is not None else replace(row, cut_start=None, next_offset=None)
 
 
 def keys(found: Catalog, where: TopicPartition) -> Iterator[str]:

@@ -11,7 +11,7 @@ from kbackup.kafka import Position
 from kbackup.naming import Layout, View
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.reports import Bookmark
-from kbackup.runs.known import Known, with_objects
+from kbackup.runs.known import NOTHING, Known, with_objects
 from kbackup.sink.start import Evidence
 from kbackup.stores import ObjectHead, Store
 
@@ -24,7 +24,7 @@ def gather(
     layout: Layout,
     logs: Mapping[TopicPartition, Span],
     committed: Mapping[TopicPartition, Position],
-    known: Known,
+    known: Known = NOTHING,
 ) -> dict[TopicPartition, Evidence]:
     """Return what is known of each partition of *logs*.
 
