@@ -37,9 +37,7 @@ class NativeLibrary(BuildHookInterface):
         is_editable = version == "editable"
         built = native.LIBRARY if is_editable else Path(self._scratch.name) / "libkbackup.so"
         tag = self._compile(built)
-        if tag is None:
-            native.LIBRARY.unlink(missing_ok=True)  # one of older sources
-        elif not is_editable:
+        if tag is not None and not is_editable:
             place = native.LIBRARY.relative_to(self.root)
             build_data["force_include"][str(built)] = str(place)
             build_data["pure_python"] = False

@@ -1,10 +1,13 @@
 """What to run, and how.  ``nox -s ci`` is all of it; it uses the environment nox itself is in."""
 
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import nox
+
+from kbackup.kafka.native import build as native
 
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["ci"]
@@ -60,6 +63,42 @@ def wheel(session: nox.Session) -> None:
                     str(place / "venv" / "bin" / "kbackup"), *words,
                     env={"PYTHONPATH": site}, silent=True, external=True,
                 )  # fmt: skip
+            if native.compiler() is not None:
+                session.run(
+                    python, "-c",
+                    "from kbackup.kafka.native.library import library; print(library().path)",
+                    env={"PYTHONPATH": site}, external=True,
+                )  # fmt: skip
+
+
+@nox.session
+def sanitize(session: nox.Session) -> None:
+    """The C library under AddressSanitizer and UndefinedBehaviorSanitizer, in all its tests.
+
+    They need the compiler's runtime; a finding ends the process, and so the session.
+    """
+    compiler = native.compiler()
+    if compiler is None:
+        session.skip("there is no C compiler")
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "libkbackup.so"
+        flags = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+        native.build(compiler, library, flags)
+        runtime = subprocess.run(  # noqa: S603  (a compiler's name)
+            [*compiler, "-print-file-name=libasan.so"],
+            check=True, capture_output=True, text=True,
+        ).stdout.strip()  # fmt: skip
+        session.run(
+            PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "-k", "not python",
+            "tests/contract/test_readers.py", "tests/contract/test_writers.py",
+            *session.posargs,
+            env={
+                "_KBACKUP_NATIVE_LIBRARY": str(library),
+                "LD_PRELOAD": runtime,
+                "ASAN_OPTIONS": "detect_leaks=0",  # Python's own, and all that it never frees
+            },
+            external=True,
+        )  # fmt: skip
 
 
 @nox.session
@@ -79,6 +118,7 @@ def ci(session: nox.Session) -> None:
     lint(session)
     docs(session)
     wheel(session)
+    sanitize(session)
     tests(session)
 
 

@@ -275,9 +275,10 @@ def test_a_reader_may_be_closed_while_another_thread_reads(
     assert [True] == ["closed" in text for text in failures]
 
 
-def test_a_client_is_asked_for_by_name() -> None:
+def test_the_setting_decides_which_way_serves(way: str) -> None:
     """
-    The setting decides; what is not there is not taken for another.
+    What is asked for by name is had, or refused; what is not asked for follows from what is there.
     """
-    assert "python" == choose("python")
-    assert choose("auto") in ("native", "python")
+    assert way == choose(way).name
+    assert not choose("python").why
+    assert choose("auto").is_native or choose("auto").why
