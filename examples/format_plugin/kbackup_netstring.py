@@ -25,6 +25,12 @@ class NetstringFormat:
     """Values, or keys, as netstrings; each batch has the one column, ``binary``."""
 
     class_names: ClassVar[tuple[str, ...]] = ()
+    views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
+    converters: ClassVar[tuple[str, ...] | None] = ("bytes",)
+    assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "bytes", View.KEY: "bytes"}
+    is_compressible: ClassVar[bool] = False
+    checks_itself: ClassVar[bool] = False
+    splits: ClassVar[bool] = False
 
     def extension(self, options: FormatOptions) -> str:
         """Return ``.ns``."""
@@ -46,6 +52,10 @@ class NetstringFormat:
         if view not in _COLUMNS:
             raise refuse_view("netstring", view)
         return NetstringWriter(file, _COLUMNS[view])
+
+    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:
+        """Return nothing: the file has no room for it."""
+        return {}
 
     def read(
         self, file: BinaryIO, view: View, extension: str, options: FormatOptions

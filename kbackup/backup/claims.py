@@ -9,11 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from kbackup import formats
 from kbackup.backup.catalog import BackupFile, FileSet
-from kbackup.formats.record_reading import METADATA_PREFIX
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
 
 _NUMBERS: Final = ("first-offset", "last-offset", "records")
@@ -74,21 +71,11 @@ def of(file: BackupFile, metadata: Mapping[str, str], body: BinaryIO) -> Claim:
     return Claim(file, facts, identity, where, numbers, TopicIdentity.from_metadata(own))
 
 
-def _own(file: BackupFile, body: BinaryIO) -> dict[str, str]:
-    if file.format != "parquet":
-        return {}
+def _own(file: BackupFile, body: BinaryIO) -> Mapping[str, str]:
     try:
-        metadata = pq.ParquetFile(body).metadata.metadata or {}
-        named = {name.decode(): text.decode() for name, text in metadata.items()}
-    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, MemoryError):
-        return {}
+        return formats.by_name(file.format).own_metadata(body)
     finally:
         body.seek(0)
-    return {
-        name.removeprefix(METADATA_PREFIX).replace("_", "-"): text
-        for name, text in named.items()
-        if name.startswith(METADATA_PREFIX)
-    }
 
 
 def problems(

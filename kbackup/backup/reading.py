@@ -6,7 +6,6 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 from kbackup import converters, formats
-from kbackup.assumptions import assumed_converter
 from kbackup.backup import claims
 from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.backup.claims import Claim
@@ -91,7 +90,7 @@ def _check_rows(claim: Claim, rows: int, last: int | None) -> None:
         return
     if rows != stored.records:
         text = f"it holds {rows} records, stored were {stored.records}"
-        if claim.file.format == "bytes":
+        if formats.by_name(claim.file.format).splits:
             text += ": values that contain the separator come back as several"
         raise _contradiction("count_mismatch", key, text)
     if last is not None and last != stored.last_offset:
@@ -262,10 +261,10 @@ def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
     if file.view is View.HEADERS:
         return None
     given = options.key_converter if file.view is View.KEY else options.value_converter
-    return converters.by_name(
-        given or assumed_converter(file.format, COLUMNS[file.view]) or "bytes",
-        options.properties.get(file.view) or {"schemas.enable": "false"},
-    )
+    name = given or formats.by_name(file.format).assumed.get(file.view)
+    if name is None:
+        return None
+    return converters.by_name(name, options.properties.get(file.view))
 
 
 def _named(batches: Iterator[pa.RecordBatch], file: BackupFile) -> Iterator[pa.RecordBatch]:

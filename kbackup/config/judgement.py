@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from kbackup import plugins
 from kbackup.config import checks, clients, known, refusals, seams, sources, transforms
 from kbackup.config.doubts import Doubt, Value, error, short, warning
 from kbackup.config.property import READING, SINK, STATUS
@@ -161,9 +162,13 @@ class Judgement:
             values["group"] = self._group(usable)
 
     def _is_timeless(self, usable: Mapping[str, Value], found: seams.Seams) -> bool:
-        """Whether the partitioner is the default one, which goes by no time."""
+        """Whether the partitioner goes by no time."""
         asked = usable.get("partitioner.class")
-        return asked is None or found.found.get("partitioner_class") == "default"
+        name = found.found.get("partitioner_class")
+        if asked is not None and name is None:
+            return False  # refused by name
+        chosen = plugins.load("partitioners", name or BY_NAME["partitioner.class"].default)
+        return not getattr(chosen, "goes_by_time", True)
 
     def _group(self, usable: Mapping[str, Value]) -> str:
         """Return the consumer group of a sink: the connector's, so that its offsets count."""

@@ -1,6 +1,6 @@
 """Declarations: what objects are called, what is in them, when they are cut."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from kbackup.config.parsing import (
     Boolean,
@@ -14,6 +14,9 @@ from kbackup.config.parsing import (
     Word,
 )
 from kbackup.config.property import ALL, READING, RESTORE, RUNS, SINK, SPARK, STATUS, Group, declare
+
+RECORD_FORMAT: Final = "parquet"
+"""What whole records are written in where ``format.class`` says nothing."""
 
 
 class Layout(Group):

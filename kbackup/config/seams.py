@@ -9,16 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kbackup import plugins
-from kbackup.assumptions import assumed_converter
 from kbackup.config.doubts import Doubt, Value, error, warning
+from kbackup.config.layout import RECORD_FORMAT
 from kbackup.errors import ConfigurationError
+from kbackup.naming import View
 
-CONVERTERS_OF: Final = {"json": ("json", "string"), "bytes": ("bytes",)}
-"""The converters a format of ours can follow; a format not listed is asked for nothing."""
-RECORDS_ONLY: Final = ("parquet",)
-VALUES_ONLY: Final = ("json", "bytes")
-COMPRESSED: Final = ("json", "bytes")
-"""Formats that ``s3.compression.type`` applies to."""
 _OF_VALUES: Final = (
     "key.converter",
     "value.converter",
@@ -28,6 +23,9 @@ _OF_VALUES: Final = (
     "behavior.on.null.",
 )
 
+_SIDES: Final = {"keys": View.KEY, "headers": View.HEADERS}
+"""Files beside the values, by the first word of their properties."""
+_PARTS: Final = {"key": View.KEY, "value": View.VALUE}
 _DO: Final = "choose one of them, or install the package that brings it"
 
 
@@ -91,27 +89,27 @@ def _name(seams: Seams, seam: str, name: str, given: Mapping[str, Value]) -> Non
 
 
 def _whole_records(seams: Seams, given: Mapping[str, Value]) -> None:
-    format_name = seams.found.setdefault("format_class", "parquet")
+    form = _format(seams.found.setdefault("format_class", RECORD_FORMAT))
     value = given.get("format.class")
-    if format_name in VALUES_ONLY:
-        why = "this version writes whole records in Parquet"
+    if form is not None and View.RECORD not in form.views:
+        why = "it cannot hold whole records"
         do = "leave out format.class, or choose --view value"
         seams.doubts.append(error("unsupported", "format.class", value, why, do))
     compression = given.get("s3.compression.type")
     if compression is not None and compression.text == "gzip":
-        why = "it is for JSON and byte-array files; Parquet has its own"
+        why = "it is for files of values; whole records are compressed by their format"
         do = "set parquet.codec"
         seams.doubts.append(error("combination", "s3.compression.type", compression, why, do))
     seams.without_effect += [name for name in given if name.startswith(_OF_VALUES)]
 
 
 def _values(seams: Seams, given: Mapping[str, Value], *, writes: bool, is_connector: bool) -> None:
-    format_name: str | None = seams.found.get("format_class")
-    if format_name in RECORDS_ONLY and (writes or is_connector):
-        why = "this version has Parquet for whole records only"
+    form = _format(seams.found.get("format_class"))
+    if form is not None and View.VALUE not in form.views and (writes or is_connector):
+        why = "this version has it for whole records only"
         do = "leave out format.class for whole records, or choose json or bytes"
         seams.doubts.append(error("unsupported", "format.class", given["format.class"], why, do))
-    for part in ("keys", "headers"):
+    for part in _SIDES:
         name = f"{part}.format.class"
         if _is_true(given, f"store.kafka.{part}"):
             _name(seams, "formats", name, given)
@@ -146,11 +144,11 @@ def _converters(seams: Seams, given: Mapping[str, Value], *, writes: bool) -> No
 
 def _side_format(seams: Seams, given: Mapping[str, Value], part: str, name: str) -> Iterator[Doubt]:
     """What speaks against the files of keys or headers."""
-    found = seams.found.get(name.replace(".", "_"))
+    form = _format(seams.found.get(name.replace(".", "_")))
     if name not in given:
         why = "not given, and the connector takes Avro then, which this version does not write"
         yield error("unsupported", name, None, why, f"set {name}=json")
-    elif found in RECORDS_ONLY or (found == "bytes" and part == "headers"):
+    elif form is not None and _SIDES[part] not in form.views:
         why = f"this version cannot write {part} so"
         yield error("unsupported", name, given[name], why, f"set {name}=json")
 
@@ -162,8 +160,9 @@ def _compression(seams: Seams, given: Mapping[str, Value]) -> Iterator[Doubt]:
         return
     for attribute in ("format_class", "keys_format_class", "headers_format_class"):
         found = seams.found.get(attribute)
-        if found is not None and found not in COMPRESSED:
-            why = f"{attribute.replace('_', '.')} is {found}, and gzip is for json and bytes"
+        form = _format(found)
+        if form is not None and not form.is_compressible:
+            why = f"{attribute.replace('_', '.')} is {found}, whose files are not compressed so"
             yield error("combination", "s3.compression.type", compression, why, "set it to none")
 
 
@@ -180,29 +179,37 @@ def _converter(
     value = given.get(name)
     _name(seams, "converters", name, given)
     found = seams.found.get(f"{part}_converter")
-    if found is None and value is None:
-        found = assumed_converter(format_name, part)
+    form = _format(format_name)
+    if found is None and value is None and form is not None:
+        found = form.assumed.get(_PARTS[part])
         if found is not None:
             seams.found[f"{part}_converter"] = found
-            says = " with schemas.enable=false" if found == "json" else ""
+            defaults = plugins.load("converters", found).defaults
+            says = "".join(f" with {key}={text}" for key, text in defaults.items())
             why = f"not given, its worker's was used; {found}{says} is assumed"
             do = f"set {name} to what the worker has"
             seams.doubts.append(warning("assumed", name, None, why, do))
-    allowed = CONVERTERS_OF.get(format_name or "")
+    allowed = None if form is None else form.converters
     if found is not None and allowed is not None and found not in allowed:
         why = f"this version writes {format_name} files of: {', '.join(allowed)}"
         seams.doubts.append(error("combination", name, value, why, f"set {name}={allowed[0]}"))
-    if found == "json":
-        is_ours = value is None or value.text == "json"  # JsonConverter's own default is true
-        enabled = properties.setdefault("schemas.enable", "false" if is_ours else "true")
-        if enabled.lower() != "false":
-            named = f"{name}.schemas.enable"
-            why = "JSON with schemas in it is not in this version"
-            if named not in given:
-                why = f"{why}; JsonConverter takes true for it where it is not given"
-            do = f"set {named}=false if the records carry no schema"
-            seams.doubts.append(error("unsupported", named, given.get(named), why, do))
+    if found is not None:
+        converter = plugins.load("converters", found)
+        if value is None or value.text == found:  # a Java class keeps Connect's own defaults
+            properties = {**converter.defaults, **properties}
+        try:
+            converter().configure(properties)
+        except ConfigurationError as problem:
+            named = f"{name}.{problem.place.get('property', '')}".removesuffix(".")
+            why = f"{problem.what}; {problem.why}" if problem.why else problem.what
+            doubt = error("unsupported", named, given.get(named), why, problem.do)
+            seams.doubts.append(doubt)
     seams.found[f"{part}_converter_properties"] = properties
+
+
+def _format(name: str | None) -> Any:
+    """Return the class of a format, None without a name."""
+    return None if name is None else plugins.load("formats", name)
 
 
 def _is_true(given: Mapping[str, Value], name: str) -> bool:

@@ -1,11 +1,10 @@
 """`Settings`: every value a run needs, checked once, then frozen; and the list of properties."""
 
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from pydantic import Field, SkipValidation
 
-from kbackup.assumptions import assumed_converter
 from kbackup.config.connection import Kafka, Store
 from kbackup.config.layout import Layout, Rotation, Safety
 from kbackup.config.property import Group, Property, properties
@@ -59,21 +58,6 @@ class Settings(Output, Run, Restore, Safety, Rotation, Layout, Store, Kafka):
     def endpoint_url(self) -> str | None:
         """The S3 server's URL, None for AWS and for a local folder."""
         return None if self.url.startswith("file://") else self.store_url
-
-    def converter(
-        self, part: Literal["key", "value"], format_name: str
-    ) -> tuple[str, dict[str, str]] | None:
-        """Return name and sub-properties of the converter of *part* in files of *format_name*.
-
-        Where none was given it is the one that is assumed for the format; None: there is none.
-        """
-        name: str | None = getattr(self, f"{part}_converter")
-        properties: dict[str, str] = getattr(self, f"{part}_converter_properties")
-        if name is not None:
-            return name, properties
-        name = assumed_converter(format_name, part)
-        assumed = {"schemas.enable": "false"} if name == "json" else {}
-        return None if name is None else (name, assumed | properties)
 
     @property
     def separator(self) -> bytes:

@@ -17,15 +17,19 @@ class Converter(Protocol):
 
     Attributes:
         class_names: Simple names of the Java classes that stand for this converter.
+        defaults: Sub-properties that hold where the converter is assumed, or named by the name
+            it is registered as; a Java class keeps the defaults of Connect.
     """
 
     class_names: ClassVar[tuple[str, ...]]
+    defaults: ClassVar[Mapping[str, str]]
 
     def configure(self, properties: Mapping[str, str]) -> None:
         """Take the sub-properties, such as ``schemas.enable``; called once, first.
 
         Raises:
-            ConfigurationError: If a property asks for what this converter cannot do.
+            ConfigurationError: If a property asks for what this converter cannot do; its
+                ``place["property"]`` names it.
         """
         ...
 
@@ -50,8 +54,8 @@ class Converter(Protocol):
         ...
 
 
-def by_name(name: str, properties: Mapping[str, str]) -> Converter:
-    """Return the converter registered as *name*, configured."""
+def by_name(name: str, properties: Mapping[str, str] | None = None) -> Converter:
+    """Return the converter registered as *name*, configured; without properties by its own."""
     found: Converter = plugins.load("converters", name)()
-    found.configure(properties)
+    found.configure(properties or found.defaults)
     return found

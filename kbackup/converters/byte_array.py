@@ -16,6 +16,7 @@ class ByteArrayConverter:
     """``binary`` both ways; a JSON file has it as base64."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ByteArrayConverter",)
+    defaults: ClassVar[Mapping[str, str]] = {}
 
     def configure(self, properties: Mapping[str, str]) -> None:
         """Take nothing: there is nothing to choose."""

@@ -19,6 +19,7 @@ class JsonConverter:
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("JsonConverter",)
+    defaults: ClassVar[Mapping[str, str]] = {"schemas.enable": "false"}
 
     def configure(self, properties: Mapping[str, str]) -> None:
         """Take ``schemas.enable``, which is true unless it says otherwise, as in Connect.
@@ -30,7 +31,8 @@ class JsonConverter:
             raise ConfigurationError(
                 "JsonConverter with schemas.enable=true is not supported yet",
                 "" if "schemas.enable" in properties else "true is Connect's default",
-                "set schemas.enable=false for JSON without a schema in each record",
+                "set schemas.enable=false if the records carry no schema",
+                property="schemas.enable",
             )
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:

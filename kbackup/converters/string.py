@@ -15,6 +15,7 @@ class StringConverter:
     """``string`` from bytes, and the text of anything to bytes."""
 
     class_names: ClassVar[tuple[str, ...]] = ("StringConverter",)
+    defaults: ClassVar[Mapping[str, str]] = {}
 
     def configure(self, properties: Mapping[str, str]) -> None:
         """Take ``converter.encoding``.
@@ -28,6 +29,7 @@ class StringConverter:
                 f"converter.encoding={encoding} is not supported",
                 "text is read and written as UTF-8",
                 "convert bytes as they are by ByteArrayConverter",
+                property="converter.encoding",
             )
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from kbackup import formats
 from kbackup.config import Doubt, Settings
 from kbackup.doctor import Check
 from kbackup.errors import ConfigurationError
@@ -51,7 +52,7 @@ def losses(settings: Settings) -> Iterator[Check]:
         yield _loss("store.kafka.keys", "keys are not stored, so a restore has none")
     if not settings.store_kafka_headers:
         yield _loss("store.kafka.headers", "headers are not stored, so a restore has none")
-    if settings.format_class == "bytes":
+    if settings.format_class and formats.by_name(settings.format_class).splits:
         text = "a value that holds the separator is read back as two"
         do = "choose --view record, or a separator that no value holds"
         yield Check("configuration", "format.bytearray.separator", "warn", text, do)

@@ -53,7 +53,7 @@ def route(
     routed = replace(rows, times=times, directories=directories)
     if not directories.null_count:
         return routed
-    why, do = getattr(partitioner, "no_directory", ("its partitioner found none", ""))
+    why, do = getattr(partitioner, "no_directory", ("its partitioner gives it none", ""))
     offsets = rows.batch["offset"].filter(directories.is_null()).to_pylist()
     bad = [BadRecord(offset, "a record has no directory", why, do) for offset in offsets]
     kept = routed.take(pc.indices_nonzero(directories.is_valid()))

@@ -62,9 +62,23 @@ class Format(Protocol):
 
     Attributes:
         class_names: Simple names of the Java classes that stand for this format.
+        views: The parts of a record it can hold.
+        converters: Names of the converters whose columns it takes; None: it says so when it
+            writes.
+        assumed: The converter that is taken for each view where none is named; no entry where
+            the bytes stay as they are.
+        is_compressible: ``s3.compression.type`` applies to its files.
+        checks_itself: A bit that flips in a file is noticed when it is read.
+        splits: A value that holds the separator comes back as several.
     """
 
     class_names: ClassVar[tuple[str, ...]]
+    views: ClassVar[frozenset[View]]
+    converters: ClassVar[tuple[str, ...] | None]
+    assumed: ClassVar[Mapping[View, str]]
+    is_compressible: ClassVar[bool]
+    checks_itself: ClassVar[bool]
+    splits: ClassVar[bool]
 
     def extension(self, options: FormatOptions) -> str:
         """Return the extension of its files, dot first."""
@@ -96,6 +110,13 @@ class Format(Protocol):
 
         Raises:
             ConfigurationError: If this format cannot hold *view*.
+        """
+        ...
+
+    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:
+        """Return what `Writer.close` was given, as far as the file has room for it.
+
+        Empty too where the file is damaged: whoever reads its rows names the damage.
         """
         ...
 

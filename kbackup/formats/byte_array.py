@@ -33,6 +33,12 @@ class ByteArrayFormat:
     """Raw bytes with a separator; each batch has the one column ``value`` or ``key``, binary."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ByteArrayFormat",)
+    views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
+    converters: ClassVar[tuple[str, ...] | None] = ("bytes",)
+    assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "bytes", View.KEY: "bytes"}
+    is_compressible: ClassVar[bool] = True
+    checks_itself: ClassVar[bool] = False
+    splits: ClassVar[bool] = True
 
     def extension(self, options: FormatOptions) -> str:
         """Return ``format.bytearray.extension``, and ``.gz`` where it is compressed."""
@@ -68,6 +74,10 @@ class ByteArrayFormat:
         """
         _check(view, options)
         return ByteArrayWriter(file, view, options)
+
+    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:  # noqa: ARG002
+        """Return nothing: the file has no room for it."""
+        return {}
 
     def read(
         self, file: BinaryIO, view: View, extension: str, options: FormatOptions

@@ -44,6 +44,12 @@ class JsonFormat:
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("JsonFormat",)
+    views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
+    converters: ClassVar[tuple[str, ...] | None] = ("json", "string")
+    assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
+    is_compressible: ClassVar[bool] = True
+    checks_itself: ClassVar[bool] = False
+    splits: ClassVar[bool] = False
 
     def extension(self, options: FormatOptions) -> str:
         """Return ``.json``, and ``.gz`` where it is compressed."""
@@ -91,6 +97,10 @@ class JsonFormat:
         if view not in _COLUMNS:
             raise refuse_view("json", view)
         return JsonWriter(file, view, options)
+
+    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:  # noqa: ARG002
+        """Return nothing: the file has no room for it."""
+        return {}
 
     def read(
         self, file: BinaryIO, view: View, extension: str, options: FormatOptions

@@ -72,6 +72,12 @@ class ParquetFormat:
     """Whole records in Parquet; each batch has ``records.SCHEMA``."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ParquetFormat",)
+    views: ClassVar[frozenset[View]] = frozenset({View.RECORD})
+    converters: ClassVar[tuple[str, ...] | None] = None
+    assumed: ClassVar[Mapping[View, str]] = {}
+    is_compressible: ClassVar[bool] = False
+    checks_itself: ClassVar[bool] = True
+    splits: ClassVar[bool] = False
 
     def extension(self, options: FormatOptions) -> str:
         """Return ``.parquet`` behind the codec's part."""
@@ -104,6 +110,19 @@ class ParquetFormat:
         if options.codec not in _ARROW_CODECS:
             raise _unknown_codec(options.codec)
         return RecordWriter(file, *_ARROW_CODECS[options.codec])
+
+    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:
+        """Return what stands in the footer under our prefix."""
+        try:
+            metadata = pq.ParquetFile(file).metadata.metadata or {}
+            named = {name.decode(): text.decode() for name, text in metadata.items()}
+        except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, MemoryError):
+            return {}
+        return {
+            name.removeprefix(METADATA_PREFIX).replace("_", "-"): text
+            for name, text in named.items()
+            if name.startswith(METADATA_PREFIX)
+        }
 
     def read(
         self,

@@ -13,16 +13,27 @@ class Partitioner(Protocol):
 
     Attributes:
         class_names: Simple names of the Java classes that stand for this partitioner.
+        goes_by_time: Directories follow from the time of the records, so that files rotate by it
+            in the connectors' layout too.
+        no_directory: Why a row has none, and what to do about it; for rows that are null.
     """
 
     class_names: ClassVar[tuple[str, ...]]
+    goes_by_time: ClassVar[bool]
+    no_directory: ClassVar[tuple[str, str]]
 
     def encode(self, where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return the encoded partition of each row.
 
+        Args:
+            where: The topic-partition of all rows.
+            batch: ``records.SCHEMA``, with ``time``, the time of each row in ms as the timestamp
+                extractor gives it, and, where values are converted, ``decoded``, each value as its
+                file holds it.
+
         Returns:
-            ``dictionary<int32, string>``, one row per row of *batch*, never null.  It depends on
-            the records alone.
+            ``string``, or a dictionary of strings, one row per row of *batch*; null where a row
+            has no directory, which makes it a bad record.  It depends on the records alone.
         """
         ...
 

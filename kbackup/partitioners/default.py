@@ -11,6 +11,8 @@ class DefaultPartitioner:
     """The connectors' default; every row of a topic-partition goes to one directory."""
 
     class_names: ClassVar[tuple[str, ...]] = ("DefaultPartitioner",)
+    goes_by_time: ClassVar[bool] = False
+    no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
 
     def encode(self, where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return ``partition=<n>`` for each row."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from kbackup import formats
 from kbackup.backup.catalog import FileSet
 from kbackup.backup.reading import facts
 from kbackup.errors import KbackupError, RefusedError
@@ -41,7 +42,7 @@ def splittable(store: Store, where: TopicPartition, sets: Sequence[FileSet]) -> 
     asked = set()
     for files in sets:
         for file in files.files:
-            if file.format != "bytes" or file.view in asked:
+            if not formats.by_name(file.format).splits or file.view in asked:
                 continue
             asked.add(file.view)  # who wrote one of them wrote all
             if facts(store, file) is None:

@@ -1,9 +1,9 @@
 """From checked settings to what each stage takes: plain data, made in one place."""
 
 import hashlib
-from typing import Final
 
 from kbackup.config import Settings
+from kbackup.config.layout import RECORD_FORMAT
 from kbackup.engine import EngineSettings, Jvm
 from kbackup.errors import ConfigurationError
 from kbackup.flow.cut import Rule
@@ -12,9 +12,6 @@ from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings, Way
 from kbackup.naming import RECORDS_FOLDER, Layout, View
 from kbackup.stores import StoreSettings
-
-RECORD_FORMAT: Final = "parquet"
-"""What whole records are written in, unless ``format.class`` says otherwise."""
 
 
 def kafka_settings(settings: Settings) -> KafkaSettings:

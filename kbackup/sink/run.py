@@ -7,6 +7,7 @@ from typing import Any, Final
 from kbackup import engine, moments
 from kbackup.backup.ledger.stream import Clock
 from kbackup.config import Settings
+from kbackup.config.layout import RECORD_FORMAT
 from kbackup.errors import KbackupError, TopicChangedError
 from kbackup.kafka import Cluster, Position
 from kbackup.records import Span, TopicPartition
@@ -116,7 +117,7 @@ class SinkRun:
             {
                 "type": "start", "v": 1, "run": self._run, "command": "sink",
                 "topics": sorted(plan.topics), "group": plan.group, "store": settings.url,
-                "topics_dir": settings.topics_dir, "format": settings.format_class or "parquet",
+                "topics_dir": settings.topics_dir, "format": settings.format_class or RECORD_FORMAT,
                 "view": settings.view, "flush_size": settings.flush_size,
             }
         )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, Final, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup import formats
 from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.backup.reading import read
 from kbackup.channel import Line
@@ -23,9 +24,6 @@ from kbackup.flow.views import ReadOptions
 from kbackup.formats.separated import GZIP_EXTENSION
 from kbackup.records import SCHEMA, Facts
 from kbackup.stores import ObjectHead, Store, StoreSettings, open_store
-
-_SELF_CHECKING: Final = frozenset({"parquet"})
-"""Formats that show damage by checksums of their own; so does gzip around any format."""
 
 _BAD: Final = (CorruptObjectError, IncompleteBackupError, BadRecordError)
 
@@ -195,7 +193,7 @@ def _is_checkable(file: BackupFile, head: ObjectHead | None) -> bool:
     """Whether a flipped bit in the object would be noticed."""
     if head is not None and "sha256" in head.metadata:
         return True
-    return file.format in _SELF_CHECKING or file.extension.endswith(GZIP_EXTENSION)
+    return formats.by_name(file.format).checks_itself or file.extension.endswith(GZIP_EXTENSION)
 
 
 class _Watched:

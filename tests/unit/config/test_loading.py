@@ -59,7 +59,10 @@ def test_a_connectors_file_is_a_configuration(write: Write) -> None:
         settings.rotate_bytes,
         settings.rotate_interval_ms,
     )
-    assert ("json", {"schemas.enable": "false"}) == settings.converter("value", "json")
+    assert ("json", {"schemas.enable": "false"}) == (
+        settings.value_converter,
+        settings.value_converter_properties,
+    )
 
 
 def test_a_sinks_file_restores_as_it_is(write: Write) -> None:

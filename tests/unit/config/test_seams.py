@@ -3,7 +3,7 @@
 import pytest
 
 from kbackup import config
-from tests.support.configurations import JSON, SINK, WHOLE, Write, errors, load
+from tests.support.configurations import JSON, SINK, Write, errors, load
 
 BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
 
@@ -86,8 +86,8 @@ def test_the_keys_converter_counts_where_keys_are_stored(
     """
     settings = load("sink", write(SINK + text), bootstrap_servers="h:1").settings
 
-    found = None if settings.key_converter is None else settings.converter("key", "json")
-    assert expected == found
+    found = settings.key_converter, settings.key_converter_properties
+    assert (expected or (None, {})) == found
 
 
 def test_an_unusable_key_converter_does_not_stop_a_restore(write: Write) -> None:
@@ -98,26 +98,7 @@ def test_an_unusable_key_converter_does_not_stop_a_restore(write: Write) -> None
 
     settings = load("restore", write(text), bootstrap_servers="h:1").settings
 
-    assert ("string", {}) == settings.converter("key", "json")
-
-
-@pytest.mark.parametrize(
-    ("format_name", "expected"),
-    [
-        pytest.param("json", ("json", {"schemas.enable": "false"}), id="json"),
-        pytest.param("bytes", ("bytes", {}), id="bytes"),
-        pytest.param("parquet", None, id="whole records"),
-    ],
-)
-def test_a_restore_assumes_a_converter_by_the_format_it_finds(
-    format_name: str, expected: tuple[str, dict[str, str]] | None
-) -> None:
-    """
-    Without a file of the connector's, a restore reads what it finds.
-    """
-    settings = load("restore", **WHOLE).settings
-
-    assert expected == settings.converter("value", format_name)
+    assert (None, {}) == (settings.key_converter, settings.key_converter_properties)
 
 
 def test_what_is_assumed_for_a_worker_is_named(write: Write) -> None:
