@@ -175,7 +175,9 @@ def _records(
         match step:
             case Failed(_, error):
                 raise error
-            case Rows(batch, (files, *_)) if files.is_whole:
+            case Rows(batch, among) if among[0].is_whole:
+                end = batch["offset"][len(batch) - 1].as_py() + 1
+                ends |= {files.encoded_partition: end for files in among}
                 yield batch
             case Rows(batch, (files, *_)):  # counted on in each directory; what is twice is once
                 begin = max(ends.get(files.encoded_partition, 0), place.offset or 0)

@@ -186,6 +186,22 @@ def test_no_records_make_a_good_backup_look_bad(cuts: Sequence[pa.RecordBatch]) 
     assert (expected, []) == ((verified := Verified(backup, deep=True)).exit_code, verified.errors)
 
 
+@pytest.mark.parametrize("deep", [pytest.param(False, id="names"), pytest.param(True, id="deep")])
+@pytest.mark.parametrize("views", [RECORD, JSON], ids=["whole records", "json"])
+def test_several_directories_hold_no_overlap_and_no_hole(views: Any, deep: bool) -> None:
+    """
+    Objects of one cut have offsets between each other's: that is how a partitioner spreads them.
+    """
+    backup = Backup()
+    for at in range(0, 40, 20):
+        backup.put_in("odd=0", "orders", 0, range(at, at + 20, 2), views=views)
+        backup.put_in("odd=1", "orders", 0, range(at + 1, at + 20, 2), views=views)
+
+    verified = Verified(backup, deep=deep)
+
+    assert (0, []) == (verified.exit_code, verified.findings)
+
+
 def test_names_alone_vouch_for_nothing() -> None:
     """
     Without run records nobody knows what should be there: that is not called all there.
