@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 import kbackup
 from kbackup.channel import Address, Event, Hub, Line
 from kbackup.engine.archive import class_archive
+from kbackup.engine.complaints import task_failed
 from kbackup.engine.settings import DEFAULT_MASTER, EngineSettings, FindJvm, Jvm, Timings
 from kbackup.engine.starting import Starting, end_beside, ended
 from kbackup.errors import KbackupError, SparkError, StoppedError
@@ -191,22 +192,10 @@ def _collect(reports: Any) -> list[Report]:
         found: list[Report] = reports.collect()
     except Py4JError as error:
         text = str(getattr(error, "java_exception", error))
-        raise SparkError("a Spark task failed beyond its retries", reason(text)) from error
+        raise task_failed(text) from error
     except (OSError, KbackupError) as error:
         raise SparkError("the line to Spark broke", str(error)) from error
     return found
-
-
-def reason(text: str) -> str:
-    """Pick the sentence that matters out of a Java stack trace with a Python one inside."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    python = [
-        line
-        for line in lines
-        if line.partition(":")[0].endswith(("Error", "Exception")) and not line.startswith("at ")
-    ]
-    chosen = python[-1] if python else next(iter(lines), "no reason given")
-    return chosen[:500]
 
 
 def check_whole(reports: Sequence[Report], units: int) -> None:

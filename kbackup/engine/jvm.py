@@ -19,8 +19,9 @@ from typing import Any, Final
 from kbackup.engine.ahead import Ahead
 from kbackup.engine.archive import class_archive
 from kbackup.engine.command import direct_command, java_options
+from kbackup.engine.complaints import exit_sentence, not_started
 from kbackup.engine.settings import EngineSettings
-from kbackup.errors import SparkError
+from kbackup.errors import KbackupError, SparkError
 
 _log = logging.getLogger(__name__)
 
@@ -75,10 +76,13 @@ def start(settings: EngineSettings) -> Spark:
 
     Raises:
         SparkError: If it does not start.
+        NoSpaceError: If there is no room in TMPDIR.
     """
     archive = class_archive(settings)
     try:
         return _launch(settings, archive)
+    except OSError as error:
+        raise not_started(str(error), "") from error
     except SparkError as error:
         if archive is None or _CRASH not in error.why:
             raise
@@ -180,7 +184,7 @@ class _Java:
         try:
             while not (self.folder / _SAID).is_file():  # it appears whole, by a rename
                 if self.process.poll() is not None:
-                    raise OSError(f"Java ended with exit code {self.process.returncode}")
+                    raise OSError(exit_sentence(self.process.returncode))
                 time.sleep(_LOOK_S)
             said = (self.folder / _SAID).read_bytes()
         finally:
@@ -228,15 +232,9 @@ def _forks_ours(settings: EngineSettings) -> bool:
     )
 
 
-def _not_started(why: str, log: Any) -> SparkError:
+def _not_started(why: str, log: Any) -> KbackupError:
     log.seek(0)
-    text = log.read().decode(errors="replace").strip().splitlines()
-    causes = [line for line in text if "xception: " in line and not line.lstrip().startswith("at ")]
-    telling = [line for line in text if "rror" in line or "xception" in line or "nable" in line]
-    reason = next(iter([*causes, *telling, *text[-1:]]), why)
-    return SparkError(
-        "Spark did not start", reason.strip()[:500], "run kbackup doctor; --debug shows all of it"
-    )
+    return not_started(why, log.read().decode(errors="replace"))
 
 
 def _stop(context: Any) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.engine import EngineSettings, Report, check_whole, deal, reason
+from kbackup.engine import EngineSettings, Report, check_whole, deal
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError, SparkError, StoppedError
 
 
@@ -25,20 +25,6 @@ def test_speculative_execution_is_refused() -> None:
     """
     with pytest.raises(ConfigurationError, match=r"spark\.speculation=true"):
         EngineSettings(conf={"spark.speculation": "true"})
-
-
-def test_the_reason_of_a_failed_task_is_its_python_error() -> None:
-    """
-    Nobody wants to read two stack traces at three in the morning.
-    """
-    text = """org.apache.spark.SparkException: Job aborted due to stage failure
-    at org.apache.spark.Foo.bar(Foo.scala:1)
-Traceback (most recent call last):
-  File "worker.py", line 1, in main
-ValueError: the thing that broke
-    at org.apache.spark.api.python.BasePythonRunner"""
-
-    assert "ValueError: the thing that broke" == reason(text)
 
 
 def report(error: KbackupError | None = None) -> Report:
