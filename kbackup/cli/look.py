@@ -194,7 +194,7 @@ def _print(records: Iterable[Event], template: str | None) -> None:
     for record in records:
         if template is None:
             out.write(json.dumps(record) + "\n")
-        elif out.is_terminal:
+        elif out.isatty():  # a dumb one too: what it cannot obey it may still show as a mess
             text = render(record, template).decode(errors="backslashreplace")
             # at line feeds only: a value may hold what else Unicode takes for a line's end
             lines = text.removesuffix("\n").split("\n") if text else []

@@ -83,7 +83,15 @@ class RestoreRun:
                 self._summary.fail(error)
             if held is not None and held.is_lost:
                 self._summary.fail(lost_lock())
+            self._leave_record(store)
+
+    def _leave_record(self, store: Store) -> None:
+        """Leave the run record, which nothing depends on: a store may be there to be read only."""
+        try:
             history.write_run(store, self._layout, self._summary.finish(self._stop.signal))
+        except KbackupError as error:
+            text = f"no run record was left beside the backup: {error}"
+            self._tell(self._summary.warn("no_run_record", text))
 
     def _plan(self, cluster: Cluster, store: Store) -> RestorePlan:
         settings = self._settings

@@ -50,8 +50,9 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
 def test_peek_breaks_lines_on_a_screen_at_line_feeds_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, term: str
 ) -> None:
     """
     What else counts as a line's end somewhere is shown as the character it is.
@@ -61,6 +62,7 @@ def test_peek_breaks_lines_on_a_screen_at_line_feeds_alone(
     words = ["restore", "peek", "orders:0@7", "--store-url", f"file://{tmp_path}"]
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("TERM", term)
 
     with pytest.raises(SystemExit):
         root.main([*words, "--template", "%s|\n"], prog_name="kbackup", standalone_mode=False)
