@@ -81,12 +81,14 @@ class Catalog:
         foreign: Keys below ``topics.dir`` that are not ours, up to `NAMED_MOST`.
         foreign_count: How many of them there are.
         ignored: Objects of ours with an extension that was not asked for.
+        keys: Of all objects of ours, those not asked for too.
     """
 
     sets: dict[TopicPartition, list[FileSet]] = field(default_factory=dict)
     foreign: list[tuple[str, str]] = field(default_factory=list)
     foreign_count: int = 0
     ignored: int = 0
+    keys: set[str] = field(default_factory=set)
 
     def left_out(self) -> str:
         """Return that objects of another format were not asked for; empty where none are there."""
@@ -112,7 +114,7 @@ class Catalog:
         }
         ignored = sum(len(sets) for sets in self.sets.values()) - sum(map(len, kept.values()))
         sets = {where: found for where, found in kept.items() if found}
-        return Catalog(sets, self.foreign, self.foreign_count, self.ignored + ignored)
+        return Catalog(sets, self.foreign, self.foreign_count, self.ignored + ignored, self.keys)
 
 
 def read(
@@ -147,6 +149,8 @@ def read(
         if parts.extension not in known:
             known[parts.extension] = formats.by_extension(parts.extension, options)
         name = known[parts.extension]
+        if name is not None:
+            catalog.keys.add(entry.key)
         if name is None:
             _foreign(catalog, layout, entry, f"no format reads {parts.extension}")
         elif only_format not in (None, name) and parts.view in (View.RECORD, View.VALUE):

@@ -8,7 +8,6 @@ from typing import Any, Final
 from kbackup.backup.catalog import Catalog, FileSet, nothing_there
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.reading import facts
-from kbackup.backup.recorded import Recorded, record_count
 from kbackup.backup.shadowed import without_shadowed
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
@@ -21,9 +20,10 @@ from kbackup.restore.job import RestoreUnit
 from kbackup.restore.mark import Source
 from kbackup.restore.remaining import remaining
 from kbackup.restore.safety import Intent, Target
-from kbackup.restore.sources import SourceTopic, config_of_copy
+from kbackup.restore.sources import config_of_copy, source_of
 from kbackup.restore.standing import Standing, judge
 from kbackup.runs import wiring
+from kbackup.runs.known import Known
 from kbackup.runs.selection import select
 from kbackup.stores import ObjectHead, Store
 
@@ -111,9 +111,7 @@ class Planner:
         cluster: Cluster,
         store: Store,
         catalog: Catalog,
-        sources: Mapping[str, SourceTopic],
-        watched: Iterable[str],
-        recorded: Mapping[TopicPartition, Sequence[Recorded]],
+        known: Known,
         now_ms: int,
     ) -> None:
         """Take everything that a plan depends on.
@@ -123,15 +121,11 @@ class Planner:
             cluster: The target.
             store: Where the backup lies.
             catalog: What lies there.
-            sources: What run records know of the topics.
-            watched: Topics of the target cluster that a sink backs up, by the run records.
-            recorded: What run records say was stored of each partition.
+            known: What the backup says of itself, read before it was listed.
             now_ms: The time, ms since the epoch.
         """
         self._settings, self._cluster, self._store = settings, cluster, store
-        self._catalog, self._sources = catalog, sources
-        self._watched, self._now_ms = frozenset(watched), now_ms
-        self._recorded = recorded
+        self._catalog, self._known, self._now_ms = catalog, known, now_ms
         self.missing: list[KbackupError] = []
         self._first: dict[TopicPartition, ObjectHead | None] = {}
         self._group = wiring.restore_group(settings)
@@ -145,12 +139,13 @@ class Planner:
             StoreError: If the store does not.
         """
         settings = self._settings
-        names = select(self._catalog.topics(), settings.topics, settings.topics_regex)
+        there = {*self._catalog.topics(), *(where.topic for where in self._known.partitions())}
+        names = select(there, settings.topics, settings.topics_regex)
         place = f"{settings.url}/{settings.topics_dir}"
         if not names:
             raise nothing_there(place)
         for name in names:
-            if not self._catalog.partitions(name):
+            if name not in there:
                 raise IncompleteBackupError(
                     f"topic {name} is not in the backup",
                     f"no object of it lies under {place}",
@@ -177,7 +172,7 @@ class Planner:
         return RestorePlan(tuple(topics), self._group, held.spans)
 
     def _intent(self, name: str) -> Intent:
-        source = self._sources.get(name, SourceTopic())
+        source = source_of(self._known, name)
         wheres = self._catalog.partitions(name)
         self._look_at(wheres)
         target = rename(name, self._settings.renames)
@@ -187,10 +182,10 @@ class Planner:
         return Intent(
             source=name,
             target=target,
-            partitions=max(source.partitions, wheres[-1].partition + 1),
+            partitions=max(source.partitions, *(where.partition + 1 for where in wheres), 1),
             is_named=name in self._settings.topics,
             is_same_cluster=same,
-            is_watched=target in self._watched,
+            is_watched=self._known.watches(target, self._cluster.cluster_id),
             oldest_timestamp=self._oldest(wheres),
         )
 
@@ -245,7 +240,7 @@ class Planner:
             (code, f"{intent.target} {text}") for code, text in safety.warnings(intent, target)
         ]
         warnings += [each.warning for each in standings.values() if each.warning is not None]
-        source = self._sources.get(intent.source, SourceTopic())
+        source = source_of(self._known, intent.source)
         created = config_of_copy(source, settings.topic_config)
         config = created if target.partitions is None else target.config or {}
         limit = config.get("max.message.bytes")
@@ -262,7 +257,7 @@ class Planner:
                 refusals += soundness.splittable(self._store, where, sets)
             objects += sum(len(files.files) for files in sets)
             stored += sum(file.size for files in sets for file in files.files)
-            counts.append(record_count(sets, self._recorded.get(where, ())))
+            counts.append(self._judged(where, sets).records())
             at = TopicPartition(intent.target, where.partition)
             standing = standings.get(at, Standing())
             left = remaining(self._store, sets, standing.mark)
@@ -280,7 +275,8 @@ class Planner:
                     )
                 )
         wheres = self._catalog.partitions(intent.source)
-        refusals += soundness.unbelievable(intent, wheres[-1].partition, source.partitions)
+        if wheres:
+            refusals += soundness.unbelievable(intent, wheres[-1].partition, source.partitions)
         refusals += self._unreplicable(intent, target)
         refusals += self._missing(intent)
         stored_sets = (files for where in wheres for files in self._catalog.sets[where])
@@ -298,8 +294,22 @@ class Planner:
         return kept, len(sets) - len(kept)
 
     def _last_of(self, files: FileSet) -> int | None:
-        known = None if files.main is None else facts(self._store, files.main)
+        known = self._facts(files)
         return None if known is None else known.last_offset
+
+    def _facts(self, files: FileSet) -> Facts | None:
+        """Return what is known of a set's records: by the ledger, else by its object."""
+        if files.main is None:
+            return None
+        known = self._known.facts(files.where, files.main)
+        return facts(self._store, files.main) if known is None else known
+
+    def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:
+        entries = self._known.recorded.get(where, [])
+        return JudgedPartition(
+            where, sets, entries, (), {}, is_deep=False, ledger=self._known.ledger(where),
+            present=self._catalog.keys,
+        )  # fmt: skip
 
     def _unreplicable(self, intent: Intent, target: Target) -> list[KbackupError]:
         """Refuse what the cluster would refuse when the topic is created."""
@@ -316,21 +326,18 @@ class Planner:
         ]
 
     def _missing(self, intent: Intent) -> list[KbackupError]:
-        """Refuse a backup of which objects are gone that a run is known to have stored.
+        """Refuse a backup of which objects are known to be gone.
 
         With ``behavior.on.error`` other than fail they are counted as skipped instead.
         """
         found: list[KbackupError] = []
         sets = self._catalog.sets
-        for where in sorted({*self._recorded, *sets}):
+        pattern = next((sets[where][0] for where in self._catalog.partitions(intent.source)), None)
+        reading, layout = wiring.reading(self._settings), wiring.layout(self._settings)
+        for where in sorted({*self._known.partitions(), *sets}):
             if where.topic != intent.source or not self._is_wanted(where):
                 continue
-            judged = JudgedPartition(
-                where, sets.get(where, []), self._recorded.get(where, []), (), {}, is_deep=False
-            )
-            pattern = sets[self._catalog.partitions(where.topic)[0]][0]
-            reading = wiring.reading(self._settings)
-            layout = wiring.layout(self._settings)
+            judged = self._judged(where, sets.get(where, []))
             for finding in judged.findings(self._store, layout, reading, pattern):
                 if finding.is_error and finding.code == "missing_object":
                     first, last = finding.offsets or (None, None)

@@ -1,12 +1,11 @@
 """One run of a restore: plan as a whole, create topics, tasks on Spark, audit, leave a record."""
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from kbackup import engine
-from kbackup.backup import catalog, recorded
+from kbackup.backup import catalog
 from kbackup.config import Settings
 from kbackup.engine import Report
 from kbackup.errors import KbackupError, RefusedError
@@ -17,18 +16,14 @@ from kbackup.restore import audit
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import Planner, RestorePlan
-from kbackup.restore.sources import known_topics
 from kbackup.restore.target import asked
 from kbackup.restore.task import put_back
-from kbackup.runs import history, wiring
+from kbackup.runs import history, known, wiring
 from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Event, Summary
 from kbackup.runs.world import World
 from kbackup.stores import Store, open_store
-
-_RECORDS_READ: Final = 1000
-"""Run records looked through; what older ones stored is taken as the listing shows it."""
 
 Tell = Callable[[Event], None]
 
@@ -96,6 +91,7 @@ class RestoreRun:
     def _plan(self, cluster: Cluster, store: Store) -> RestorePlan:
         settings = self._settings
         check_idle(cluster, wiring.restore_group(settings))
+        said = known.read(store, self._layout, settings.topics, settings.topics_regex)
         found = catalog.read(
             store,
             self._layout,
@@ -104,16 +100,15 @@ class RestoreRun:
             only_format=settings.format_class,
         )
         self._say_foreign(found)
-        records = list(itertools.islice(history.runs(store, self._layout, "sink"), _RECORDS_READ))
-        sources, watched = known_topics(records, found.topics(), cluster.cluster_id)
+        for damage in said.all_damage():
+            text = f"{damage.name}: {damage.why}; kbackup restore verify --rebuild writes it anew"
+            self._tell(self._summary.warn("ledger_damaged", text, key=damage.name))
         planner = Planner(
             settings=settings,
             cluster=cluster,
             store=store,
             catalog=found,
-            sources=sources,
-            watched=watched,
-            recorded=recorded.read(records),
+            known=said,
             now_ms=int(self._world.clock.now().timestamp() * 1000),
         )
         plan = asked(
@@ -180,9 +175,11 @@ class RestoreRun:
             )
 
     def _write(self, plan: RestorePlan, cluster: Cluster) -> None:
-        if not plan.units() or self._stop.is_set():
+        if self._stop.is_set():
             return
-        units = begin(plan, cluster, self._settings.replication_factor)
+        units = begin(plan, cluster, self._settings.replication_factor)  # empty topics too
+        if not units:
+            return
         job = RestoreJob(
             run=self._run,
             kafka=self._world.kafka,

@@ -1,8 +1,10 @@
-"""What run records know of the topics in a backup, and the settings that their copies get."""
+"""What a backup says of its topics, and the settings that their copies get."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
+
+from kbackup.runs.known import Known
 
 LONG_MAX: Final = str(2**63 - 1)
 
@@ -13,11 +15,11 @@ nothing may be deleted before the restore has been looked at."""
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """What run records know of a topic, beyond its objects.
+    """What a backup says of a topic, beyond its objects.
 
     Attributes:
-        partitions: Their number when it was backed up; 0 where no record says.
-        cluster_id: Of the cluster it was backed up from; empty where no record says.
+        partitions: Their number when it was backed up; 0 where it is not known.
+        cluster_id: Of the cluster it was backed up from; empty where it is not known.
         config: Its settings then.
     """
 
@@ -26,28 +28,12 @@ class SourceTopic:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
-def known_topics(
-    records: Iterable[Mapping[str, Any]], names: Iterable[str], cluster_id: str
-) -> tuple[dict[str, SourceTopic], set[str]]:
-    """Return what run records of the sink say of topics, and which ones it backs up here.
-
-    Args:
-        records: Run records, the newest first.
-        names: The topics of the backup.
-        cluster_id: Of the cluster to restore to.
-    """
-    wanted = set(names)
-    found: dict[str, SourceTopic] = {}
-    watched: set[str] = set()
-    for record in records:
-        source = str(record.get("cluster_id") or "")
-        for name, entry in (record.get("topic_settings") or {}).items():
-            if source == cluster_id:
-                watched.add(name)
-            if name in wanted and name not in found:
-                config = entry.get("config") or {}
-                found[name] = SourceTopic(int(entry.get("partitions") or 0), source, config)
-    return found, watched
+def source_of(known: Known, topic: str) -> SourceTopic:
+    """Return what a backup says of a topic, beyond its objects."""
+    entry = known.topics.get(topic)
+    if entry is None:
+        return SourceTopic()
+    return SourceTopic(entry.partitions or 0, entry.cluster_id, entry.config)
 
 
 def config_of_copy(source: SourceTopic, given: Mapping[str, str]) -> dict[str, str]:

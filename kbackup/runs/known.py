@@ -10,18 +10,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kbackup.backup import recorded
+from kbackup.backup.catalog import BackupFile
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.objects import PartitionLedger, TopicLedger
 from kbackup.backup.ledger.rows import EARLIER, SINK, TOPIC, TopicEntry, entries, topic_entries
 from kbackup.backup.ledger.stream import SYSTEM, Clock, Damage
 from kbackup.backup.recorded import Recorded
 from kbackup.naming import Layout
-from kbackup.records import Span, TopicPartition
+from kbackup.records import Facts, Span, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.selection import select
 from kbackup.stores import Store
 
 _THREADS: Final = 16
+
+_PARTITIONS_MOST: Final = 200_000
+"""A topic has no more; what says so is not believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +70,30 @@ class Known:
         """Return every partition that is known, those without any object too."""
         found = {*self.recorded, *self.known_gaps}
         for name, entry in self.topics.items():
-            found |= {TopicPartition(name, at) for at in range(entry.partitions or 0)}
+            count = min(entry.partitions or 0, _PARTITIONS_MOST)
+            found |= {TopicPartition(name, at) for at in range(count)}
         for name, ledger in self.ledgers.items():
             found |= {TopicPartition(name, at) for at in ledger.partitions}
         return found
+
+    def facts(self, where: TopicPartition, file: BackupFile) -> Facts | None:
+        """Return what the ledger knows of the records in a listed object.
+
+        None where it does not know the object, or the object has changed since.
+        """
+        entry = self.ledger(where).objects.get(file.key)
+        return None if entry is None or entry.bytes != file.size else entry.facts
+
+    def watches(self, topic: str, cluster_id: str) -> bool:
+        """Whether a sink backs *topic* of that cluster up, by its name or by a pattern."""
+        entry = self.topics.get(topic)
+        if entry is not None and entry.cluster_id == cluster_id:
+            return True
+        return any(
+            topic in select([topic], one.names, one.pattern)
+            for one in self.sinks
+            if one.cluster_id == cluster_id and (one.names or one.pattern)
+        )
 
     def all_damage(self) -> list[Damage]:
         """Return every file of the ledger that cannot be read."""
@@ -156,16 +180,17 @@ def read_topics(store: Store, layout: Layout, clock: Clock = SYSTEM) -> Known:
     """
     found = place.of_topics(store, layout, clock).read()
     topics: dict[str, TopicEntry] = {}
-    sinks, earlier = [], set()
+    earlier: dict[str, TopicEntry] = {}
+    sinks = []
     for entry in sorted(topic_entries(found.rows), key=lambda entry: entry.time):
         if entry.kind == SINK:
             sinks.append(entry)
-        elif entry.kind == EARLIER:
-            earlier.add(entry.topic or "")
+        elif entry.kind == EARLIER and entry.topic:
+            earlier[entry.topic] = entry
         elif entry.kind == TOPIC and entry.topic:
             topics[entry.topic] = entry
-    left = frozenset(earlier - topics.keys())
-    return Known(topics, sinks, {}, left, found.is_begun, found.damage)
+    left = frozenset(earlier.keys() - topics.keys())
+    return Known({**earlier, **topics}, sinks, {}, left, found.is_begun, found.damage)
 
 
 def with_objects(

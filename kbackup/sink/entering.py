@@ -78,7 +78,11 @@ class RunLedger:
         fresh = [row for row in rows if not any(row.says_the_same(one) for one in before)]
         if not known.is_begun:
             left = sorted(known.earlier - set(names))
-            fresh += [TopicEntry(EARLIER, name, run=self._run, time=now) for name in left]
+            fresh += [
+                replace(known.topics.get(name, TopicEntry(EARLIER, name)),
+                        kind=EARLIER, partitions=None, run=self._run, time=now)
+                for name in left
+            ]  # fmt: skip
         if fresh:
             place.of_topics(self._store, self._layout, self._clock).append(table(fresh, TOPICS))
             self._topics_changed = True

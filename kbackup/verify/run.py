@@ -99,7 +99,6 @@ def verify(
         yield summary.warn("foreign_object", why, key=key)
     summary.skip("foreign_objects", found.foreign_count)
     known = notes.known
-    present = {file.key for sets in found.sets.values() for one in sets for file in one.files}
     for damage in known.all_damage():
         summary.fail(CorruptObjectError(damage.name, damage.why, REBUILD, key=damage.name))
     entries: Mapping[TopicPartition, Sequence[Recorded]] = known.recorded
@@ -128,7 +127,7 @@ def verify(
     for where in wheres:
         part = JudgedPartition(
             where, found.sets.get(where, []), entries.get(where, []), known.gaps(where), reports,
-            is_deep=read is not None, ledger=known.ledger(where), present=present,
+            is_deep=read is not None, ledger=known.ledger(where), present=found.keys,
         )  # fmt: skip
         findings = list(part.findings(store, layout, options, patterns.get(where.topic)))
         told += findings

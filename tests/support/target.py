@@ -8,7 +8,7 @@ import pyarrow as pa
 from backup_samples import Backup
 
 from kbackup import config
-from kbackup.backup import catalog, recorded
+from kbackup.backup import catalog
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import KafkaSettings, Position
 from kbackup.kafka.cluster import Topic
@@ -17,8 +17,8 @@ from kbackup.reports import RestoreReport
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import Planner, RestorePlan
-from kbackup.restore.sources import SourceTopic
 from kbackup.restore.task import Work
+from kbackup.runs.known import of_run_records
 from kbackup.stores import Store
 from tests.support.fakes import SilentLine
 
@@ -182,9 +182,7 @@ class Restoring:
             cluster=self.cluster,  # type: ignore[arg-type]
             store=self.store,
             catalog=found,
-            sources={name: SourceTopic() for name in found.topics()},
-            watched=(),
-            recorded=recorded.read(self.backup.runs),
+            known=of_run_records(self.backup.runs),
             now_ms=1_700_000_001_000,
         ).plan()
 

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 from uuid import uuid4
@@ -11,14 +12,16 @@ from backup_samples import JSON
 from record_samples import batch_of, write
 
 from kbackup import config
-from kbackup.backup import catalog, recorded
+from kbackup.backup import catalog
+from kbackup.backup.ledger.rows import TopicEntry
 from kbackup.errors import IncompleteBackupError
 from kbackup.formats import FormatOptions, by_name
 from kbackup.kafka import Position, Topic
 from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.restore.plan import Planner, RestorePlan
-from kbackup.restore.sources import SourceTopic, known_topics
+from kbackup.restore.sources import SourceTopic, source_of
+from kbackup.runs.known import Known, of_run_records
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from tests.support.target import Restoring
@@ -78,7 +81,7 @@ def whole(topic: str, partition: int, start: int) -> str:
 
 
 def plan(
-    store: Store, cluster: FakeCluster, sources: Mapping[str, SourceTopic] | None = None,
+    store: Store, cluster: FakeCluster, sources: Mapping[str, TopicEntry] | None = None,
     records: Sequence[Mapping[str, Any]] = (), **options: object,
 ) -> RestorePlan:  # fmt: skip
     """The plan of a restore with these options."""
@@ -93,9 +96,7 @@ def plan(
         cluster=cluster,  # type: ignore[arg-type]
         store=store,
         catalog=catalog.read(store, Layout(), FormatOptions()),
-        sources=sources or {},
-        watched=(),
-        recorded=recorded.read(records),
+        known=replace(of_run_records(records), topics=sources or {}),
         now_ms=1_800_000_000_000,
     )
     return planner.plan()
@@ -106,7 +107,8 @@ def test_a_missing_topic_is_created_with_the_partitions_of_the_record(store: Sto
     Partitions without an object count too, and nothing restored may be deleted at once.
     """
     put(store, whole("orders", 1, 0), 0, 4)
-    known = {"orders": SourceTopic(6, "elsewhere", {"max.message.bytes": "77"})}
+    settings = {"max.message.bytes": "77"}
+    known = {"orders": TopicEntry("topic", "orders", "elsewhere", "", 6, settings)}
 
     (topic,) = plan(store, FakeCluster(), known, rename="copy_of_$0").topics
 
@@ -230,7 +232,7 @@ def test_a_partition_number_beyond_belief_is_refused(store: Store) -> None:
     put(store, whole("orders", 0, 0), 0, 9)
     put(store, whole("orders", 2**31 - 1, 0), 0, 9)
 
-    known = {"orders": SourceTopic(3)}
+    known = {"orders": TopicEntry("topic", "orders", partitions=3)}
 
     assert ["refused"] == [error.code for error in plan(store, FakeCluster()).refusals]
     assert ["refused"] == [error.code for error in plan(store, FakeCluster(), known).refusals]
@@ -273,7 +275,36 @@ def test_the_newest_record_says_most_of_a_topic() -> None:
         },
     }  # fmt: skip
 
-    found, watched = known_topics([newest, older], ["orders"], HERE)
+    found = of_run_records([newest, older])
 
-    assert SourceTopic(6, HERE, {}) == found["orders"]
-    assert {"orders", "copy_of_orders"} == watched
+    assert SourceTopic(6, HERE, {}) == source_of(found, "orders")
+    assert [True, True, False] == [
+        found.watches(name, HERE) for name in ("orders", "copy_of_orders", "audit")
+    ]
+    assert not found.watches("orders", "elsewhere")
+
+
+def test_a_sink_watches_what_its_pattern_matches() -> None:
+    """
+    Topics too that do not exist yet: a restore would make them.
+    """
+    known = Known(sinks=[TopicEntry("sink", cluster_id=HERE, group="g", pattern="pay.*")])
+
+    assert known.watches("pay_copy_of_orders", HERE)
+    assert not known.watches("orders", HERE)
+    assert not known.watches("payments", "elsewhere")
+
+
+def test_an_empty_topic_comes_back_with_its_partitions(store: Store) -> None:
+    """
+    It has no object, and the ledger knows it.
+    """
+    put(store, whole("orders", 0, 0), 0, 4)
+    known = {"audit": TopicEntry("topic", "audit", "elsewhere", "", 6)}
+
+    found = plan(store, FakeCluster(), known, rename="copy_of_$0")
+
+    assert [("audit", "create", 6, 0), ("orders", "create", 1, 1)] == [
+        (one.intent.source, one.action, one.intent.partitions, one.objects) for one in found.topics
+    ]
+    assert [] == found.refusals
