@@ -92,3 +92,17 @@ def show_memory(rows: Sequence[Row], console: Console) -> None:
         numbers = row["partitions"], row["records"], round(row["bytes"] / 1e6)
         table.add_row(*(f"{n:,}" for n in (*numbers, row["wall_s"], row["peak_mib"])))
     console.print(table)
+
+
+def show_stages(rows: Sequence[Row], console: Console) -> None:
+    """Print what each stage costs a record, by columns in C and by objects in Python."""
+    for load in dict.fromkeys(row["load"] for row in rows):
+        table = Table(title=f"us of CPU a record of {load}", title_justify="left")
+        for name in ("stage", "native", "python", "ratio"):
+            table.add_column(name, justify="left" if name == "stage" else "right")
+        costs = {(row["stage"], row["way"]): row["us"] for row in rows if row["load"] == load}
+        for stage in dict.fromkeys(stage for stage, _ in costs):
+            native, python = costs[stage, "native"], costs[stage, "python"]
+            ratio = format(native / python, ".2f") if python else ""
+            table.add_row(stage, f"{native:.2f}", f"{python:.2f}", ratio)
+        console.print(table)

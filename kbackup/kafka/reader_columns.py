@@ -42,7 +42,7 @@ class ColumnSource:
         self._drained, self._array = Drained(), ArrowArray()
 
     def begin(self, where: Where, span: Span) -> None:
-        """Forward the partition's queue to the library, then assign the partition."""
+        """Take the partition's queue from the consumer, then assign the partition."""
         self.end()
         with self._lock:
             reader = self._native.functions.reader_new(

@@ -168,6 +168,20 @@ def test_one_reader_reads_many_spans(
         assert list(range(2990, 3000)) == read(reader, where, 2990, 3000)["offset"].to_pylist()
 
 
+def test_one_partition_is_read_again_and_again(
+    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+) -> None:
+    """
+    What the client still does for one assignment never hits the next one.
+    """
+    mock_kafka.write(where.topic, varied(1000))
+
+    for at in range(100):
+        early = reader.read(where, Span(at, 1000))
+        assert at == next(early)["offset"][0].as_py()
+        early.close()
+
+
 def test_batches_are_bounded(reader: Reader, mock_kafka: MockKafka, where: TopicPartition) -> None:
     """
     Memory is that of a batch and one record, whatever their sizes.

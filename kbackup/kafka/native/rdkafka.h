@@ -85,7 +85,6 @@ typedef int on_acknowledgement_f(rd_kafka_t *, rd_kafka_message_t *, void *);
     X(int, interceptor_add_on_destroy, (rd_kafka_t *, const char *, on_destroy_f *, void *))       \
     X(int, interceptor_add_on_acknowledgement,                                                     \
       (rd_kafka_t *, const char *, on_acknowledgement_f *, void *))                                \
-    X(rd_kafka_queue_t *, queue_new, (rd_kafka_t *))                                               \
     X(void, queue_destroy, (rd_kafka_queue_t *))                                                   \
     X(rd_kafka_queue_t *, queue_get_partition, (rd_kafka_t *, const char *, int32_t))              \
     X(void, queue_forward, (rd_kafka_queue_t *, rd_kafka_queue_t *))                               \

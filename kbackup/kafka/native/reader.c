@@ -1,14 +1,17 @@
 /* One partition's queue, drained into batches.
  *
- * The records of the partition are forwarded to a queue of our own, from which rd_kafka_queue_poll
- * takes one event after the other: a record, the end of the partition, or an error.  The functions
- * that take many records at a time serve other events by themselves, and end the process at one
- * that they do not expect, such as an unknown topic. */
+ * librdkafka keeps a queue of what it has fetched for each partition, and forwards it to the
+ * consumer's.  That is switched off for the partition at hand, and its queue is read with
+ * rd_kafka_queue_poll: one event after the other, a record, the end of the partition, or an error.
+ * The functions that take many records at a time serve other events by themselves, and end the
+ * process at one that they do not expect, such as an unknown topic.
+ *
+ * Forwarding to a queue of our own would not do: the end of an assignment switches forwarding off
+ * a little later, in another thread, and may hit the next assignment. */
 #include "native.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 /* How long one wait for records lasts, ms: a client that is being closed waits no longer. */
@@ -16,8 +19,6 @@ static const int SLICE = 20;
 
 struct reader {
     struct client *client;
-    char *topic;
-    int32_t partition;
     int64_t position, end; /* the next offset to be read, the first one that is not wanted */
     int64_t max_rows, max_bytes;
     rd_kafka_queue_t *queue; /* NULL once it was shut */
@@ -44,18 +45,16 @@ static int64_t now_ms(void) {
 }
 
 void reader_shut(struct reader *reader) {
-    rd_kafka_queue_t *fetched;
+    rd_kafka_event_t *event;
     if (!reader->queue)
         return;
     if (reader->held)
         rdk.event_destroy(reader->held);
     reader->held = NULL;
-    fetched = rdk.queue_get_partition(reader->client->rk, reader->topic, reader->partition);
-    if (fetched) {
-        rdk.queue_forward(fetched, NULL);
-        rdk.queue_destroy(fetched);
-    }
-    rdk.queue_destroy(reader->queue); /* with all that is still in it */
+    /* What was fetched too far would stay in memory until the partition is read again. */
+    while ((event = rdk.queue_poll(reader->queue, 0)))
+        rdk.event_destroy(event);
+    rdk.queue_destroy(reader->queue);
     reader->queue = NULL;
     reader->client->reader = NULL;
 }
@@ -66,35 +65,25 @@ KB_API struct reader *kb_reader_new(struct client *client, const char *topic, in
                                     int64_t start, int64_t end, int64_t max_rows,
                                     int64_t max_bytes) {
     struct reader *reader = NULL;
-    rd_kafka_queue_t *fetched = NULL;
     if (max_rows < 1 || max_rows > 1 << 24)
         return NULL;
     pthread_mutex_lock(&client->lock);
     if (!client->rk || client->reader || !(reader = calloc(1, sizeof *reader)))
         goto failed;
     reader->client = client;
-    reader->partition = partition;
     reader->position = start;
     reader->end = end;
     reader->max_rows = max_rows;
     reader->max_bytes = max_bytes;
-    if (!(reader->topic = strdup(topic)) || !(reader->queue = rdk.queue_new(client->rk)))
+    if (!(reader->queue = rdk.queue_get_partition(client->rk, topic, partition)))
         goto failed;
-    if (!(fetched = rdk.queue_get_partition(client->rk, topic, partition)))
-        goto failed;
-    rdk.queue_forward(fetched, reader->queue);
-    rdk.queue_destroy(fetched);
+    rdk.queue_forward(reader->queue, NULL);
     atomic_fetch_add(&client->owners, 1);
     client->reader = reader;
     pthread_mutex_unlock(&client->lock);
     return reader;
 failed:
-    if (reader) {
-        if (reader->queue)
-            rdk.queue_destroy(reader->queue);
-        free(reader->topic);
-        free(reader);
-    }
+    free(reader);
     pthread_mutex_unlock(&client->lock);
     return NULL;
 }
@@ -106,7 +95,6 @@ KB_API void kb_reader_free(struct reader *reader) {
     reader_shut(reader);
     pthread_mutex_unlock(&client->lock);
     columns_free(reader->columns);
-    free(reader->topic);
     free(reader);
     client_release(client);
 }
