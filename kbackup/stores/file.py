@@ -163,7 +163,7 @@ class FileStore:
         """Walk the folders that *prefix* leads to: `Store.list`."""
         with self._errors("list", prefix):
             root = self._root.stat()
-            yield from self._walk(self._root, "", prefix)
+            yield from self._walk(prefix)
             if not os.path.samestat(root, self._root.stat()):
                 raise StoreError(f"list {self._root}", "it was unmounted or replaced", "run again")
 
@@ -218,22 +218,21 @@ class FileStore:
             what = f"{verb} {self._root / about}"
             raise StoreError(what, error.strerror or str(error), do) from error
 
-    def _walk(self, folder: Path, at: str, prefix: str) -> Iterator[StoredObject]:
-        """Yield what lies in *folder*, whose key is *at*, in the order of whole keys."""
-        found = []
-        for entry in _entries(folder):
-            key = at + entry.name
-            is_folder = entry.is_dir(follow_symlinks=False)
-            may_hold = f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/")
-            if key != HIDDEN and (key.startswith(prefix) or may_hold):
-                found.append((os.fsencode(f"{key}/" if is_folder else key), entry))
-        for sortable, entry in sorted(found, key=lambda pair: pair[0]):
-            path, key = Path(entry.path), os.fsdecode(sortable)
-            if key.endswith("/"):
-                yield from self._walk(path, key, prefix)
+    def _walk(self, prefix: str) -> Iterator[StoredObject]:
+        """Yield what is below the root, in the order of whole keys."""
+        open_folders = [_in_order(self._root, "", prefix)]
+        while open_folders:
+            key, entry = next(open_folders[-1], ("", None))
+            if entry is None:
+                open_folders.pop()
+            elif key.endswith("/"):
+                if key != f"{HIDDEN}/":
+                    open_folders.append(_in_order(entry.path, key, prefix))
+            elif entry.is_symlink():
+                _refuse_link(Path(entry.path))
             elif not _is_text(key):
                 _log.warning("%s is not listed: its name is not UTF-8", ascii(entry.path))
-            elif (status := _status(path)) is not None and key.startswith(prefix):
+            elif key.startswith(prefix) and (status := _status_of(entry)) is not None:
                 yield StoredObject(key, status.st_size, _modified(status), _etag(status))
 
     def _facts_path(self, key: str) -> Path:
@@ -303,13 +302,29 @@ def _status(path: Path) -> os.stat_result | None:
     return found if stat.S_ISREG(found.st_mode) else None
 
 
-def _entries(folder: Path) -> "list[os.DirEntry[str]]":
-    """Return what is in a folder; nothing where somebody has removed it since it was listed."""
+def _in_order(folder: Path | str, at: str, prefix: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":
+    """Return what *prefix* leads to in a folder whose key is *at*, keys of folders with a slash.
+
+    A folder that somebody has removed since it was listed holds nothing.
+    """
+    found = []
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
+            key = at + entry.name
+            if key.startswith(prefix) or prefix.startswith(f"{key}/"):
+                is_folder = entry.is_dir(follow_symlinks=False)
+                found.append((f"{key}/" if is_folder else key, entry))
+    found.sort(key=lambda pair: os.fsencode(pair[0]))
+    return iter(found)
+
+
+def _status_of(entry: "os.DirEntry[str]") -> os.stat_result | None:
+    """Return what `_status` does, with one question to the file system in place of two."""
     try:
-        with os.scandir(folder) as entries:
-            return [*entries]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+        found = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
 
 
 def _refuse_link(path: Path) -> None:
