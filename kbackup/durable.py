@@ -3,14 +3,15 @@
 import io
 import os
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, Final
 
 _CHUNK: Final = 1 << 20
 
 
-def write(folder: Path, body: BinaryIO, *, prefix: str = "") -> Path:
-    """Copy *body* from its start to a new file in *folder*, and sync it.
+def write(folder: Path, body: BinaryIO, *, prefix: str = "", is_synced: bool = True) -> Path:
+    """Copy *body* from its start to a new file in *folder*, and sync it unless told not to.
 
     Its name is *prefix* and random digits, which are no part of any object's key.
     """
@@ -22,7 +23,8 @@ def write(folder: Path, body: BinaryIO, *, prefix: str = "") -> Path:
             while chunk := body.read(_CHUNK):
                 file.write(chunk)
             file.flush()
-            os.fsync(file.fileno())
+            if is_synced:
+                os.fsync(file.fileno())
     except BaseException:
         new.unlink(missing_ok=True)
         raise
@@ -55,13 +57,48 @@ def move(new: Path, path: Path, *, replace: bool = True) -> None:
     Raises:
         FileExistsError: If not *replace*, and the name is taken.
     """
-    make_folder(path.parent)
-    if replace:
-        new.replace(path)
-    else:
-        path.hardlink_to(new)
-        new.unlink()
-    sync(path.parent)
+    moves = Moves()
+    moves.move(new, path, replace=replace)
+    moves.sync()
+
+
+class Moves:
+    """Files that get their names together, and last only once all of them are synced.
+
+    Syncing them all at once takes about one wait for the disk, not one for each.
+    """
+
+    def __init__(self) -> None:
+        self._folders: dict[Path, None] = {}
+
+    def move(self, new: Path, path: Path, *, replace: bool = True) -> None:
+        """Give a file its name, whole at once, its folders made if need be.
+
+        Raises:
+            FileExistsError: If not *replace*, and the name is taken.
+        """
+        self._make_folder(path.parent)
+        if replace:
+            new.replace(path)
+        else:
+            path.hardlink_to(new)
+            new.unlink()
+        self.add(path.parent)
+
+    def add(self, folder: Path) -> None:
+        """Sync *folder* too: another process may have moved a file there and not come so far."""
+        self._folders[folder] = None
+
+    def sync(self) -> None:
+        """Put all the names on the disk."""
+        sync(*self._folders)
+        self._folders.clear()
+
+    def _make_folder(self, path: Path) -> None:
+        if not path.is_dir():
+            self._make_folder(path.parent)
+            path.mkdir(exist_ok=True)
+            self.add(path.parent)
 
 
 def make_folder(path: Path) -> None:
@@ -72,10 +109,15 @@ def make_folder(path: Path) -> None:
         sync(path.parent)
 
 
-def sync(folder: Path) -> None:
-    """Put a folder's names on the disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def sync(*paths: Path) -> None:
+    """Put files, and the names in folders, on the disk: side by side, so that they share a wait."""
+    if len(paths) > 1:
+        with ThreadPoolExecutor(len(paths)) as pool:
+            list(pool.map(sync, paths))
+        return
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

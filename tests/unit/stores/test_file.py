@@ -328,6 +328,33 @@ def test_a_folder_that_goes_while_it_is_listed_is_empty(root: Path, store: FileS
     assert ["a", "c/1"] == [first, *(one.key for one in listing)]
 
 
+def test_a_body_whose_facts_a_power_cut_has_taken_gets_them_again(
+    root: Path, store: FileStore
+) -> None:
+    """
+    The same body put again, as a rerun does, is an object of ours with all its facts.
+    """
+    put_bytes(store, "topics/a", b"x")
+    (root / ".kbackup/facts/topics/a").unlink()
+
+    assert put_bytes(store, "topics/a", b"x", if_absent=True)
+
+    head = store.head("topics/a")
+    assert head is not None
+    assert "7" == head.metadata["records"]
+
+
+def test_a_body_never_meets_the_facts_of_another(root: Path, store: FileStore) -> None:
+    """
+    Facts that a deleted object has left behind are gone before the next body is there.
+    """
+    put_bytes(store, "topics/a", b"old")
+    (root / "topics/a").unlink()
+
+    assert put_bytes(store, "topics/a", b"new", if_absent=True)
+    assert b"new" == open_bytes(store, "topics/a")
+
+
 def test_a_root_that_goes_while_it_is_listed_is_an_error(root: Path, store: FileStore) -> None:
     """
     A listing that was cut short by an unmounted folder is never taken for the whole.

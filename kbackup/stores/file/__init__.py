@@ -15,17 +15,15 @@ import errno
 import fcntl
 import io
 import json
-import logging
 import os
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import file_digest
 from pathlib import Path
-from typing import BinaryIO, Final, TypeAlias
+from typing import BinaryIO, Final
 from urllib.parse import unquote
 
 from kbackup import durable
@@ -37,18 +35,13 @@ from kbackup.errors import (
     StoreError,
 )
 from kbackup.stores import ObjectHead, StoredObject, StoreSettings
-
-_log: Final = logging.getLogger(__name__)
-
-HIDDEN: Final = ".kbackup"
-"""The store's own folder; no key begins with it, and nothing in it is listed."""
+from kbackup.stores.file.facts import Candidates, Facts, applying
+from kbackup.stores.file.facts import read as read_facts
+from kbackup.stores.file.listing import HIDDEN, walk
+from kbackup.stores.file.status import etag, modified, refuse_link, sha256_of, status
 
 NAME_MAX: Final = 255
 """Bytes between two slashes of a key: what Linux file systems take."""
-
-_Facts: TypeAlias = dict[str, str]
-_Candidates: TypeAlias = list[_Facts]
-
 
 _STALE_SECONDS: Final = 86_400
 
@@ -67,7 +60,17 @@ class _State:
     size: int
     modified: datetime
     etag: str
-    facts: _Candidates
+    facts: Candidates
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    """An object on its way: its key, its place, the file its body is in, and its facts."""
+
+    key: str
+    path: Path
+    body: Path
+    facts: Facts
 
 
 class FileStore:
@@ -101,40 +104,60 @@ class FileStore:
         facts = {**metadata, "sha256": sha256}
         with self._at(key, "write") as path:
             self._sweep()
-            new = durable.write(self._new, body)
+            new = _New(key, path, durable.write(self._new, body, is_synced=False), facts)
+            beside = None
             try:
-                if (found := _sha256(new)) != sha256:
+                if (found := sha256_of(new.body)) != sha256:
                     raise StoreError(f"write {path}", f"its sha256 is {found}, not {sha256}")
+                beside = self._written([facts], is_synced=False)
+                durable.sync(new.body, beside)
+                moves = durable.Moves()
                 with self._exclusive():
-                    return self._move_in(new, key, path, facts, if_absent, if_match)
+                    done = self._move_in(new, beside, moves, if_absent, if_match)
+                moves.sync()
+                return done
             finally:
-                new.unlink(missing_ok=True)
+                for left in (new.body, beside):
+                    if left is not None:
+                        left.unlink(missing_ok=True)
 
     def _move_in(
         self,
-        new: Path,
-        key: str,
-        path: Path,
-        facts: _Facts,
+        new: "_New",
+        beside: Path,
+        moves: durable.Moves,
         if_absent: bool,
         if_match: str | None,
     ) -> bool:
-        there = self._state(key, path)
-        before = None if there is None else _applying(there.facts, path, with_sha256=True)
-        is_same = before is not None and before["sha256"] == facts["sha256"]
+        there = self._state(new.key, new.path)
+        before = None if there is None else applying(there.facts, new.path, with_sha256=True)
+        is_same = before is not None and before["sha256"] == new.facts["sha256"]
         is_other = if_absent and there is not None
         if if_match is not None:
             is_other = there is None or there.etag != if_match
+        facts_path = self._facts_path(new.key)
         if is_other:
+            if is_same and there is not None:
+                moves.add(new.path.parent)
+                if not there.facts:  # those of a power cut between the two, or put by others
+                    moves.move(beside, facts_path)
             return is_same
-        both = [facts] if before is None or is_same else [before, facts]
-        self._write_facts(key, both)
+        if before is not None and not is_same:
+            durable.move(self._written([before, new.facts]), facts_path)
+            durable.move(new.body, new.path)
+            moves.move(beside, facts_path)
+            return True
+        if there is not None or read_facts(facts_path, new.key):
+            # The facts of another body are never left beside this one, whatever breaks.
+            durable.move(beside, facts_path)
+        else:
+            moves.move(beside, facts_path)
         try:
-            durable.move(new, path, replace=not if_absent)
-        except FileExistsError:  # by a host that our lock does not keep out
-            return False
-        if len(both) > 1:
-            self._write_facts(key, [facts])
+            moves.move(new.body, new.path, replace=not if_absent)
+        except FileExistsError:
+            if status(new.path) is None:
+                raise
+            return False  # another host's, which our lock does not keep out
         return True
 
     def open(self, key: str) -> BinaryIO:
@@ -163,7 +186,7 @@ class FileStore:
         """Walk the folders that *prefix* leads to: `Store.list`."""
         with self._errors("list", prefix):
             root = self._root.stat()
-            yield from self._walk(prefix)
+            yield from walk(self._root, prefix)
             if not os.path.samestat(root, self._root.stat()):
                 raise StoreError(f"list {self._root}", "it was unmounted or replaced", "run again")
 
@@ -172,7 +195,7 @@ class FileStore:
         with self._at(key, "read") as path:
             while (before := self._state(key, path)) is not None:
                 try:
-                    metadata = _applying(before.facts, path)
+                    metadata = applying(before.facts, path)
                 except FileNotFoundError:  # deleted since
                     continue
                 if self._state(key, path) == before:  # else a writer came between
@@ -182,7 +205,7 @@ class FileStore:
     def delete(self, key: str) -> None:
         """Remove the file and its facts; folders stay: `Store.delete`."""
         with self._at(key, "delete") as path:
-            if _status(path) is not None:
+            if status(path) is not None:
                 with self._exclusive():
                     path.unlink(missing_ok=True)
                     durable.sync(path.parent)
@@ -203,7 +226,7 @@ class FileStore:
         path = self._root.joinpath(*names)
         with self._errors(verb, key):
             for folder in path.parents[: len(names) - 1]:
-                _refuse_link(folder)
+                refuse_link(folder)
             yield path
 
     @contextmanager
@@ -218,48 +241,20 @@ class FileStore:
             what = f"{verb} {self._root / about}"
             raise StoreError(what, error.strerror or str(error), do) from error
 
-    def _walk(self, prefix: str) -> Iterator[StoredObject]:
-        """Yield what is below the root, in the order of whole keys."""
-        open_folders = [_in_order(self._root, "", prefix)]
-        while open_folders:
-            key, entry = next(open_folders[-1], ("", None))
-            if entry is None:
-                open_folders.pop()
-            elif key.endswith("/"):
-                if key != f"{HIDDEN}/":
-                    open_folders.append(_in_order(entry.path, key, prefix))
-            elif entry.is_symlink():
-                _refuse_link(Path(entry.path))
-            elif not _is_text(key):
-                _log.warning("%s is not listed: its name is not UTF-8", ascii(entry.path))
-            elif key.startswith(prefix) and (status := _status_of(entry)) is not None:
-                yield StoredObject(key, status.st_size, _modified(status), _etag(status))
-
     def _facts_path(self, key: str) -> Path:
         return self._root / HIDDEN / "facts" / key
 
-    def _candidates(self, key: str) -> _Candidates:
-        """Read the facts written for *key*; none for an object that others have put there."""
-        path = self._facts_path(key)
-        do = "remove it, and the object counts as one that others have put there"
-        try:
-            return _parsed(path.read_bytes())
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return []
-        except (ValueError, RecursionError) as error:
-            raise CorruptObjectError(str(path), "no facts of ours", do, key=key) from error
-
     def _state(self, key: str, path: Path) -> "_State | None":
         """Return what is there and all that may apply to it; None where nothing is."""
-        facts = self._candidates(key)
-        found = _status(path)
+        known = read_facts(self._facts_path(key), key)
+        found = status(path)
         if found is None:
             return None
-        return _State(found.st_size, _modified(found), _etag(found), facts)
+        return _State(found.st_size, modified(found), etag(found), known)
 
-    def _write_facts(self, key: str, facts: _Candidates) -> None:
-        new = durable.write(self._new, io.BytesIO(json.dumps(facts).encode()))
-        durable.move(new, self._facts_path(key))
+    def _written(self, facts: Candidates, *, is_synced: bool = True) -> Path:
+        text = json.dumps(facts).encode()
+        return durable.write(self._new, io.BytesIO(text), is_synced=is_synced)
 
     def _sweep(self) -> None:
         """Remove, once, what a killed process left behind at least a day ago."""
@@ -280,87 +275,3 @@ class FileStore:
             yield
         finally:
             os.close(lock)
-
-
-def _applying(candidates: _Candidates, path: Path, *, with_sha256: bool = False) -> _Facts:
-    """Return those facts of *candidates* that apply to the object at *path*."""
-    if len(candidates) == 1:
-        return candidates[0]
-    if not candidates and not with_sha256:
-        return {}
-    found = _sha256(path)
-    return next((f for f in candidates if f["sha256"] == found), {"sha256": found})
-
-
-def _status(path: Path) -> os.stat_result | None:
-    """Return what the file system knows of an object; None for a folder or nothing at all."""
-    _refuse_link(path)
-    try:
-        found = path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found if stat.S_ISREG(found.st_mode) else None
-
-
-def _in_order(folder: Path | str, at: str, prefix: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":
-    """Return what *prefix* leads to in a folder whose key is *at*, keys of folders with a slash.
-
-    A folder that somebody has removed since it was listed holds nothing.
-    """
-    found = []
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
-        for entry in entries:
-            key = at + entry.name
-            if key.startswith(prefix) or prefix.startswith(f"{key}/"):
-                is_folder = entry.is_dir(follow_symlinks=False)
-                found.append((f"{key}/" if is_folder else key, entry))
-    found.sort(key=lambda pair: os.fsencode(pair[0]))
-    return iter(found)
-
-
-def _status_of(entry: "os.DirEntry[str]") -> os.stat_result | None:
-    """Return what `_status` does, with one question to the file system in place of two."""
-    try:
-        found = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    return found if stat.S_ISREG(found.st_mode) else None
-
-
-def _refuse_link(path: Path) -> None:
-    if path.is_symlink():  # left out of a listing, it could hide half a backup
-        do = "mount what it points to in its place, or remove it"
-        raise StoreError(f"follow {path}", "it is a symbolic link", do)
-
-
-def _parsed(text: bytes) -> _Candidates:
-    facts = json.loads(text)
-    if not isinstance(facts, list) or not all(map(_are_facts, facts)):
-        raise ValueError("not a list of facts")
-    return facts
-
-
-def _are_facts(entry: object) -> bool:
-    is_text = isinstance(entry, dict) and all(isinstance(text, str) for text in entry.values())
-    return is_text and "sha256" in entry  # type: ignore[operator]
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
-
-
-def _modified(status: os.stat_result) -> datetime:
-    return datetime.fromtimestamp(status.st_mtime, UTC)
-
-
-def _etag(status: os.stat_result) -> str:
-    return f"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}"
-
-
-def _is_text(key: str) -> bool:
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
