@@ -84,7 +84,17 @@ def _in_log(mark: Mark, stood: Span, log: Log) -> Standing:
             f"its log begins at offset {log.span.start_offset}, and this restore has written from "
             f"{stood.start_offset} on"
         )
-    return Standing(mark) if why is None else Standing(refusal=_changed(log.where, why))
+    if why is not None:
+        return Standing(refusal=_changed(log.where, why))
+    return Standing(mark, warning=_left_out(log.where) if mark.total is None else None)
+
+
+def _left_out(where: TopicPartition) -> tuple[str, str]:
+    text = (
+        f"{where}: an earlier run of this restore left out damaged objects; if they have been "
+        "repaired since, only a restore into a new topic has their records"
+    )
+    return "left_out", text
 
 
 def _early(mark: Mark, log: Log) -> Standing:
