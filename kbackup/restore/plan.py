@@ -207,7 +207,10 @@ class Planner:
 
     def _source(self, where: TopicPartition) -> Source:
         head = self._first[where]
-        identity = UNKNOWN if head is None else TopicIdentity.from_metadata(head.metadata)
+        said = self._known.topics.get(where.topic)
+        identity = UNKNOWN if said is None else said.identity
+        if identity == UNKNOWN and head is not None:
+            identity = TopicIdentity.from_metadata(head.metadata)
         return Source(wiring.backup_id(self._settings), where, identity)
 
     def _standings(self, intent: Intent, held: Held) -> dict[TopicPartition, Standing]:
@@ -260,7 +263,7 @@ class Planner:
             counts.append(self._judged(where, sets).records())
             at = TopicPartition(intent.target, where.partition)
             standing = standings.get(at, Standing())
-            left = remaining(self._store, sets, standing.mark)
+            left = remaining(self._facts, sets, standing.mark)
             if left.refusal is not None:
                 refusals.append(left.refusal)
             if left.sets:
@@ -326,7 +329,7 @@ class Planner:
         ]
 
     def _missing(self, intent: Intent) -> list[KbackupError]:
-        """Refuse a backup of which objects are known to be gone.
+        """Refuse a backup of which objects or records are known to be gone.
 
         With ``behavior.on.error`` other than fail they are counted as skipped instead.
         """
@@ -350,6 +353,8 @@ class Planner:
                             offsets=list(finding.offsets or ()),
                         )
                     )
+                elif finding.is_error and finding.code == "count_mismatch":
+                    found.append(finding.error())  # less than the ledger says was stored
         self.missing += [] if self._settings.behavior_on_error == "fail" else found
         return found if self._settings.behavior_on_error == "fail" else []
 

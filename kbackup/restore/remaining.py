@@ -1,8 +1,9 @@
 """What is left of a partition's backup for a restore that goes on."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from kbackup.backup.catalog import FileSet
@@ -14,6 +15,9 @@ from kbackup.stores import Store
 
 _THREADS: Final = 16
 """Objects asked for their facts side by side."""
+
+FactsOf = Callable[[FileSet], Facts | None]
+"""Returns what is known of the records in a set; None where nothing is."""
 
 _DO: Final = "restore into a new topic with --rename"
 
@@ -33,22 +37,20 @@ class Remaining:
     refusal: KbackupError | None = None
 
 
-def remaining(store: Store, sets: Sequence[FileSet], mark: Mark | None) -> Remaining:
+def remaining(facts_of: FactsOf, sets: Sequence[FileSet], mark: Mark | None) -> Remaining:
     """Return what is left of *sets*, in their order.
 
-    Costs one HEAD for each set that may have grown since: of whole records those that begin below
-    the position, of values the one at hand.
-
     Args:
-        store: Where the backup is.
+        facts_of: Asked about each set that may have grown since: of whole records those that begin
+            below the position, of values the one at hand.
         sets: Of one partition, by start offset.
         mark: Where the restore stands; None where it begins.
     """
     if mark is None:
         return Remaining(tuple(sets))
     where = mark.source.where
-    done, before, refusal = _done_values(store, where, sets, mark.place)
-    known = _begun(store, sets, mark.place.offset)
+    done, before, refusal = _done_values(facts_of, where, sets, mark.place)
+    known = _begun(facts_of, sets, mark.place.offset)
     done |= _ended(known, mark.place.offset)
     if refusal is None and mark.total is not None:
         refusal = _gained(where, known.values(), mark.place.offset, mark.total)
@@ -57,15 +59,15 @@ def remaining(store: Store, sets: Sequence[FileSet], mark: Mark | None) -> Remai
 
 def unfinished(store: Store, sets: Sequence[FileSet], offset: int) -> list[FileSet]:
     """Return *sets* without those of whole records that end below *offset*."""
-    ended = _ended(_begun(store, sets, offset), offset)
+    ended = _ended(_begun(partial(_facts, store), sets, offset), offset)
     return [files for files in sets if files.id not in ended]
 
 
-def _begun(store: Store, sets: Sequence[FileSet], offset: int) -> dict[str, Facts | None]:
+def _begun(facts_of: FactsOf, sets: Sequence[FileSet], offset: int) -> dict[str, Facts | None]:
     """Return what is known of the whole-record sets that begin below *offset*, in order."""
     begun = [files for files in sets if files.is_whole and files.start_offset < offset]
     with ThreadPoolExecutor(_THREADS) as pool:
-        known = pool.map(lambda files: _facts(store, files), begun)
+        known = pool.map(facts_of, begun)
         return {files.id: said for files, said in zip(begun, known, strict=True)}
 
 
@@ -78,7 +80,7 @@ def _facts(store: Store, files: FileSet) -> Facts | None:
 
 
 def _done_values(
-    store: Store, where: TopicPartition, sets: Sequence[FileSet], place: Place
+    facts_of: FactsOf, where: TopicPartition, sets: Sequence[FileSet], place: Place
 ) -> tuple[set[str], str, KbackupError | None]:
     """Return the value sets that are done, their chain, and what is wrong with them."""
     has_values = any(not files.is_whole for files in sets)
@@ -95,7 +97,7 @@ def _done_values(
         why = "their rows do not say their offsets, so what is new in them is not known"
         what = f"{where}: objects that this restore is past were added, changed or removed"
         return set(), "", RefusedError(what, why, _DO, **_place(where))
-    known = None if sets[at].is_whole else _facts(store, sets[at])
+    known = None if sets[at].is_whole else facts_of(sets[at])
     if known is not None and known.records <= place.rows:
         done, before = [*done, sets[at]], chain(before, [sets[at]])
     return {files.id for files in done}, before, None

@@ -13,7 +13,8 @@ from record_samples import batch_of, write
 
 from kbackup import config
 from kbackup.backup import catalog
-from kbackup.backup.ledger.rows import TopicEntry
+from kbackup.backup.ledger.objects import TopicLedger
+from kbackup.backup.ledger.rows import OBJECT, Entry, TopicEntry
 from kbackup.errors import IncompleteBackupError
 from kbackup.formats import FormatOptions, by_name
 from kbackup.kafka import Position, Topic
@@ -82,7 +83,7 @@ def whole(topic: str, partition: int, start: int) -> str:
 
 def plan(
     store: Store, cluster: FakeCluster, sources: Mapping[str, TopicEntry] | None = None,
-    records: Sequence[Mapping[str, Any]] = (), **options: object,
+    records: Sequence[Mapping[str, Any]] = (), entries: Sequence[Entry] = (), **options: object,
 ) -> RestorePlan:  # fmt: skip
     """The plan of a restore with these options."""
     loaded = config.load(
@@ -96,7 +97,11 @@ def plan(
         cluster=cluster,  # type: ignore[arg-type]
         store=store,
         catalog=catalog.read(store, Layout(), FormatOptions()),
-        known=replace(of_run_records(records), topics=sources or {}),
+        known=replace(
+            of_run_records(records),
+            topics=sources or {},
+            ledgers={"orders": TopicLedger.of(entries)},
+        ),
         now_ms=1_800_000_000_000,
     )
     return planner.plan()
@@ -308,3 +313,17 @@ def test_an_empty_topic_comes_back_with_its_partitions(store: Store) -> None:
         (one.intent.source, one.action, one.intent.partitions, one.objects) for one in found.topics
     ]
     assert [] == found.refusals
+
+
+def test_an_object_that_holds_less_than_the_ledger_says_is_no_good_restore(store: Store) -> None:
+    """
+    A shorter copy in its place is found before anything is written.
+    """
+    key = whole("orders", 0, 0)
+    put(store, key, 0, 4)
+    longer = Entry(OBJECT, 0, 0, 9, key, "record", 10, 7, "ab", time=1)
+
+    found = plan(store, FakeCluster(), entries=[longer])
+
+    assert [7] == [error.exit_code for error in found.refusals]
+    assert "it holds 5 records up to offset 4, stored were 10" in str(found.refusals[0])
