@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kbackup.errors import ConfigurationError
 
-SEAMS: Final = ("formats", "converters", "partitioners", "stores")
+SEAMS: Final = ("formats", "converters", "partitioners", "extractors", "stores")
 """The folders that have implementations to choose from; the group is ``kbackup.<seam>``."""
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kbackup.config.doubts import Doubt, Value, error, warning
+from kbackup.config.parsing import names_store
 from kbackup.config.property import READING, SINK, STATUS
 from kbackup.config.refusals import COMPATIBILITIES
 
@@ -78,7 +79,7 @@ def suspicions(given: Mapping[str, Value], commands: frozenset[str]) -> Iterator
         why = "without the other of the two it is not used; the AWS credential chain is"
         yield warning("suspicious", name, alone[0], why, "give both, or neither")
     url, bucket = given.get("store.url"), given.get("s3.bucket.name")
-    if url is not None and url.text.startswith("file://") and bucket is not None and bucket.text:
+    if url is not None and names_store(url.text) and bucket is not None and bucket.text:
         yield warning("suspicious", "s3.bucket.name", bucket, f"not used: {url.shown('store.url')}")
 
 
@@ -137,7 +138,7 @@ _NEEDS: Final = (
         "s3.bucket.name",
         lambda given: (
             _has(given, "s3.bucket.name")
-            or ("store.url" in given and given["store.url"].text.startswith("file://"))
+            or ("store.url" in given and names_store(given["store.url"].text))
         ),
         "name the bucket, -b BUCKET, or a folder, --store-url file:///FOLDER",
         SINK | READING | STATUS,

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from kbackup import plugins
 from kbackup.config import checks, clients, known, refusals, seams, sources, transforms
 from kbackup.config.doubts import Doubt, Value, error, short, warning
+from kbackup.config.parsing import names_store
 from kbackup.config.property import READING, SINK, STATUS
 from kbackup.config.settings import BY_NAME, Settings, by_attribute
 
@@ -175,7 +176,7 @@ class Judgement:
         if self.connector is not None and "name" in usable and usable["name"].text:
             return f"connect-{usable['name'].text}"
         url = usable.get("store.url")
-        is_folder = url is not None and url.text.startswith("file://")
+        is_folder = url is not None and names_store(url.text)
         place = url if is_folder else usable.get("s3.bucket.name")
         folder = usable.get("topics.dir")
         parts = ("" if place is None else place.text, "topics" if folder is None else folder.text)

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator
 
-from kbackup.errors import IllegalTopicNameError
+from kbackup import plugins
+from kbackup.errors import ConfigurationError, IllegalTopicNameError
 from kbackup.java_regex import PatternError, translate
 from kbackup.naming import PARTITION_MAX, check_topic
 
@@ -173,18 +174,25 @@ def _group(value: object) -> object:
     return text
 
 
+def names_store(url: str) -> bool:
+    """Whether *url*, a ``store.url``, is that of a store itself, not of a server of S3's kind."""
+    return url.partition("://")[0] not in ("http", "https")
+
+
 def _store_url(value: object) -> object:
     text = _optional(value)
     if not isinstance(text, str):
         return text
-    scheme, separator, rest = text.partition("://")
+    scheme, separator, _ = text.partition("://")
     if not separator:
         raise ValueError("write the scheme: http://HOST:PORT, https://HOST or file:///FOLDER")
-    if scheme not in ("http", "https", "file"):
-        raise ValueError("expected http://, https:// or file:///FOLDER")
-    if scheme == "file":
-        if not rest.startswith("/") or rest.strip("/") == "":
-            raise ValueError("expected a folder's full path: file:///FOLDER")
+    if names_store(text):
+        try:
+            store = plugins.load("stores", scheme)
+        except ConfigurationError as error:
+            why = f"expected http:// or https://, or the URL of a store: {error.why}"
+            raise ValueError(why) from error
+        store.check_url(text)
         return text
     parts = urlsplit(text)
     if parts.username is not None or parts.password is not None:

@@ -7,6 +7,7 @@ from pydantic import Field, SkipValidation
 
 from kbackup.config.connection import Kafka, Store
 from kbackup.config.layout import Layout, Rotation, Safety
+from kbackup.config.parsing import names_store
 from kbackup.config.property import Group, Property, properties
 from kbackup.config.running import Output, Restore, Run
 from kbackup.renaming import Rename
@@ -49,15 +50,15 @@ class Settings(Output, Run, Restore, Safety, Rotation, Layout, Store, Kafka):
 
     @property
     def url(self) -> str:
-        """Where the backup lies: ``s3://BUCKET`` or ``file:///FOLDER``; empty if not given."""
-        if self.store_url is not None and self.store_url.startswith("file://"):
+        """Where the backup is: ``s3://BUCKET``, or the URL of another store; empty if not given."""
+        if self.store_url is not None and names_store(self.store_url):
             return self.store_url
         return "" if self.s3_bucket_name is None else f"s3://{self.s3_bucket_name}"
 
     @property
     def endpoint_url(self) -> str | None:
-        """The S3 server's URL, None for AWS and for a local folder."""
-        return None if self.url.startswith("file://") else self.store_url
+        """The S3 server's URL, None for AWS and for other stores."""
+        return None if self.url == self.store_url else self.store_url
 
     @property
     def separator(self) -> bytes:

@@ -33,6 +33,7 @@ class SinkJob:
         flush_tail: Close the last, short file at the end of a span.
         drops_nulls: Leave out records without a value (``behavior.on.null.values=ignore``);
             otherwise the connectors' layout refuses them.
+        extractor: Name of the timestamp extractor's plugin.
         spool_bytes: What an unfinished file may hold in memory before it moves to disk.
     """
 
@@ -46,6 +47,7 @@ class SinkJob:
     group: str
     flush_tail: bool = True
     drops_nulls: bool = False
+    extractor: str = "record"
     spool_bytes: int = SPOOL_BYTES
 
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, replace
 from time import monotonic, time
 from typing import Any, Final
 
-from kbackup import engine, partitioners
+from kbackup import engine, extractors, partitioners
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.rows import OBJECTS, Entry, stored, table
 from kbackup.backup.ledger.stream import SYSTEM
 from kbackup.channel import Line
 from kbackup.errors import KbackupError, StoppedError
-from kbackup.extractors.record import RecordExtractor
 from kbackup.flow.convert import Conversion, convert
 from kbackup.flow.cut import Append, Cut, cut
 from kbackup.flow.route import route
@@ -177,7 +176,8 @@ class Work:
             StoppedError: When asked to stop.
         """
         where = self.unit.where
-        partitioner, extractor = partitioners.by_name(self.job.partitioner), RecordExtractor()
+        partitioner = partitioners.by_name(self.job.partitioner)
+        extractor = extractors.by_name(self.job.extractor, {})
         for batch in self.clients.reader.read(where, span):
             if self.line.is_stopped():
                 raise StoppedError(f"{where} stopped")

@@ -1,4 +1,4 @@
-"""SEAM: where objects lie.  ``s3://bucket`` or ``file:///folder``; wrappers stand beside them.
+"""SEAM: where objects are.  The scheme of a URL names the plugin; wrappers stand beside them.
 
 What every store promises: an object that is visible is complete; nothing is listed half-written;
 a key is never taken for a local path outside the store's root.
@@ -74,7 +74,19 @@ class StoreSettings:
 
 
 class Store(Protocol):
-    """Objects by key.  Safe to use from several threads."""
+    """Objects by key.  Safe to use from several threads.
+
+    A store is made from its `StoreSettings`; its entry point is named as its URL's scheme.
+    """
+
+    @staticmethod
+    def check_url(url: str) -> None:
+        """Check a ``store.url`` of this scheme before anything is opened.
+
+        Raises:
+            ValueError: If it is none; the text says what was expected.
+        """
+        ...
 
     def put(
         self,

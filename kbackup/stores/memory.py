@@ -25,6 +25,11 @@ _LOCK: Final = threading.Lock()
 class MemoryStore:
     """Objects in a dictionary, shared by every store with the same URL."""
 
+    @staticmethod
+    def check_url(url: str) -> None:  # noqa: ARG004
+        """Refuse any: what one process keeps, the tasks of a run do not see."""
+        raise ValueError("a store in memory is for tests; expected http://, https:// or file:///")
+
     def __init__(self, settings: StoreSettings) -> None:
         self._url = settings.url
         with _LOCK:

@@ -23,7 +23,6 @@ from tests.support.invoked import invoke
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHECKOUT = EXAMPLES.parent
-PLUGIN = EXAMPLES / "format_plugin"
 
 CONFIGURATIONS = ["quickstart-s3.properties", "s3.json", "kbackup.yaml"]
 
@@ -202,35 +201,62 @@ def test_json_lines_can_be_followed_from_python() -> None:
     assert "configuration: " in bad.stdout
 
 
+PLUGINS = sorted(EXAMPLES.glob("*_plugin"))
+a_plugin = pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.name)
+
+
 @pytest.fixture
 def installed(tmp_path: Path) -> str:
-    """A folder in which the example's package is as if installed."""
-    project = tomllib.loads((PLUGIN / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    (tmp_path / "kbackup_netstring.py").write_bytes((PLUGIN / "kbackup_netstring.py").read_bytes())
-    info = tmp_path / "kbackup_netstring-1.0.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    )
-    points = io.StringIO()
-    for group, entries in project["entry-points"].items():
-        points.write(f"[{group}]\n")
-        points.writelines(f"{name} = {target}\n" for name, target in entries.items())
-    (info / "entry_points.txt").write_text(points.getvalue())
+    """A folder in which the examples' packages are as if installed."""
+    for plugin in PLUGINS:
+        project = tomllib.loads((plugin / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        for module in plugin.glob("kbackup_*.py"):
+            (tmp_path / module.name).write_bytes(module.read_bytes())
+        info = tmp_path / f"{project['name'].replace('-', '_')}-1.0.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+        )
+        points = io.StringIO()
+        for group, entries in project["entry-points"].items():
+            points.write(f"[{group}]\n")
+            points.writelines(f"{name} = {target}\n" for name, target in entries.items())
+        (info / "entry_points.txt").write_text(points.getvalue())
     return str(tmp_path)
 
 
-def test_a_format_of_ones_own_is_found(installed: str) -> None:
+def test_plugins_of_ones_own_are_found(installed: str) -> None:
     """
     A package that is installed is listed beside the built-in ones.
     """
     result = run("-m", "kbackup", "plugins", "--json", PYTHONPATH=installed)
 
     found = [json.loads(line) for line in result.stdout.splitlines()]
-    mine = [line for line in found if line.get("name") == "netstring"]
-    assert [("formats", "kbackup-netstring", "1.0.0")] == [
-        (line["seam"], line["package"], line["version"]) for line in mine
+    mine = [line for line in found if line.get("package", "kbackup") not in ("kbackup", "?")]
+    assert [
+        ("formats", "netstring", "kbackup-netstring"),
+        ("converters", "hex", "kbackup-hex"),
+        ("partitioners", "bucket", "kbackup-bucket"),
+        ("stores", "sqlite", "kbackup-sqlite"),
+    ] == [
+        (line["seam"], line["name"], line["package"])
+        for line in mine
+        if line["package"] != "kbackup-toys"
     ]
+
+
+@a_plugin
+def test_a_plugin_of_ones_own_passes_the_suite_of_its_seam(plugin: Path, installed: str) -> None:
+    """
+    Its author runs the public suite, and what is registered passes those for built-in plugins.
+    """
+    own = run(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", plugin,
+        *plugin.glob("test_*.py"), PYTHONPATH=installed,
+    )  # fmt: skip
+
+    assert 0 == own.returncode, own.stdout
+    assert re.search(r"\b[1-9]\d* passed", own.stdout)
 
 
 def test_a_format_of_ones_own_passes_the_contract_suite(installed: str) -> None:
@@ -245,6 +271,21 @@ def test_a_format_of_ones_own_passes_the_contract_suite(installed: str) -> None:
 
     assert 0 == result.returncode, result.stdout
     assert re.search(r"\b[1-9]\d* passed", result.stdout)
+
+
+def test_a_store_of_ones_own_is_a_store_url(installed: str, tmp_path: Path) -> None:
+    """
+    Its scheme names it on the command line, and it checks its own URLs.
+    """
+    words = ("-m", "kbackup", "restore", "topics", "--json", "--store-url")
+    good = run(*words, f"sqlite://{tmp_path}/backup.db", PYTHONPATH=installed)
+    bad = run(*words, "sqlite://backup.db", PYTHONPATH=installed)
+    unknown = run(*words, "zip:///backup.zip", PYTHONPATH=installed)
+
+    summaries = [json.loads(end.stdout.splitlines()[-1]) for end in (good, bad, unknown)]
+    assert [7, 2, 2] == [summary["exit_code"] for summary in summaries], good.stdout
+    assert "expected a file's full path" in bad.stdout
+    assert "no store named 'zip'" in unknown.stdout or "installed are: file" in unknown.stdout
 
 
 @pytest.mark.integration

@@ -11,6 +11,8 @@ class Modulo:
     """The directory follows from the offset."""
 
     class_names: ClassVar[tuple[str, ...]] = ("Modulo",)
+    goes_by_time: ClassVar[bool] = False
+    no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
 
     def __init__(self, directories: int = 3) -> None:
         self.directories = directories
@@ -26,6 +28,8 @@ class ByValue:
     """The directory is the first byte of the value, so that nobody knows how many there are."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ByValue",)
+    goes_by_time: ClassVar[bool] = False
+    no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
 
     def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return ``value=61`` and so on, ``value=null`` for a tombstone."""

@@ -76,6 +76,13 @@ class _New:
 class FileStore:
     """Objects in one folder, which must exist: a mount that is missing is not an empty backup."""
 
+    @staticmethod
+    def check_url(url: str) -> None:
+        """Refuse what is no folder's full path, and the root."""
+        path = url.partition("://")[2]
+        if not path.startswith("/") or path.strip("/") == "":
+            raise ValueError("expected a folder's full path: file:///FOLDER")
+
     def __init__(self, settings: StoreSettings) -> None:
         """Remember the folder; it is not looked at yet.
 

@@ -23,6 +23,11 @@ _log: Final = logging.getLogger(__name__)
 class S3Store:
     """Objects in one bucket."""
 
+    @staticmethod
+    def check_url(url: str) -> None:  # noqa: ARG004
+        """Refuse any: the bucket has a property of its own."""
+        raise ValueError("name the bucket by s3.bucket.name; a server begins with http://")
+
     def __init__(
         self,
         settings: StoreSettings,

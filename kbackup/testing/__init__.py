@@ -1,6 +1,6 @@
-"""For those who write a store, and for our own tests: a contract suite, and faults by script.
+"""For plugin authors and for our own tests: a contract suite a seam, and faults by script.
 
-A store's author gets the whole suite in a few lines::
+An author gets the whole suite of a seam in a few lines::
 
     class TestMyStore(StoreContract):
         @pytest.fixture
@@ -16,13 +16,27 @@ from datetime import UTC, datetime, timedelta
 from typing import BinaryIO, Final
 from uuid import uuid4
 
-import pyarrow as pa
 import pytest
 
-from kbackup.converters import Converter
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.stores import ObjectHead, Store, StoredObject, StoreSettings
 from kbackup.stores.memory import MemoryStore
+from kbackup.testing.converters import ConverterContract, decoded
+from kbackup.testing.formats import FormatContract
+from kbackup.testing.partitioners import ExtractorContract, PartitionerContract
+
+__all__ = [
+    "PART_BYTES",
+    "ConverterContract",
+    "ExtractorContract",
+    "FaultyStore",
+    "FormatContract",
+    "PartitionerContract",
+    "StoreContract",
+    "decoded",
+    "open_bytes",
+    "put_bytes",
+]
 
 PART_BYTES: Final = 5 * 1024 * 1024
 """The smallest part S3 takes; what `StoreContract` expects as ``part_bytes``."""
@@ -115,13 +129,6 @@ class FaultyStore:
     def _lose(self, word: str, method: str, about: str) -> None:
         if word == "lost":
             raise StoreError(f"{method} {about}", "scripted loss of the answer")
-
-
-def decoded(converter: Converter, column: pa.Array) -> pa.Array:
-    """Return the values of *column* as a file holds them, none of which may be bad."""
-    columns = converter.decode(column)
-    assert not [bad for each in columns for bad in each.bad]
-    return pa.concat_arrays([each.values for each in columns])
 
 
 def put_bytes(

@@ -1,0 +1,44 @@
+"""Bytes as hexadecimal text, ``00ff``: values that are no text become readable JSON strings."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import pyarrow as pa
+
+from kbackup.columns import Bad, Column
+from kbackup.errors import BadRecordError, ConfigurationError
+
+
+class HexConverter:
+    """``string`` of two hexadecimal digits a byte."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("HexConverter",)
+    defaults: ClassVar[Mapping[str, str]] = {"upper": "false"}
+
+    def configure(self, properties: Mapping[str, str]) -> None:
+        """Take ``upper``, true for ``00FF``."""
+        text = properties.get("upper", "false").strip().lower()
+        if text not in ("true", "false"):
+            why = f"upper={text} is neither true nor false"
+            raise ConfigurationError("HexConverter", why, "correct it", property="upper")
+        self._upper = text == "true"
+
+    def decode(self, column: pa.Array) -> Sequence[Column]:
+        """Return the digits of each value."""
+        texts = [None if value is None else value.hex() for value in column.to_pylist()]
+        if self._upper:
+            texts = [None if text is None else text.upper() for text in texts]
+        return (Column(pa.array(texts, pa.string())),)
+
+    def encode(self, column: pa.Array) -> pa.Array:
+        """Return the bytes that the digits stand for, of a JSON string too."""
+        storage = column.storage if isinstance(column.type, pa.JsonType) else column
+        found = []
+        for row, text in enumerate(storage.cast(pa.string()).to_pylist()):
+            bare = None if text in (None, "null") else text.strip('"')
+            try:
+                found.append(None if bare is None else bytes.fromhex(bare))
+            except ValueError as error:
+                bad = Bad(row, "a value is not hexadecimal", str(error))
+                raise BadRecordError(bad.what, bad.why, row=row) from error
+        return pa.array(found, pa.binary())

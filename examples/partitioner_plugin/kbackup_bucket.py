@@ -1,0 +1,26 @@
+"""``bucket=00`` to ``bucket=15`` by a checksum of the key: records of one key stay together."""
+
+import zlib
+from typing import ClassVar
+
+import pyarrow as pa
+
+from kbackup.records import TopicPartition
+
+BUCKETS = 16
+
+
+class BucketPartitioner:
+    """The directory follows from the key, ``bucket=none`` where there is none."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("BucketPartitioner",)
+    goes_by_time: ClassVar[bool] = False
+    no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
+
+    def encode(self, where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
+        """Return a directory for each row."""
+        keys = batch["key"].dictionary_encode()  # one checksum a key, not one a record
+        names = [f"bucket={zlib.crc32(key) % BUCKETS:02}" for key in keys.dictionary.to_pylist()]
+        names.append("bucket=none")
+        indices = keys.indices.fill_null(len(names) - 1)
+        return pa.DictionaryArray.from_arrays(indices, names)

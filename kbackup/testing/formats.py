@@ -1,0 +1,138 @@
+"""What `kbackup.formats.Format` promises, as tests."""
+
+import io
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from kbackup import converters, plugins
+from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.flow.views import COLUMNS, HEADERS_AS_TEXT
+from kbackup.formats import Format, FormatOptions
+from kbackup.naming import View
+from kbackup.records import SCHEMA
+from kbackup.testing.converters import decoded
+
+OPTIONS = FormatOptions()
+_TEXTS = pa.array([b"1", b'"two words"', b"true", '"é😀"'.encode()], pa.binary())
+
+
+def samples(form: Format, view: View) -> Iterator[pa.RecordBatch]:
+    """Yield a batch of each kind that *form* takes for *view*."""
+    if view is View.RECORD:
+        rows = [
+            {"offset": 7, "timestamp": 1, "timestamp_type": 1, "key": b"", "value": None,
+             "headers": [{"key": "n", "value": None}, {"key": "n", "value": b""}]},
+            {"offset": 2**53 + 1, "timestamp": -1, "timestamp_type": 2, "key": None,
+             "value": b"\n\xff", "headers": []},
+            {"offset": 2**53 + 2, "timestamp": 0, "timestamp_type": 0, "key": b"k",
+             "value": b"v", "headers": []},
+        ]  # fmt: skip
+        yield pa.RecordBatch.from_pylist(rows, SCHEMA)
+    elif view is View.HEADERS:
+        pairs = [[{"key": "a", "value": "1"}] * 2, [{"key": "", "value": ""}]] * 2
+        yield pa.record_batch([pa.array(pairs, HEADERS_AS_TEXT)], ["headers"])
+    else:
+        names = form.converters or [found.name for found in plugins.installed("converters")]
+        for name in names:
+            try:
+                typed = decoded(converters.by_name(name), _TEXTS)
+            except AssertionError:  # no values of this converter
+                continue
+            yield pa.record_batch([typed], [COLUMNS[view]])
+
+
+def written(form: Format, view: View, *batches: pa.RecordBatch) -> bytes:
+    """Return the bytes of a file."""
+    file = io.BytesIO()
+    writer = form.writer(file, view, OPTIONS)
+    for batch in batches:
+        writer.write(batch)
+    writer.close({})
+    assert not file.closed
+    return file.getvalue()
+
+
+def rows(form: Format, view: View, data: bytes) -> pa.Table:
+    """Return what a file holds."""
+    batches = form.read(io.BytesIO(data), view, form.extension(OPTIONS), OPTIONS)
+    return pa.Table.from_batches([*batches])
+
+
+@pytest.mark.parametrize("view", list(View), ids=lambda view: view.name)
+class FormatContract:
+    """A subclass gives a fixture ``form``."""
+
+    def test_what_is_written_is_read(self, form: Format, view: View) -> None:
+        """
+        A file has the rows that were written, in order.
+        """
+        for batch in samples(form, view) if view in form.views else ():
+            found = rows(form, view, written(form, view, batch))
+
+            assert len(batch) == len(found)
+            if view is View.RECORD:
+                assert batch.to_pylist() == found.to_pylist()
+            else:
+                again = pa.Table.from_batches([*found.to_batches()])
+                assert found.equals(again)
+
+    def test_batches_leave_no_trace(self, form: Format, view: View) -> None:
+        """
+        A retry gets the same records in other batches, and must write the same bytes.
+        """
+        for batch in samples(form, view) if view in form.views else ():
+            whole = written(form, view, batch)
+
+            assert whole == written(form, view, *(batch.slice(row, 1) for row in range(len(batch))))
+            assert whole == written(form, view, batch.slice(0, 0), batch)
+
+    def test_a_file_that_was_cut_short_is_no_shorter_backup(self, form: Format, view: View) -> None:
+        """
+        Cut anywhere but behind a row, it is an error, and so is an empty one.
+        """
+        for batch in samples(form, view) if view in form.views else ():
+            data = written(form, view, batch)
+
+            with pytest.raises(CorruptObjectError):
+                rows(form, view, b"")
+            with pytest.raises(CorruptObjectError):
+                rows(form, view, data[:-1])
+
+    def test_a_view_it_cannot_hold_is_refused_at_once(self, form: Format, view: View) -> None:
+        """
+        What a format cannot hold is known before any record is read.
+        """
+        if view in form.views:
+            return
+        with pytest.raises(ConfigurationError):
+            form.writer(io.BytesIO(), view, OPTIONS)
+        with pytest.raises(ConfigurationError):
+            form.read(io.BytesIO(b"x"), view, form.extension(OPTIONS), OPTIONS)
+
+    def test_a_row_that_it_cannot_hold_is_named(self, form: Format, view: View) -> None:
+        """
+        By its row in the column at hand, whether that is part of another or not.
+        """
+        if view not in form.views or view not in (View.KEY, View.VALUE):
+            return
+        for batch in samples(form, view):
+            column = pa.concat_arrays([batch.column(0), pa.nulls(1, batch.column(0).type)])
+
+            assert not form.refuses(view, batch.column(0))
+            bad = [found.row for found in form.refuses(view, column)]
+            assert bad in ([], [len(batch)])
+            assert [row - 1 for row in bad] == [
+                found.row for found in form.refuses(view, column.slice(1))
+            ]
+
+    def test_its_extension_is_its_own(self, form: Format, view: View) -> None:  # noqa: ARG002
+        """
+        A restore finds the format of a file by its extension.
+        """
+        extension = form.extension(OPTIONS)
+
+        assert extension.startswith(".")
+        assert form.reads(extension, OPTIONS)
+        assert not form.reads(".txt", OPTIONS)
