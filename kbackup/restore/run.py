@@ -15,7 +15,8 @@ from kbackup.reports import RestoreReport
 from kbackup.restore import audit
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.plan import Planner, RestorePlan
+from kbackup.restore.plan import RestorePlan
+from kbackup.restore.planner import Planner
 from kbackup.restore.target import asked
 from kbackup.restore.task import put_back
 from kbackup.runs import history, known, wiring

@@ -16,7 +16,8 @@ from kbackup.records import Span, TopicPartition
 from kbackup.reports import RestoreReport
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.plan import Planner, RestorePlan
+from kbackup.restore.plan import RestorePlan
+from kbackup.restore.planner import Planner
 from kbackup.restore.task import Work
 from kbackup.runs.known import of_run_records
 from kbackup.stores import Store

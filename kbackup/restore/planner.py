@@ -1,0 +1,306 @@
+"""Makes the plan of a restore, with what forbids it; nothing is changed while it is made."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from kbackup.backup.catalog import Catalog, FileSet, nothing_there
+from kbackup.backup.judged import JudgedPartition
+from kbackup.backup.reading import facts
+from kbackup.backup.shadowed import without_shadowed
+from kbackup.config import Settings
+from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
+from kbackup.kafka import Cluster
+from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
+from kbackup.renaming import rename
+from kbackup.restore import safety, soundness
+from kbackup.restore.held import Held
+from kbackup.restore.job import RestoreUnit
+from kbackup.restore.mark import Source
+from kbackup.restore.plan import PlannedTopic, RestorePlan
+from kbackup.restore.remaining import remaining
+from kbackup.restore.safety import Intent, Target
+from kbackup.restore.sources import config_of_copy, source_of
+from kbackup.restore.standing import Standing, judge
+from kbackup.runs import wiring
+from kbackup.runs.known import Known
+from kbackup.runs.selection import select
+from kbackup.stores import ObjectHead, Store
+
+_THREADS: Final = 16
+
+
+class Planner:
+    """Makes plans; holds what every topic's plan needs."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        cluster: Cluster,
+        store: Store,
+        catalog: Catalog,
+        known: Known,
+        now_ms: int,
+    ) -> None:
+        """Take everything that a plan depends on.
+
+        Args:
+            settings: The configuration.
+            cluster: The target.
+            store: Where the backup lies.
+            catalog: What lies there.
+            known: What the backup says of itself, read before it was listed.
+            now_ms: The time, ms since the epoch.
+        """
+        self._settings, self._cluster, self._store = settings, cluster, store
+        self._catalog, self._known, self._now_ms = catalog, known, now_ms
+        self.missing: list[KbackupError] = []
+        self._first: dict[TopicPartition, ObjectHead | None] = {}
+        self._group = wiring.restore_group(settings)
+
+    def plan(self) -> RestorePlan:
+        """Return the plan.
+
+        Raises:
+            IncompleteBackupError: If a topic that was asked for is not in the backup.
+            KafkaError: If the cluster does not answer.
+            StoreError: If the store does not.
+        """
+        settings = self._settings
+        there = {*self._catalog.topics(), *(where.topic for where in self._known.partitions())}
+        names = select(there, settings.topics, settings.topics_regex)
+        place = f"{settings.url}/{settings.topics_dir}"
+        if not names:
+            raise nothing_there(place)
+        for name in names:
+            if name not in there:
+                raise IncompleteBackupError(
+                    f"topic {name} is not in the backup",
+                    f"no object of it lies under {place}",
+                    "see what is there: kbackup restore topics",
+                    topic=name,
+                )
+        intents = [self._intent(name) for name in names]
+        existing = self._cluster.topics(
+            {intent.target for intent in intents} & set(self._cluster.topic_names())
+        )
+        wheres = [
+            TopicPartition(topic.name, partition)
+            for topic in existing.values()
+            for partition in range(topic.partitions)
+        ]
+        held = Held(
+            existing,
+            self._cluster.spans(wheres, committed_only=False),
+            self._cluster.committed(self._group, wheres),
+            self._cluster.topic_config(existing),
+        )
+        clashes = list(safety.collisions(intents))
+        topics = [self._topic(intent, held, clashes) for intent in intents]
+        return RestorePlan(tuple(topics), self._group, held.spans)
+
+    def _intent(self, name: str) -> Intent:
+        source = source_of(self._known, name)
+        wheres = self._catalog.partitions(name)
+        self._look_at(wheres)
+        target = rename(name, self._settings.renames)
+        same = None
+        if source.cluster_id:
+            same = source.cluster_id == self._cluster.cluster_id
+        return Intent(
+            source=name,
+            target=target,
+            partitions=max(source.partitions, *(where.partition + 1 for where in wheres), 1),
+            is_named=name in self._settings.topics,
+            is_same_cluster=same,
+            is_watched=self._known.watches(target, self._cluster.cluster_id),
+            oldest_timestamp=self._oldest(wheres),
+        )
+
+    def _look_at(self, wheres: Sequence[TopicPartition]) -> None:
+        """Ask each partition's first object what it says of itself."""
+
+        def head(where: TopicPartition) -> ObjectHead | None:
+            return self._store.head(self._catalog.sets[where][0].files[0].key)
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            self._first.update(zip(wheres, pool.map(head, wheres), strict=True))
+
+    def _oldest(self, wheres: Sequence[TopicPartition]) -> int | None:
+        """Lowest timestamp of each partition's first object: old enough to judge retention by."""
+        heads = [self._first[where] for where in wheres]
+        known = [Facts.from_metadata(head.metadata) for head in heads if head is not None]
+        times = [each.min_timestamp for each in known if each is not None]
+        return min((time for time in times if time is not None), default=None)
+
+    def _source(self, where: TopicPartition) -> Source:
+        head = self._first[where]
+        said = self._known.topics.get(where.topic)
+        identity = UNKNOWN if said is None else said.identity
+        if identity == UNKNOWN and head is not None:
+            identity = TopicIdentity.from_metadata(head.metadata)
+        return Source(wiring.backup_id(self._settings), where, identity)
+
+    def _standings(self, intent: Intent, held: Held) -> dict[TopicPartition, Standing]:
+        """Return where this restore stands in each partition of an existing target."""
+        found = {}
+        for where in self._catalog.partitions(intent.source):
+            log = held.log(TopicPartition(intent.target, where.partition))
+            if log is not None and self._is_wanted(where):
+                found[log.where] = judge(
+                    held.positions.get(log.where), self._source(where), log, group=self._group,
+                    layout=wiring.layout(self._settings),
+                )  # fmt: skip
+        return found
+
+    def _topic(self, intent: Intent, held: Held, clashes: Sequence[KbackupError]) -> PlannedTopic:
+        settings = self._settings
+        standings = self._standings(intent, held)
+        target = held.target(intent.target, standings)
+        refusals = [error for error in clashes if error.place.get("topic") == intent.target]
+        refusals += [each.refusal for each in standings.values() if each.refusal is not None]
+        refusals += safety.refusals(
+            intent,
+            target,
+            if_exists=settings.if_exists,
+            creates=settings.create_topics,
+            allows_same_topic=settings.allow_same_topic,
+            now_ms=self._now_ms,
+        )
+        warnings = [
+            (code, f"{intent.target} {text}") for code, text in safety.warnings(intent, target)
+        ]
+        warnings += [each.warning for each in standings.values() if each.warning is not None]
+        source = source_of(self._known, intent.source)
+        created = config_of_copy(source, settings.topic_config)
+        config = created if target.partitions is None else target.config or {}
+        limit = config.get("max.message.bytes")
+        units, objects, stored = [], 0, 0
+        counts: list[int | None] = []
+        for where in self._catalog.partitions(intent.source):
+            if not self._is_wanted(where):
+                continue
+            sets, shadowed = self._chosen(where)
+            if shadowed:
+                text = f"{where}: {shadowed} value objects are in the whole-record objects too"
+                warnings.append(("shadowed", text))
+            if not settings.yes_split_on_newline:
+                refusals += soundness.splittable(self._store, where, sets)
+            objects += sum(len(files.files) for files in sets)
+            stored += sum(file.size for files in sets for file in files.files)
+            counts.append(self._judged(where, sets).records())
+            at = TopicPartition(intent.target, where.partition)
+            standing = standings.get(at, Standing())
+            left = remaining(self._facts, sets, standing.mark)
+            if left.refusal is not None:
+                refusals.append(left.refusal)
+            if left.sets:
+                units.append(
+                    RestoreUnit(
+                        at,
+                        left.sets,
+                        held.mark(standing, self._source(where), at, sets[0].start_offset),
+                        None if standing.mark is None else held.positions[at],
+                        left.before,
+                        None if limit is None else int(limit),
+                    )
+                )
+        wheres = self._catalog.partitions(intent.source)
+        if wheres:
+            refusals += soundness.unbelievable(intent, wheres[-1].partition, source.partitions)
+        refusals += self._unreplicable(intent, target)
+        refusals += self._missing(intent)
+        stored_sets = (files for where in wheres for files in self._catalog.sets[where])
+        warnings += soundness.lacks(intent.source, stored_sets)
+        action = _action(target, has_units=bool(units), is_refused=bool(refusals))
+        return PlannedTopic(
+            intent, target, tuple(units), action, created, tuple(refusals),
+            tuple(warnings), objects, _total(counts), stored,
+        )  # fmt: skip
+
+    def _chosen(self, where: TopicPartition) -> tuple[list[FileSet], int]:
+        """Return the sets to restore, and how many are left out: whole records cover them."""
+        sets = self._catalog.sets[where]
+        kept = without_shadowed(sets, self._last_of)
+        return kept, len(sets) - len(kept)
+
+    def _last_of(self, files: FileSet) -> int | None:
+        known = self._facts(files)
+        return None if known is None else known.last_offset
+
+    def _facts(self, files: FileSet) -> Facts | None:
+        """Return what is known of a set's records: by the ledger, else by its object."""
+        if files.main is None:
+            return None
+        known = self._known.facts(files.where, files.main)
+        return facts(self._store, files.main) if known is None else known
+
+    def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:
+        entries = self._known.recorded.get(where, [])
+        return JudgedPartition(
+            where, sets, entries, (), {}, is_deep=False, ledger=self._known.ledger(where),
+            present=self._catalog.keys,
+        )  # fmt: skip
+
+    def _unreplicable(self, intent: Intent, target: Target) -> list[KbackupError]:
+        """Refuse what the cluster would refuse when the topic is created."""
+        factor, brokers = self._settings.replication_factor, self._cluster.brokers
+        if target.partitions is not None or factor is None or factor <= brokers:
+            return []
+        return [
+            RefusedError(
+                f"{intent.target} cannot be created with --replication-factor {factor}",
+                f"the cluster has {brokers} broker{'s' if brokers > 1 else ''}",
+                "give fewer, or leave it to the cluster's default",
+                topic=intent.target,
+            )
+        ]
+
+    def _missing(self, intent: Intent) -> list[KbackupError]:
+        """Refuse a backup of which objects or records are known to be gone.
+
+        With ``behavior.on.error`` other than fail they are counted as skipped instead.
+        """
+        found: list[KbackupError] = []
+        sets = self._catalog.sets
+        pattern = next((sets[where][0] for where in self._catalog.partitions(intent.source)), None)
+        reading, layout = wiring.reading(self._settings), wiring.layout(self._settings)
+        for where in sorted({*self._known.partitions(), *sets}):
+            if where.topic != intent.source or not self._is_wanted(where):
+                continue
+            judged = self._judged(where, sets.get(where, []))
+            for finding in judged.findings(self._store, layout, reading, pattern):
+                if finding.is_error and finding.code == "missing_object":
+                    first, last = finding.offsets or (None, None)
+                    found.append(
+                        IncompleteBackupError(
+                            f"{where}: {finding.key or 'an object'} is missing",
+                            f"a run stored it; it holds offsets {first} to {last}",
+                            "back these offsets up again, or --behavior-on-error log",
+                            topic=intent.target,
+                            offsets=list(finding.offsets or ()),
+                        )
+                    )
+                elif finding.is_error and finding.code == "count_mismatch":
+                    found.append(finding.error())  # less than the ledger says was stored
+        self.missing += [] if self._settings.behavior_on_error == "fail" else found
+        return found if self._settings.behavior_on_error == "fail" else []
+
+    def _is_wanted(self, where: TopicPartition) -> bool:
+        return self._settings.partitions is None or where.partition in self._settings.partitions
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    known = list(counts)
+    return None if None in known else sum(count for count in known if count is not None)
+
+
+def _action(target: Target, *, has_units: bool, is_refused: bool) -> str:
+    if is_refused:
+        return "refuse"
+    if target.partitions is None:
+        return "create"
+    if not target.has_position:
+        return "append"
+    return "resume" if has_units else "done"
