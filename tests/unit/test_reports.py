@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kbackup.errors import StoreError
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import Bookmark, Done, PartitionReport
+from kbackup.reports import Bookmark, Done, PartitionReport, Restored, RestoreReport
 
 counts = st.integers(0, 2**63 - 1)
 done = st.builds(Done, counts, counts, counts, counts, counts, st.none() | counts)
@@ -82,3 +82,41 @@ def test_what_others_commit_is_not_taken_for_ours(text: str) -> None:
     Metadata of another tool confirms nothing.
     """
     assert Bookmark.from_metadata(text) is None
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        pytest.param(RestoreReport(TopicPartition("orders", 3), "copy"), id="begun"),
+        pytest.param(
+            RestoreReport(
+                TopicPartition("orders", 3),
+                "copy",
+                Restored(9, 2, 70, 1, 3, 1, 0, 8, 1, 1),
+                9,
+                ({"code": "corrupt", "what": "an object"},),
+                {"code": "kafka"},
+            ),
+            id="failed",
+        ),
+    ],
+)
+def test_a_restores_report_crosses_processes_as_plain_data(report: RestoreReport) -> None:
+    """
+    What a task says of a partition is what the driver reads.
+    """
+    said = json.loads(json.dumps(report.to_dict()))
+
+    assert report == RestoreReport.from_dict(said)
+
+
+def test_the_fields_of_a_restores_progress_stay() -> None:
+    """
+    Scripts read the events; progress is what is committed, and beside it what is not.
+    """
+    report = RestoreReport(TopicPartition("orders", 3), "copy", Restored(9, 2, 70), 9)
+
+    assert {
+        "type": "progress", "run": "r", "topic": "orders", "partition": 3, "target": "copy",
+        "committed": 9, "records": 9, "objects": 2, "bytes_read": 70, "open": 4,
+    } == report.progress("r", 4)  # fmt: skip
