@@ -94,8 +94,29 @@ def topics_command(topic: str | None, deep: bool, **parameters: Any) -> None:
     "--sample", cls=GroupedOption, group="Safety", metavar="P%",
     help="With --deep: read so many objects of a hundred, others each time.",
 )  # fmt: skip
+@click.option(
+    "--rebuild", is_flag=True, cls=GroupedOption, group="Safety",
+    help="Write the ledger anew from the objects first.",
+)  # fmt: skip
+@click.option(
+    "--accept-missing", multiple=True, cls=GroupedOption, group="Safety",
+    metavar="TOPIC:PARTITION:FIRST-LAST",
+    help="Objects missing there were removed on purpose: do not miss them again.  Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--accept-before", cls=GroupedOption, group="Safety", metavar="DATE",
+    help="The same for missing objects that were stored before, as by a lifecycle rule.",
+)  # fmt: skip
 @config_options("verify")
-def verify_command(deep: bool, part: str | None, sample: str | None, **parameters: Any) -> None:
+def verify_command(
+    deep: bool,
+    part: str | None,
+    sample: str | None,
+    rebuild: bool,
+    accept_missing: tuple[str, ...],
+    accept_before: str | None,
+    **parameters: Any,
+) -> None:
     """Check that a backup is all there, readable and unbroken.
 
     By names and the ledger; with --deep by reading the objects.  What cannot be checked is
@@ -103,14 +124,40 @@ def verify_command(deep: bool, part: str | None, sample: str | None, **parameter
     """
 
     def work(session: Session) -> Event:
+        from kbackup.verify.mending import Acceptance  # noqa: PLC0415
         from kbackup.verify.share import Share  # noqa: PLC0415
 
         summary = _summary("restore verify")
         share = Share.parse(part, sample, summary.run)
+        acceptance = Acceptance.parse(accept_missing, accept_before)
+        _mend(session, summary, acceptance, rebuild=rebuild)
         _verify(session, summary, share, deep=deep or part is not None or sample is not None)
         return summary.finish(session.stop.signal)
 
     run("verify", "restore verify", parameters, work)
+
+
+def _mend(session: Session, summary: Summary, acceptance: Any, *, rebuild: bool) -> None:
+    from kbackup.runs import wiring  # noqa: PLC0415
+    from kbackup.stores import open_store  # noqa: PLC0415
+    from kbackup.verify.mending import Mending  # noqa: PLC0415
+
+    settings = session.settings
+    mending = Mending(
+        open_store(wiring.store_settings(settings)),
+        wiring.layout(settings),
+        wiring.reading(settings),
+        summary,
+        int(datetime.now(UTC).timestamp() * 1000),
+        settings.topics,
+        settings.topics_regex,
+    )
+    if rebuild:
+        for event in mending.rebuild():
+            session.tell(event)
+    if acceptance:
+        for event in mending.accept(acceptance):
+            session.tell(event)
 
 
 def _verify(session: Session, summary: Summary, share: Any, *, deep: bool) -> None:

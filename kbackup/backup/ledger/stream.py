@@ -208,10 +208,20 @@ class Stream:
         self._write_snapshot(look.contents.rows, look.contents.damage, look, wall)
         return True
 
-    def replace(self, rows: pa.Table) -> None:
-        """Write a snapshot of *rows* alone: what was there before counts no more."""
+    def rewrite(self, make: Callable[[Contents], pa.Table]) -> None:
+        """Write a snapshot of other rows: what was there before counts no more.
+
+        What is appended meanwhile still counts.
+
+        Args:
+            make: Takes what was there, and returns the rows to write.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
         wall = self.clock.wall_ms()
-        self._write_snapshot(rows, (), self._look(), wall)
+        look = self._look()
+        self._write_snapshot(make(look.contents), (), look, wall)
 
     def _write_snapshot(
         self, rows: pa.Table, damage: Sequence[Damage], look: _Look, wall: int
@@ -222,7 +232,8 @@ class Stream:
             _HOLDS_KEY: json.dumps(holds),
             _DAMAGED_KEY: json.dumps([[one.name, one.why] for one in damage]),
         }
-        name = f"{_down(wall)}-{secrets.token_hex(8)}.{watermark:013d}.snapshot.parquet"
+        named = _down(self.clock.wall_ms())
+        name = f"{named}-{secrets.token_hex(8)}.{watermark:013d}.snapshot.parquet"
         self._put(name, self._file(self.form.merged(rows), metadata))
 
     def _is_believed(self, watermark: int) -> bool:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.objects import TopicLedger, accepted, gap, missing
 from kbackup.backup.ledger.rows import OBJECTS, Entry, entries, table
-from kbackup.backup.ledger.stream import FOLD_AT, GRACE_MS, Clock, Stream
+from kbackup.backup.ledger.stream import FOLD_AT, GRACE_MS, Clock, Contents, Stream
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.stores import StoredObject, StoreSettings
@@ -79,7 +80,8 @@ def test_the_cost_does_not_grow_with_the_number_of_runs() -> None:
         name = f"{ledger.prefix}{9_999_999_999_999 - NOW - run * 15 * MINUTE}-{run:016x}.parquet"
         MemoryStore.put(store, name, io.BytesIO(b""), sha256="", metadata={})
     time.ms = NOW + (runs - recent) * 15 * MINUTE
-    ledger.replace(table([row(10 * at) for at in range(10 * (runs - recent))], OBJECTS))
+    old = table([row(10 * at) for at in range(10 * (runs - recent))], OBJECTS)
+    ledger.rewrite(lambda _: old)
     for run in range(runs - recent, runs):
         time.ms += 15 * MINUTE
         ledger.append(table([row(10 * at) for at in range(10 * run, 10 * run + 10)], OBJECTS))
@@ -186,7 +188,7 @@ def test_a_later_version_is_reported_as_such() -> None:
     assert "a later version" in damage.why
 
 
-def test_a_replaced_ledger_counts_for_what_came_before() -> None:
+def test_a_rewritten_ledger_counts_for_what_came_before() -> None:
     """
     What is written afterwards counts again.
     """
@@ -194,9 +196,29 @@ def test_a_replaced_ledger_counts_for_what_came_before() -> None:
     ledger = stream(store, time)
     ledger.append(table([row(0), row(10)], OBJECTS))
     time.ms += 1
-    ledger.replace(table([row(10)], OBJECTS))
+    ledger.rewrite(lambda _: table([row(10)], OBJECTS))
     time.ms += 1
     ledger.append(table([row(20)], OBJECTS))
+
+    assert {10, 20} == {entry.first for entry in entries(ledger.read().rows)}
+
+
+def test_what_is_appended_while_a_ledger_is_rewritten_still_counts() -> None:
+    """
+    By a sink that works meanwhile, and whatever it folds.
+    """
+    store, time = CountingStore(), Time()
+    ledger = stream(store, time)
+    ledger.append(table([row(0)], OBJECTS))
+
+    def make(_: Contents) -> pa.Table:
+        time.ms += 1
+        ledger.append(table([row(10)], OBJECTS))
+        ledger.fold(1)
+        time.ms += 1
+        return table([row(20)], OBJECTS)
+
+    ledger.rewrite(make)
 
     assert {10, 20} == {entry.first for entry in entries(ledger.read().rows)}
 

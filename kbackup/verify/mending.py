@@ -1,0 +1,210 @@
+"""``restore verify --rebuild`` and ``--accept-missing``: the ledger made to fit the bucket."""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final, Self
+
+import pyarrow as pa
+
+from kbackup.backup import catalog as listing
+from kbackup.backup.catalog import Catalog
+from kbackup.backup.ledger import objects, place
+from kbackup.backup.ledger.rows import (
+    EARLIER,
+    OBJECT,
+    OBJECTS,
+    TOPIC,
+    TOPICS,
+    Entry,
+    TopicEntry,
+    entries,
+    table,
+    topic_entries,
+)
+from kbackup.backup.ledger.stream import Contents
+from kbackup.errors import ConfigurationError
+from kbackup.flow.views import ReadOptions
+from kbackup.naming import Layout
+from kbackup.records import Span, TopicIdentity, TopicPartition
+from kbackup.runs import adoption, known
+from kbackup.runs.known import Known
+from kbackup.runs.selection import select
+from kbackup.runs.summary import Event, Summary
+from kbackup.stores import Store
+
+_RANGE: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,10}):(\d{1,19})-(\d{1,19})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """What was removed on purpose.
+
+    Attributes:
+        ranges: Offsets of partitions.
+        before_ms: Everything that was stored before, in ms since the epoch; None for nothing.
+    """
+
+    ranges: Sequence[tuple[TopicPartition, Span]] = ()
+    before_ms: int | None = None
+
+    @classmethod
+    def parse(cls, ranges: Sequence[str], before: str | None) -> Self:
+        """Read ``--accept-missing TOPIC:PARTITION:FIRST-LAST`` and ``--accept-before DATE``.
+
+        Raises:
+            ConfigurationError: If one of them is not of that form.
+        """
+        found = []
+        for text in ranges:
+            match = _RANGE.fullmatch(text.strip())
+            if match is None or int(match[3]) > int(match[4]):
+                raise ConfigurationError(
+                    f"--accept-missing {text} is not a range of offsets",
+                    do="write orders:0:4200-4299 for offsets 4200 to 4299 of orders, partition 0",
+                )
+            where = TopicPartition(match[1], int(match[2]))
+            found.append((where, Span(int(match[3]), int(match[4]) + 1)))
+        try:
+            time = None if before is None else datetime.fromisoformat(before)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"--accept-before {before} is not a date", do="write it as 2026-11-21"
+            ) from error
+        if time is None:
+            return cls(found)
+        aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+        return cls(found, int(aware.timestamp() * 1000))
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges) or self.before_ms is not None
+
+    def takes(self, where: TopicPartition, entry: Entry) -> bool:
+        """Whether a missing object is accepted as such."""
+        if self.before_ms is not None and entry.time < self.before_ms:
+            return True
+        return any(
+            at == where and span.start_offset <= entry.first
+            and entry.span.end_offset <= span.end_offset
+            for at, span in self.ranges
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """What is written into the ledger of a backup before it is verified.
+
+    Attributes:
+        store: Where the backup is.
+        layout: How objects are named.
+        reading: How they are read.
+        summary: Takes warnings.
+        now_ms: The time, in ms since the epoch.
+        names: Topics; all where there are none.
+        pattern: A Java regular expression for topics, where there are no *names*.
+    """
+
+    store: Store
+    layout: Layout
+    reading: ReadOptions
+    summary: Summary
+    now_ms: int
+    names: Collection[str] = ()
+    pattern: str | None = None
+
+    def rebuild(self, *, only_new: bool = False) -> Iterator[Event]:
+        """Write the ledger anew from the objects.
+
+        What can still be read of it is kept, also of objects that are not there: they are missing
+        until somebody accepts that.
+
+        Args:
+            only_new: Leave topics alone that have a ledger.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        said = known.read(self.store, self.layout, self.names, self.pattern)
+        found = self._listed()
+        there = {*found.topics(), *said.topics, *(where.topic for where in said.recorded)}
+        topics = [name for name in select(there, self.names, self.pattern) if name in there]
+        if only_new:
+            topics = [name for name in topics if not said.has_ledger(name)]
+        for topic in topics:
+            yield self._rebuild(topic, found, said)
+        if topics:
+            stream = place.of_topics(self.store, self.layout)
+            stream.rewrite(lambda before: self._topics(before, topics, found, said))
+
+    def accept(self, acceptance: Acceptance) -> Iterator[Event]:
+        """Enter what is missing and was removed on purpose.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        yield from self.rebuild(only_new=True)  # what has no ledger has nowhere to enter it
+        said = known.read(self.store, self.layout, self.names, self.pattern)
+        found = self._listed()
+        taken: defaultdict[str, list[Entry]] = defaultdict(list)
+        for where in sorted(said.partitions()):
+            for entry in said.ledger(where).missing(found.keys):
+                if acceptance.takes(where, entry):
+                    row = objects.accepted(entry, self.summary.run, self.now_ms)
+                    taken[where.topic].append(row)
+        for topic, rows in taken.items():
+            stream = place.of_topic(self.store, self.layout, topic)
+            stream.append(table(rows, OBJECTS))
+            text = f"{topic}: {len(rows)} missing objects are accepted as removed on purpose"
+            yield self.summary.warn("accepted_missing", text, topic=topic)
+        if not taken:
+            yield self.summary.warn("accepted_missing", "nothing of what was named is missing")
+
+    def _listed(self) -> Catalog:
+        return listing.read(self.store, self.layout, self.reading.formats, topics=self.names)
+
+    def _rebuild(self, topic: str, found: Catalog, said: Known) -> Event:
+        def rows(before: Contents) -> pa.Table:
+            if not said.has_ledger(topic):
+                return table(
+                    adoption.adopt(self.store, self.layout, self.reading, topic, found, said),
+                    OBJECTS,
+                )
+            kept = [
+                one for one in entries(before.rows)
+                if one.kind != OBJECT or one.key not in found.keys
+            ]  # fmt: skip
+            return table([*kept, *adoption.listed(self.store, found, topic)], OBJECTS)
+
+        place.of_topic(self.store, self.layout, topic).rewrite(rows)
+        text = f"{topic}: the ledger was written anew from its objects"
+        return self.summary.warn("ledger_rebuilt", text, topic=topic)
+
+    def _topics(
+        self, before: Contents, topics: Collection[str], found: Catalog, said: Known
+    ) -> pa.Table:
+        kept = [
+            one for one in topic_entries(before.rows)
+            if one.kind != EARLIER or one.topic not in topics
+        ]  # fmt: skip
+        entered = {one.topic for one in kept if one.kind == TOPIC}
+        fresh = [self._topic(name, found, said) for name in topics if name not in entered]
+        if not said.is_begun:
+            left = said.earlier - set(topics)
+            fresh += [TopicEntry(EARLIER, name, time=self.now_ms) for name in sorted(left)]
+        return table([*kept, *fresh], TOPICS)
+
+    def _topic(self, name: str, found: Catalog, said: Known) -> TopicEntry:
+        """Return what is known of a topic that the ledger does not speak of."""
+        wheres = found.partitions(name)
+        entry = said.topics.get(name)
+        if entry is None:
+            count = max((where.partition for where in wheres), default=-1) + 1
+            entry = TopicEntry(TOPIC, name, partitions=count)
+        heads = (self.store.head(found.sets[where][-1].files[0].key) for where in wheres)
+        head = next((head for head in heads if head is not None), None)
+        own = TopicIdentity.from_metadata({} if head is None else head.metadata)
+        if own.topic_id:
+            entry = replace(entry, cluster_id=own.cluster_id, topic_id=own.topic_id)
+        return replace(entry, kind=TOPIC, run=self.summary.run, time=self.now_ms)

@@ -1,0 +1,201 @@
+"""A ledger that is damaged or lost, and objects that were removed on purpose."""
+
+import io
+from typing import Any
+
+import pytest
+from backup_samples import Backup
+
+from kbackup.backup.ledger import place
+from kbackup.backup.ledger.rows import OBJECTS, TOPICS, TopicEntry, entries, stored, table
+from kbackup.errors import ConfigurationError
+from kbackup.flow.views import ReadOptions
+from kbackup.naming import View
+from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
+from kbackup.runs import history, known
+from kbackup.runs.summary import Summary
+from kbackup.verify.mending import Acceptance, Mending
+from kbackup.verify.run import Notes, verify
+from tests.unit.verify.test_run import NOW
+
+WHERE = TopicPartition("orders", 0)
+ID = TopicIdentity("cluster-1", "id")
+LATER = int(NOW.timestamp() * 1000) + 10**12
+
+
+def backup_with_ledger(*cuts: range) -> tuple[Backup, list[str]]:
+    """A backup of ``orders`` as a sink leaves it, and its keys."""
+    backup = Backup()
+    topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1)]
+    place.of_topics(backup.store, backup.layout).append(table(topics, TOPICS))
+    keys = backup.put("orders", 0, *cuts, identity=ID)
+    for key, cut in zip(keys, cuts, strict=True):
+        head = backup.store.head(key)
+        assert head is not None
+        facts = Facts.from_metadata(head.metadata)
+        assert facts is not None
+        time_ms = int(head.modified.timestamp() * 1000)
+        span = Span(cut.start, cut.stop)
+        row = stored(WHERE, key, View.RECORD, facts, head.size, span, "r1", time_ms)
+        place.of_topic(backup.store, backup.layout, "orders").append(table([row], OBJECTS))
+    return backup, keys
+
+
+def mending(backup: Backup) -> Mending:
+    """What mends the ledger of *backup*."""
+    summary = Summary("r2", "restore verify")
+    return Mending(backup.store, backup.layout, ReadOptions(), summary, LATER)
+
+
+def verified(backup: Backup) -> tuple[int, list[dict[str, Any]]]:
+    """Exit code and findings of a shallow verify."""
+    summary = Summary("r2", "restore verify")
+    notes = Notes(known.read(backup.store, backup.layout))
+    events = [*verify(backup.store, backup.layout, ReadOptions(), summary, now=NOW, notes=notes)]
+    return summary.exit_code(), [event for event in events if event["type"] == "finding"]
+
+
+def damage(backup: Backup, folder: str) -> None:
+    """Overwrite every file of a part of the ledger."""
+    for entry in [*backup.store.list(place.folder(backup.layout) + folder)]:
+        backup.store.put(entry.key, io.BytesIO(b"no Parquet"), sha256="", metadata={})
+
+
+def test_a_missing_object_is_named_by_the_ledger() -> None:
+    """
+    With its key and offsets, without any run record, and whoever stored it.
+    """
+    backup, keys = backup_with_ledger(range(10), range(10, 20), range(20, 30))
+    backup.store.delete(keys[1])
+
+    code, findings = verified(backup)
+
+    assert (7, [("missing_object", keys[1], [10, 19])]) == (
+        code, [(one["code"], one["key"], one["offsets"]) for one in findings],
+    )  # fmt: skip
+
+
+def test_an_object_that_holds_less_than_was_stored_is_found_without_reading_it() -> None:
+    """
+    A slow write of an earlier, shorter one landed on it.
+    """
+    backup, keys = backup_with_ledger(range(30))
+    shorter = Backup()
+    (key,) = shorter.put("orders", 0, range(20), identity=ID)
+    head = shorter.store.head(key)
+    assert head is not None
+    backup.replace(keys[0], shorter.body(key), head.metadata)
+
+    code, (finding,) = verified(backup)
+
+    assert (7, "count_mismatch", keys[0]) == (code, finding["code"], finding["key"])
+    assert "20 records up to offset 19, stored were 30" in finding["text"]
+
+
+def test_an_object_that_grew_since_the_ledger_was_read_is_no_finding() -> None:
+    """
+    Its row comes after it.
+    """
+    backup, _ = backup_with_ledger(range(20))
+    backup.put("orders", 0, range(30), identity=ID)
+
+    assert (0, []) == verified(backup)
+
+
+@pytest.mark.parametrize("folder", ["objects/", "topics/", ""])
+def test_a_damaged_ledger_is_reported_and_rebuilt_from_the_objects(folder: str) -> None:
+    """
+    As if nothing had happened; also which topic it is, which the objects say.
+    """
+    backup, keys = backup_with_ledger(range(10), range(10, 20))
+    damage(backup, folder)
+
+    assert 7 == verified(backup)[0]
+    events = [*mending(backup).rebuild()]
+
+    assert ["ledger_rebuilt"] == [event["code"] for event in events]
+    assert (0, []) == verified(backup)
+    said = known.read(backup.store, backup.layout)
+    assert ID == said.topics["orders"].identity
+    assert {*keys} == set(said.ledger(WHERE).objects)
+    assert 20 == said.ledger(WHERE).end({*keys})
+
+
+def test_a_rebuilt_ledger_still_misses_what_is_gone() -> None:
+    """
+    Only somebody's word ends that.
+    """
+    backup, keys = backup_with_ledger(range(10), range(10, 20))
+    backup.store.delete(keys[0])
+
+    list(mending(backup).rebuild())
+
+    assert 7 == verified(backup)[0]
+
+
+@pytest.mark.parametrize(
+    "acceptance",
+    [Acceptance.parse(["orders:0:0-9"], None), Acceptance.parse([], "2999-01-01")],
+    ids=["by offsets", "by date"],
+)
+def test_what_was_removed_on_purpose_is_not_missed_again(acceptance: Acceptance) -> None:
+    """
+    But other objects are.
+    """
+    backup, keys = backup_with_ledger(range(10), range(10, 20))
+    backup.store.delete(keys[0])
+
+    events = [*mending(backup).accept(acceptance)]
+
+    assert ["accepted_missing"] == [event["code"] for event in events]
+    assert 0 == verified(backup)[0]
+    backup.store.delete(keys[1])
+    assert 7 == verified(backup)[0]
+
+
+def test_nothing_is_accepted_that_was_not_named() -> None:
+    """
+    Other offsets, another partition, or a date before it was stored.
+    """
+    backup, keys = backup_with_ledger(range(10), range(10, 20))
+    backup.store.delete(keys[0])
+
+    for ranges, before in ((["orders:0:0-8"], None), (["orders:1:0-9"], None), ([], "2001-01-01")):
+        list(mending(backup).accept(Acceptance.parse(ranges, before)))
+
+    assert 7 == verified(backup)[0]
+
+
+def test_what_an_earlier_version_lost_is_accepted_too() -> None:
+    """
+    Only its run records speak of it; what is there is taken over.
+    """
+    backup = Backup()
+    keys = backup.run("orders", 0, range(10), range(10, 20), range(20, 30))
+    history.write_run(backup.store, backup.layout, backup.runs[0])
+    backup.store.delete(keys[1])
+    assert 7 == verified(backup)[0]
+
+    list(mending(backup).accept(Acceptance.parse(["orders:0:10-19"], None)))
+
+    assert 0 == verified(backup)[0]
+    found = place.of_topic(backup.store, backup.layout, "orders").read()
+    assert {"accepted", "missing", "object"} == {entry.kind for entry in entries(found.rows)}
+
+
+@pytest.mark.parametrize("text", ["orders:0", "orders:0:9-1", "a/b:0:1-2", "orders:x:1-2"])
+def test_what_is_no_range_is_a_usage_error(text: str) -> None:
+    """
+    Before anything is asked of the bucket.
+    """
+    with pytest.raises(ConfigurationError, match="is not a range of offsets"):
+        Acceptance.parse([text], None)
+
+
+def test_what_is_no_date_is_a_usage_error() -> None:
+    """
+    ISO dates and times are read, in UTC where they do not say.
+    """
+    assert Acceptance.parse([], "1970-01-02").before_ms == 86_400_000
+    with pytest.raises(ConfigurationError, match="is not a date"):
+        Acceptance.parse([], "yesterday")
