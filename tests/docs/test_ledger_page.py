@@ -1,0 +1,44 @@
+"""What the page on the ledger says of its files is so."""
+
+import re
+from pathlib import Path
+
+import pytest
+from backup_samples import Backup
+
+from kbackup.backup.ledger import place
+from kbackup.backup.ledger.rows import OBJECTS, TOPICS, Entry, Form, table
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "ledger.md").read_text()
+
+
+@pytest.mark.parametrize("form", [OBJECTS, TOPICS], ids=["objects", "topics"])
+def test_each_column_is_on_the_page(form: Form) -> None:
+    """
+    Whoever reads the files by hand finds what they mean.
+    """
+    for name in form.schema.names:
+        assert f"`{name}`" in PAGE
+
+
+def test_anybody_can_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    The example of the page, run in a backup's folder as it stands there.
+    """
+    backup = Backup.in_folder(tmp_path)
+    stream = place.of_topic(backup.store, backup.layout, "orders")
+    stream.append(table([Entry("object", 0, 0, 9, "a-key", "record", 10, 77, "ab")], OBJECTS))
+    stream.append(table([Entry("gap", 0, 10, 19)], OBJECTS))
+    stream.fold(1)
+    digest = Path(stream.prefix).parts[2]
+    match = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert match is not None
+    monkeypatch.chdir(tmp_path)
+    assert Path(f"_kbackup/ledger/{digest}/objects/orders").is_dir()
+
+    example = match[1].replace("5a3c11d2", digest).replace(".to_pandas()", ".to_pydict()")
+    exec(compile(example, "ledger.md", "exec"), {})
+
+    assert "a-key" in capsys.readouterr().out
