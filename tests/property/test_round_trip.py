@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from uuid import uuid4
 
 import pyarrow as pa
+from flow_samples import partitioners
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_samples import cut_up, record_batches
 
-from kbackup.backup import catalog, reading
+from kbackup.backup import catalog, merging
 from kbackup.extractors.record import RecordExtractor
 from kbackup.flow.convert import Conversion, convert
 from kbackup.flow.cut import Append, Cut, Rule, cut
@@ -18,6 +19,7 @@ from kbackup.flow.write import OpenFiles
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
+from kbackup.partitioners import Partitioner
 from kbackup.partitioners.default import DefaultPartitioner
 from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.sink.job import SinkJob
@@ -40,12 +42,17 @@ def job(views: tuple[ViewSpec, ...], rule: Rule) -> SinkJob:
     )
 
 
-def back_up(store: Store, batches: Sequence[pa.RecordBatch], work: SinkJob) -> None:
+def back_up(
+    store: Store,
+    batches: Sequence[pa.RecordBatch],
+    work: SinkJob,
+    partitioner: Partitioner | None = None,
+) -> None:
     """What a sink task does between reader and commit."""
     views = [Conversion.of(spec) for spec in work.views]
     files = OpenFiles(WHERE, views, work.layout, work.spool_bytes)
     stream = (
-        route(rows, WHERE, DefaultPartitioner(), RecordExtractor(), 0)
+        route(rows, WHERE, partitioner or DefaultPartitioner(), RecordExtractor(), 0)
         for batch in batches
         for rows in convert(batch, views)
     )
@@ -62,21 +69,27 @@ def put_back(store: Store, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """What a restore task does before the writer."""
     found = catalog.read(store, Layout(), options.formats)
     assert 0 == found.foreign_count
-    for files in found.sets.get(WHERE, []):
-        yield from reading.read(store, files, options)
+    for step in merging.steps(store, found.sets.get(WHERE, []), options):
+        match step:
+            case merging.Rows(batch):
+                yield batch
+            case merging.Failed(error=error):
+                raise error
 
 
 @settings(deadline=None)
-@given(record_batches(), st.integers(1, 9), st.lists(st.integers(0, 40), max_size=4))
+@given(record_batches(), st.integers(1, 9), st.lists(st.integers(0, 40), max_size=4),
+       partitioners)  # fmt: skip
 def test_whole_records_come_back_as_they_were(
-    batch: pa.RecordBatch, size: int, cuts: list[int]
+    batch: pa.RecordBatch, size: int, cuts: list[int], partitioner: Partitioner
 ) -> None:
     """
-    Every column of every record, nulls and empties included, whatever the file and batch sizes.
+    Every column of every record, nulls and empties included, in their order, whatever the file
+    and batch sizes and however many directories they are spread over.
     """
     store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
 
-    back_up(store, cut_up(batch, cuts), job(WHOLE, Rule(records=size)))
+    back_up(store, cut_up(batch, cuts), job(WHOLE, Rule(records=size)), partitioner)
 
     assert batch.to_pylist() == [
         row for part in put_back(store, ReadOptions()) for row in part.to_pylist()
