@@ -17,6 +17,9 @@ class BucketPartitioner:
     goes_by_time: ClassVar[bool] = False
     no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
 
+    def only_directory(self, _where: TopicPartition) -> None:
+        """Return nothing: it follows from the record."""
+
     def encode(self, where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return a directory for each row."""
         keys = batch["key"].dictionary_encode()  # one checksum a key, not one a record

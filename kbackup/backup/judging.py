@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Final
 
+from kbackup import partitioners
 from kbackup.backup.catalog import FileSet
 from kbackup.backup.findings import Finding
 from kbackup.backup.recorded import Recorded
@@ -90,9 +91,10 @@ def _key_at(where: TopicPartition, start: int, layout: Layout, pattern: FileSet)
     """Return the key an object at *start* had, if it was named as *pattern* is."""
     directory = pattern.encoded_partition
     if pattern.where != where:
-        if directory != f"partition={pattern.where.partition}":
+        beside = partitioners.beside(directory, pattern.where, where)
+        if beside is None:
             return None
-        directory = f"partition={where.partition}"
+        directory = beside
     main = pattern.main if pattern.main is not None else pattern.files[0]
     here = replace(pattern, where=where, start_offset=start, encoded_partition=directory)
     return key_of(here, layout, main.view, main.extension)

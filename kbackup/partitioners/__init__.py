@@ -11,6 +11,8 @@ from kbackup.records import TopicPartition
 class Partitioner(Protocol):
     """Decides the directory of each record.
 
+    A class with `class_names` and `encode` will do; what else it leaves out, it does not promise.
+
     Attributes:
         class_names: Simple names of the Java classes that stand for this partitioner.
         goes_by_time: Directories follow from the time of the records, so that files rotate by it
@@ -21,6 +23,10 @@ class Partitioner(Protocol):
     class_names: ClassVar[tuple[str, ...]]
     goes_by_time: ClassVar[bool]
     no_directory: ClassVar[tuple[str, str]]
+
+    def only_directory(self, where: TopicPartition) -> str | None:
+        """Return the directory of all records of *where*, None where it follows from a record."""
+        ...
 
     def encode(self, where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return the encoded partition of each row.
@@ -42,3 +48,21 @@ def by_name(name: str) -> Partitioner:
     """Return the partitioner registered as *name*."""
     found: Partitioner = plugins.load("partitioners", name)()
     return found
+
+
+def only_directory(partitioner: Partitioner, where: TopicPartition) -> str | None:
+    """Return what *partitioner* says, None too where it does not say."""
+    found = getattr(partitioner, "only_directory", None)
+    return None if found is None else found(where)
+
+
+def beside(directory: str, where: TopicPartition, other: TopicPartition) -> str | None:
+    """Return the directory of *other* under the partitioner that gave *where* its *directory*.
+
+    None where no installed partitioner keeps all records of a partition in that directory.
+    """
+    for plugin in plugins.installed("partitioners"):
+        partitioner = by_name(plugin.name)
+        if only_directory(partitioner, where) == directory:
+            return only_directory(partitioner, other)
+    return None

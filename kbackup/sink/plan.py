@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kbackup import partitioners
 from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
@@ -181,9 +182,10 @@ def _check_keys(layout: Layout, settings: Settings, wheres: Sequence[TopicPartit
     Raises:
         ConfigurationError: Naming the key.
     """
+    partitioner = partitioners.by_name(settings.partitioner_class)
     for where in wheres:
+        encoded = partitioners.only_directory(partitioner, where) or "any"
         for spec in wiring.views(settings):
-            encoded = f"partition={where.partition}"
             parts = ObjectKey(
                 where.topic, where.partition, OFFSET_MAX, encoded, spec.extension(), spec.view
             )

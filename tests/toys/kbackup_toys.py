@@ -17,6 +17,9 @@ class Modulo:
     def __init__(self, directories: int = 3) -> None:
         self.directories = directories
 
+    def only_directory(self, _where: TopicPartition) -> None:
+        """Return nothing: it follows from the record."""
+
     def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return ``rest=0``, ``rest=1`` ..."""
         rest = [offset % self.directories for offset in batch["offset"].to_pylist()]
@@ -30,6 +33,9 @@ class ByValue:
     class_names: ClassVar[tuple[str, ...]] = ("ByValue",)
     goes_by_time: ClassVar[bool] = False
     no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
+
+    def only_directory(self, _where: TopicPartition) -> None:
+        """Return nothing: it follows from the record."""
 
     def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return ``value=61`` and so on, ``value=null`` for a tombstone."""
