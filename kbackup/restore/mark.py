@@ -146,6 +146,17 @@ class Mark:
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
 
+    def follows(self, earlier: "Mark") -> bool:
+        """Whether this is of the same restore into the same log as *earlier*, or a later one."""
+        mine, its = self.log, earlier.log
+        return (
+            not self.source.conflicts(earlier.source)
+            and self.target_id == earlier.target_id
+            and (None if mine is None else mine.start_offset)
+            == (None if its is None else its.start_offset)
+            and self.place.reached >= earlier.place.reached
+        )
+
     def moved(
         self, place: Place, *, passed: int | None, log_grew: int, run: str, done: Restored
     ) -> Self:

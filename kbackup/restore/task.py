@@ -21,7 +21,7 @@ from kbackup.errors import BadRecordError, KbackupError, RefusedError, StoppedEr
 from kbackup.kafka import Outage, Position, Writer
 from kbackup.naming import Layout
 from kbackup.records import record_bytes
-from kbackup.reports import Restored, RestoreReport
+from kbackup.reports import NOTHING, Restored, RestoreReport
 from kbackup.restore.ahead import Ahead
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.mark import Mark, Place, chain, digest
@@ -138,7 +138,8 @@ class Work:
     def _resume(self, found: Position | None) -> list[FileSet]:
         """Go on at the committed position; return the sets that are left.
 
-        Spark tries a task again whose worker died.  What that one committed counts as done.
+        Spark tries a task again whose worker died.  What that one committed counts as done.  A run
+        that was killed may have left a commit that was completed only now.
 
         Raises:
             RefusedError: If somebody else has moved the position since the run was planned.
@@ -147,14 +148,14 @@ class Work:
         sets: Sequence[FileSet] = unit.sets
         if found is None or found != unit.committed:
             mark = None if found is None else Mark.read(found, Layout())
-            if mark is None or mark.run != self.job.run or mark.source.conflicts(unit.mark.source):
+            if mark is None or not mark.follows(unit.mark):
                 raise RefusedError(
                     f"the position of group {self.job.group} in {unit.target} has been moved",
                     "another restore or another tool did so while this run was starting",
                     "let one restore at a time write to a topic, then run the command again",
                 )
             self._mark = mark
-            self._open = _Open(mark.done, mark.place)
+            self._open = _Open(mark.done if mark.run == self.job.run else NOTHING, mark.place)
             self._before = mark.place.before or ""
             sets = unfinished(self.store, sets, mark.place.offset)
         place = self._mark.place
@@ -162,7 +163,10 @@ class Work:
         if sets and digest(sets[at].id) == place.values and not sets[at].is_whole:
             self._values = sets[at]
         left = [files for n, files in enumerate(sets) if files.is_whole or n >= at]
-        if len(left) < len(unit.sets):  # some were read to their ends after the last commit
+        is_ours = self._mark.run == self.job.run
+        if is_ours and len(left) < len(
+            unit.sets
+        ):  # some were read to their ends after the last commit
             names = {files.id for files in left}
             ended = [files for files in unit.sets if files.id not in names]
             size = sum(file.size for files in ended for file in files.files)

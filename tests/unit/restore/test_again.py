@@ -138,6 +138,27 @@ def test_a_task_that_is_tried_again_counts_on(
     assert (12, 3, 3) == (report.done.records, report.done.objects, report.done.commits)
 
 
+def test_a_commit_that_a_killed_run_left_is_completed_and_counts(
+    again: Restoring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The plan saw the position before it, the task's writer ends the transaction: nothing is twice.
+    """
+    monkeypatch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", 4)
+    again.backup.put("orders", 0, range(4), range(4, 8), range(8, 12))
+    with pytest.raises(CrashError):
+        again.restore(run="killed", crash_at=2)
+    plan = again.plan()
+    (unit,) = begin(plan, again.cluster, None)  # type: ignore[arg-type]
+    with pytest.raises(CrashError):
+        again.work(unit, plan.group, run="killed", crash_at=2)
+
+    report = again.work(unit, plan.group, run="next")
+
+    assert values(range(12)) == again.cluster.values("copy_of_orders")
+    assert 4 == report.done.records
+
+
 # Whose position it is
 
 
