@@ -61,6 +61,10 @@ _NOTHING_READ: Final = "no records"
 """The state of a partition with offsets that none of its records has any more."""
 
 
+_WITHOUT: Final = {"empty", "emptied", "up to date", "aborted", "compacted"}
+"""Why a partition had nothing to store, though nothing was wrong with it."""
+
+
 def without_records(summary: Event, topic: str) -> str:
     """Return why a sink found nothing to store of a topic; empty where it stored something.
 
@@ -73,7 +77,7 @@ def without_records(summary: Event, topic: str) -> str:
     is_compacted = "compact" in ((settings.get("config") or {}).get("cleanup.policy") or "")
     nothing = "compacted" if is_compacted else "aborted"
     states = {nothing if row.get("state") == _NOTHING_READ else row.get("state") for row in rows}
-    return ", ".join(sorted(filter(None, states)))
+    return ", ".join(sorted(states & _WITHOUT)) if states <= _WITHOUT else ""
 
 
 def _by_topic(partitions: Iterable[Event]) -> list[dict[str, Any]]:

@@ -181,7 +181,8 @@ class OpenFiles:
         """Throw all open files away: the next run begins them again."""
         for files in self._open.values():
             for sheet in files.sheets:
-                with suppress(KbackupError):  # such as a full disk, which is why it is dropped
+                with suppress(Exception):  # such as a full disk, which is why it is dropped: after
+                    # it, pyarrow's writer has errors of its own, and none may hide the first
                     sheet.writer.close({})  # left alone, it would write its end later, to nowhere
                 sheet.body.close()
         self._open, self.records = {}, 0

@@ -1,8 +1,13 @@
-"""A task whose cluster is away."""
+"""A task whose cluster is away, or whose disk is full."""
 
+import os
+import resource
 import time
+from collections.abc import Iterator
+from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 
 from kbackup.flow.cut import Rule
@@ -11,11 +16,11 @@ from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings, coordinator
 from kbackup.local.process import free_ports
 from kbackup.naming import Layout, View
-from kbackup.records import Span, TopicPartition
+from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.task import back_up
 from kbackup.stores import StoreSettings
-from tests.support.fakes import SilentLine
+from tests.support.fakes import FakePositions, FakeReader, SilentLine
 
 
 def test_a_cluster_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,3 +42,72 @@ def test_a_cluster_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPat
     assert time.monotonic() - begin < 15
     assert list(range(20)) == [report["failure"]["partition"] for report in reports]
     assert {("kafka", 0)} == {(found["failure"]["code"], found["records"]) for found in reports}
+
+
+@pytest.fixture
+def one_mib_files() -> Iterator[None]:
+    """No file may have more than a MiB: what a full disk is like."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+class OpenReader(FakeReader):
+    """A log that is read, and left."""
+
+    def close(self) -> None:
+        pass
+
+
+class OpenPositions(FakePositions):
+    """A group that is asked, and left."""
+
+    def close(self) -> None:
+        pass
+
+
+class Connection:
+    """A cluster that has one partition of this log."""
+
+    def __init__(self, log: pa.RecordBatch) -> None:
+        self._log = log
+
+    def reader(self, _group: str) -> OpenReader:
+        return OpenReader(self._log, rows=20)
+
+    def positions(self, _group: str) -> OpenPositions:
+        return OpenPositions()
+
+    def cluster(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("part", ["parquet", "json"])
+def test_a_full_disk_is_a_report_that_says_how_much_is_needed(
+    one_mib_files: None, part: str
+) -> None:
+    """
+    E1: TMPDIR without room fails the partition with exit 1, and no writer's own error hides it.
+    """
+    rows = [
+        {"offset": at, "timestamp": 1, "timestamp_type": 1, "key": None, "headers": [],
+         "value": b'"' + os.urandom(100_000).hex().encode() + b'"'}
+        for at in range(100)
+    ]  # fmt: skip
+    kafka: Any = Connection(pa.RecordBatch.from_pylist(rows, SCHEMA))
+    views = {
+        "parquet": ViewSpec(View.RECORD, "parquet", FormatOptions()),
+        "json": ViewSpec(View.VALUE, "json", FormatOptions(), "json", {"schemas.enable": "false"}),
+    }
+    job = SinkJob(
+        "r1", kafka, StoreSettings(f"memory://{uuid4()}"), Layout(), (views[part],), "default",
+        Rule(), "group", spool_bytes=100_000,
+    )  # fmt: skip
+    where = TopicPartition("orders", 0)
+
+    (report,) = back_up(job, [SinkUnit(where, Span(0, 100))], SilentLine())
+
+    failure = report["failure"]
+    assert ("no_space", 1, 0) == (failure["code"], failure["exit_code"], report["records"])
+    assert failure["why"].startswith("about ")
