@@ -1,9 +1,9 @@
-"""What runs leave behind beside ``topics.dir``: their summaries, and the gaps they met.
+"""What runs leave beside ``topics.dir``: their summaries; earlier versions, the gaps they met.
 
 ::
 
     _kbackup/runs/2026-11-21T020000Z-7f3a-sink.json      the summary line of one run
-    _kbackup/gaps/orders/0+1000+1500.5a3c11d2.json       offsets 1000 to 1499 were never stored
+    _kbackup/gaps/orders/0+1000+1500.5a3c11d2.json       a gap that an earlier version met
 
 Several ``topics.dir`` may share the folder: a run record says which it is of, a gap's name ends
 with a digest of it.  Run records sort by their names, which begin with the time of the start by
@@ -172,22 +172,8 @@ def success(record: Run) -> datetime | None:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def write_gap(store: Store, layout: Layout, where: TopicPartition, span: Span, run: str) -> None:
-    """Write down that the cluster deleted *span* before it was backed up; once is enough.
-
-    Raises:
-        StoreError: If it cannot be stored.
-    """
-    gap = {
-        "topic": where.topic, "partition": where.partition, "start": span.start_offset,
-        "end": span.end_offset, "topics_dir": layout.topics_dir, "run": run,
-    }  # fmt: skip
-    name = f"{where.partition}+{span.start_offset}+{span.end_offset}.{_digest(layout.topics_dir)}"
-    put_json(store, f"{_gaps_prefix(layout, where.topic)}{name}.json", gap, if_absent=True)
-
-
 def known_gaps(store: Store, layout: Layout, topic: str) -> dict[TopicPartition, list[Span]]:
-    """Return the gaps of *topic* that were written down, in order; one listing, no reads.
+    """Return the gaps of *topic* that an earlier version wrote down; one listing, no reads.
 
     Raises:
         StoreError: If the store does not answer.
