@@ -1,0 +1,183 @@
+"""Brokers unlike the one that all tests share: guarded, large, or one of two."""
+
+import datetime as dt
+import ipaddress
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from kbackup.local.kafka import LocalKafka
+from kbackup.local.process import free_ports
+
+USER: Final = "keeper"
+PASSWORD: Final = "p=a;s\"s w'ord"  # what a configuration file would have to quote
+
+
+class SecureKafka(LocalKafka):
+    """A broker with a plain listener, one for SCRAM over TLS, and one for OAuth tokens.
+
+    Attributes:
+        scram: Address of the listener with TLS.
+        oauth: Address of the listener for tokens, which are not signed.
+        authority: PEM file of the certificate's authority.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        plain, scram, oauth, controller = free_ports(4)
+        self.plain, self.scram, self.oauth = (f"127.0.0.1:{port}" for port in (plain, scram, oauth))
+        self.authority = folder / "authority.pem"
+        keys = folder / "keys.pem"
+        _write_certificate(self.authority, keys)
+        module = "org.apache.kafka.common.security"
+        super().__init__(
+            {
+                "listeners": f"PLAINTEXT://{self.plain},SCRAM://{self.scram},OAUTH://{self.oauth},"
+                f"CONTROLLER://127.0.0.1:{controller}",
+                "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+                "SCRAM:SASL_SSL,OAUTH:SASL_PLAINTEXT",
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(keys),
+                "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+                "listener.name.scram.scram-sha-512.sasl.jaas.config":
+                    f"{module}.scram.ScramLoginModule required;",
+                "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
+                "listener.name.oauth.oauthbearer.sasl.jaas.config":
+                    f"{module}.oauthbearer.OAuthBearerLoginModule required "
+                    'unsecuredLoginStringClaim_sub="broker";',
+            }
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        admin = AdminClient({"bootstrap.servers": self.plain})
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        wanted = [UserScramCredentialUpsertion(USER, info, PASSWORD.encode())]
+        try:
+            admin.alter_user_scram_credentials(wanted)[USER].result(30)
+        except BaseException:
+            self.stop()
+            raise
+        return super().__enter__()
+
+    def properties(self, listener: str) -> Mapping[str, str]:
+        """What a client of a listener, ``scram`` or ``oauth``, has to be told."""
+        if listener == "scram":
+            return {
+                "security.protocol": "SASL_SSL",
+                "ssl.ca.location": str(self.authority),
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.username": USER,
+                "sasl.password": PASSWORD,
+            }
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "enable.sasl.oauthbearer.unsecure.jwt": "true",
+            # a token that lasts two seconds is renewed while a client works
+            "sasl.oauthbearer.config": f"principal={USER} lifeSeconds=2",
+        }
+
+
+class LargeKafka(LocalKafka):
+    """A broker that has memory for requests of nearly 1 GB, and takes them."""
+
+    def __init__(self) -> None:
+        size = "1000000000"
+        limits = ("socket.request.max.bytes", "replica.fetch.max.bytes",
+                  "replica.fetch.response.max.bytes")  # fmt: skip
+        super().__init__(dict.fromkeys(limits, size))
+
+    def _command(self, *arguments: str | Path) -> list[str | Path]:
+        command = super()._command(*arguments)
+        return ["-Xmx6g" if str(word).startswith("-Xmx") else word for word in command]
+
+
+class SecondBroker(LocalKafka):
+    """A broker that joins the cluster of another one, which stays its controller."""
+
+    def __init__(self, first: LocalKafka) -> None:
+        self._first = first
+        super().__init__({"node.id": "2", "process.roles": "broker"})
+
+    def _configure(self, controller: int) -> None:  # noqa: ARG002  (there is one already)
+        theirs = _properties(self._first._directory / "server.properties")
+        mine = {
+            **theirs,
+            **self._own_properties,
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            "log.dirs": str(self.data_directory),
+        }
+        path = self._directory / "server.properties"
+        path.write_text("".join(f"{name}={value}\n" for name, value in mine.items()))
+        logging = self._first._directory / "log4j2.properties"
+        (self._directory / "log4j2.properties").write_text(logging.read_text())
+        cluster = _properties(self._first.data_directory / "meta.properties")["cluster.id"]
+        subprocess.run(
+            self._command(
+                "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", path
+            ),
+            check=True,
+            capture_output=True,
+        )
+
+
+def limit_consumers(kafka: LocalKafka, bytes_a_second: int) -> None:
+    """Let the broker hold every consumer back to so many bytes a second."""
+    subprocess.run(
+        kafka._command(
+            *("kafka.admin.ConfigCommand", "--bootstrap-server", kafka.bootstrap_servers),
+            *("--alter", "--entity-type", "clients", "--entity-default"),
+            *("--add-config", f"consumer_byte_rate={bytes_a_second}"),
+        ),
+        check=True,
+        capture_output=True,
+    )
+
+
+def _properties(path: Path) -> dict[str, str]:
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    return {name: value for name, _, value in (line.partition("=") for line in lines)}
+
+
+def _write_certificate(authority: Path, keys: Path) -> None:
+    """Write a certificate for 127.0.0.1 that is its own authority, and its key in front of it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+            critical=False,
+        )
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    authority.write_bytes(pem)
+    keys.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        + pem
+    )
