@@ -1,6 +1,8 @@
 """What every way from Kafka to columns promises; each test runs on both."""
 
 import itertools
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -180,6 +182,40 @@ def test_one_partition_is_read_again_and_again(
         early = reader.read(where, Span(at, 1000))
         assert at == next(early)["offset"][0].as_py()
         early.close()
+
+
+class _Signalled(Exception):  # noqa: N818
+    """What the test's signal handler raises."""
+
+
+def _raise(*_: object) -> None:
+    raise _Signalled
+
+
+def test_a_signal_in_the_middle_ends_a_read_and_no_more(
+    reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+) -> None:
+    """
+    Whatever the reader was about to do, it reads on afterwards.
+    """
+    mock_kafka.write(where.topic, varied(2000))
+    before = signal.signal(signal.SIGUSR1, _raise)
+    try:
+        for at in range(10):
+            with pytest.raises(_Signalled):
+                read_until_signalled(reader, where, after_s=0.013 * at)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert list(range(2000)) == read(reader, where, 0, 2000)["offset"].to_pylist()
+
+
+def read_until_signalled(reader: Reader, where: TopicPartition, after_s: float) -> None:
+    """Read a partition again and again."""
+    threading.Timer(after_s, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    while True:
+        for _ in reader.read(where, Span(0, 2000)):
+            pass
 
 
 def test_batches_are_bounded(reader: Reader, mock_kafka: MockKafka, where: TopicPartition) -> None:

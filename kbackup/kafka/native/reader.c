@@ -59,8 +59,8 @@ void reader_shut(struct reader *reader) {
     reader->client->reader = NULL;
 }
 
-/* Before the partition is assigned to the consumer.  NULL: out of memory, the client is closed,
- * or another reader is open. */
+/* Before the partition is assigned to the consumer; ends what was read before.  NULL: out of
+ * memory, or the client is closed. */
 KB_API struct reader *kb_reader_new(struct client *client, const char *topic, int32_t partition,
                                     int64_t start, int64_t end, int64_t max_rows,
                                     int64_t max_bytes) {
@@ -68,8 +68,10 @@ KB_API struct reader *kb_reader_new(struct client *client, const char *topic, in
     if (max_rows < 1 || max_rows > 1 << 24)
         return NULL;
     pthread_mutex_lock(&client->lock);
-    if (!client->rk || client->reader || !(reader = calloc(1, sizeof *reader)))
+    if (!client->rk || !(reader = calloc(1, sizeof *reader)))
         goto failed;
+    if (client->reader)
+        reader_shut(client->reader); /* a signal came before its owner could free it */
     reader->client = client;
     reader->position = start;
     reader->end = end;
