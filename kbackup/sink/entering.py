@@ -3,6 +3,7 @@
 Its tasks enter the objects.
 """
 
+import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,7 @@ class RunLedger:
     def __init__(self, store: Store, layout: Layout, run: str, clock: Clock = SYSTEM) -> None:
         self._store, self._layout, self._run, self._clock = store, layout, run, clock
         self._entered: Counter[str] = Counter()
+        self._lock = threading.Lock()  # parts are counted while others are folded
         self._topics_changed = False
 
     def begin(
@@ -60,9 +62,9 @@ class RunLedger:
         known, now = plan.known, self._clock.wall_ms()
         refused = {at.where.topic for at in plan.partitions if at.refusal is not None}
         names = [name for name in plan.topics if name not in refused]
-        for name in names:
-            if not known.has_ledger(name):
-                self._adopt(name, plan, reading)
+        new = [name for name in names if not known.has_ledger(name)]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(lambda name: self._adopt(name, plan, reading), new))
         configs = cluster.topic_config(names, overridden_only=True)
         ids = cluster.cluster_id
         rows = [
@@ -95,11 +97,12 @@ class RunLedger:
         """
         row = objects.gap(where, span, self._run, self._clock.wall_ms())
         self._stream(where.topic).append(table([row], OBJECTS))
-        self._entered[where.topic] += 1
+        self.note(where.topic)
 
     def note(self, topic: str) -> None:
         """Count a part that a task has entered for *topic*."""
-        self._entered[topic] += 1
+        with self._lock:
+            self._entered[topic] += 1
 
     def fold(self, *, at_end: bool = False) -> None:
         """Fold what many parts were added to.
@@ -111,9 +114,10 @@ class RunLedger:
         Raises:
             StoreError: If the store does not answer.
         """
-        due = [name for name, count in self._entered.items() if at_end or count >= FOLD_AT]
-        for name in due:
-            self._entered.pop(name)
+        with self._lock:
+            due = [name for name, count in self._entered.items() if at_end or count >= FOLD_AT]
+            for name in due:
+                del self._entered[name]
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(lambda name: self._stream(name).fold(), due))
         if at_end and self._topics_changed:

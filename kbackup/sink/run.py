@@ -1,6 +1,7 @@
 """One run of the sink: plan, lock, tasks on Spark, account for every offset, leave a record."""
 
 import functools
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 from kbackup.sink.task import back_up
 from kbackup.stores import Store, open_store
+
+_log: Final = logging.getLogger(__name__)
 
 _EXPIRED: Final = "expired"
 _ROUNDS: Final = 3
@@ -87,7 +90,7 @@ class SinkRun:
                         self._follow(plan, cluster, store)
                     else:
                         self._once(plan, cluster, store)
-                self._ledger.fold(at_end=True)
+                self._fold()
             except KbackupError as error:
                 self._summary.fail(error)
             finally:
@@ -98,6 +101,15 @@ class SinkRun:
 
     def _write_record(self, store: Store) -> None:
         history.write_run(store, self._layout, self._finish(store))
+
+    def _fold(self) -> None:
+        """Fold the ledger, unless asked to stop; what cannot be folded now is by a later run."""
+        if self._stop.is_set():
+            return
+        try:
+            self._ledger.fold(at_end=True)
+        except KbackupError as error:
+            _log.warning("folding the ledger: %s", error)
 
     def _time(self) -> Clock:
         """Return the driver's time as the ledger wants it."""
