@@ -4,6 +4,7 @@ Built-in formats, converters, partitioners and stores register in ``pyproject.to
 third party's do in its own.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -13,6 +14,23 @@ from kbackup.errors import ConfigurationError
 
 SEAMS: Final = ("formats", "converters", "partitioners", "extractors", "stores")
 """The folders that have implementations to choose from; the group is ``kbackup.<seam>``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One property of a plugin, declared in its class's ``options``.
+
+    Attributes:
+        name: As it stands in a file or in ``-X NAME=VALUE``, such as ``partition.field.name``.
+        help: One sentence.
+        default: Its text where nothing is given.
+        check: Reads the text; its ``ValueError`` says what was expected.
+    """
+
+    name: str
+    help: str
+    default: str = ""
+    check: Callable[[str], object] = str
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import click
 from kbackup import plugins
 from kbackup.cli.options import GroupedCommand, output_options
 from kbackup.cli.running import Session, load_output, perform
+from kbackup.errors import ConfigurationError
 from kbackup.runs.history import new_run_id
 from kbackup.runs.summary import Event, Summary
 
@@ -34,6 +35,16 @@ def _list(session: Session) -> Event:
                     "class": found.target,
                     "package": found.package,
                     "version": found.version,
+                    "options": _options(seam, found.name),
                 }
             )
     return Summary(new_run_id(datetime.now(UTC)), "plugins").finish()
+
+
+def _options(seam: str, name: str) -> dict[str, str]:
+    """Return what a plugin declares for itself: properties, and what they say."""
+    try:
+        declared = getattr(plugins.load(seam, name), "options", ())
+    except ConfigurationError:
+        return {}  # whoever chooses it is told why it cannot be imported
+    return {option.name: option.help for option in declared}

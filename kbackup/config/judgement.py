@@ -6,7 +6,16 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from kbackup import plugins
-from kbackup.config import checks, clients, known, refusals, seams, sources, transforms
+from kbackup.config import (
+    checks,
+    clients,
+    known,
+    plugin_options,
+    refusals,
+    seams,
+    sources,
+    transforms,
+)
 from kbackup.config.doubts import Doubt, Value, error, short, warning
 from kbackup.config.parsing import names_store
 from kbackup.config.property import READING, SINK, STATUS
@@ -60,10 +69,12 @@ class Judgement:
         self.doubts = list(merged.doubts)
         self.used: list[str] = []
         self.without_effect: list[str] = []
+        self.options = plugin_options.declared(self.given)
         self.is_complete = merged.is_complete
 
     def judge(self) -> Settings:
         """Return the settings; what is wrong with them is in `doubts`."""
+        self.doubts += plugin_options.check(self.options, self.given)
         bad = {doubt.name for doubt in self.doubts if doubt.level == "error"}
         self._sort(bad)
         usable = {name: self.given[name] for name in self.used if name not in bad}
@@ -96,6 +107,7 @@ class Judgement:
         return self._settings(
             values | found.found,
             renames=renaming.steps,
+            plugin_options=plugin_options.values(self.options, usable),
             **{f"kafka_{client}": pairs for client, pairs in kafka.properties.items()},
         )
 
@@ -136,6 +148,8 @@ class Judgement:
             if not found.is_property and value.origin.kind == "file":
                 return False
             return bool(found.commands & self.sides) or not found.is_property
+        if name in self.options:
+            return True
         if transforms.is_transform(name):
             return "restore" in self.sides and self.connector != "sink"
         if name.startswith(known.CONVERTER_PREFIXES):

@@ -30,6 +30,7 @@ class Settings(Output, Run, Restore, Safety, Rotation, Layout, Store, Kafka):
     Beside the declared properties stand what follows from them:
 
     Attributes:
+        plugin_options: What the chosen plugins declare for themselves, by property.
         renames: The renaming of a restore, one step after the other.
         key_converter_properties: Sub-properties of the key's converter: ``schemas.enable`` ...
         value_converter_properties: Sub-properties of the value's converter.
@@ -41,6 +42,7 @@ class Settings(Output, Run, Restore, Safety, Rotation, Layout, Store, Kafka):
     ``value_converter`` and ``partitioner_class`` hold names that `kbackup.plugins` knows.
     """
 
+    plugin_options: dict[str, str] = Field({}, repr=False)
     renames: SkipValidation[tuple[Rename, ...]] = ()
     key_converter_properties: dict[str, str] = Field({}, repr=False)
     value_converter_properties: dict[str, str] = Field({}, repr=False)

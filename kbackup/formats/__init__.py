@@ -5,7 +5,7 @@ A new format is one file here with a class that fits `Format`, one line under
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import BinaryIO, ClassVar, Protocol
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ class FormatOptions:
         separator: Bytes behind each value of a byte-array file.
         byte_array_extension: Extension of a byte-array file, dot first.
         max_record_bytes: A file with a longer record than this is refused when it is read.
+        more: What a format has declared in its ``options``, by property.
     """
 
     codec: str = "zstd"
@@ -35,6 +36,7 @@ class FormatOptions:
     separator: bytes = b"\n"
     byte_array_extension: str = ".bin"
     max_record_bytes: int = 2**28
+    more: Mapping[str, str] = field(default_factory=dict)
 
 
 class Writer(Protocol):

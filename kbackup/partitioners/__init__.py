@@ -1,6 +1,7 @@
 """SEAM: a batch to the encoded partition of each row."""
 
-from typing import ClassVar, Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -24,6 +25,10 @@ class Partitioner(Protocol):
     goes_by_time: ClassVar[bool]
     no_directory: ClassVar[tuple[str, str]]
 
+    def configure(self, options: Mapping[str, str]) -> None:
+        """Take the text of each of its ``options``; called once, first, where it declares any."""
+        ...
+
     def only_directory(self, where: TopicPartition) -> str | None:
         """Return the directory of all records of *where*, None where it follows from a record."""
         ...
@@ -44,9 +49,12 @@ class Partitioner(Protocol):
         ...
 
 
-def by_name(name: str) -> Partitioner:
-    """Return the partitioner registered as *name*."""
-    found: Partitioner = plugins.load("partitioners", name)()
+def by_name(name: str, options: Mapping[str, str] | None = None) -> Partitioner:
+    """Return the partitioner registered as *name*, given its *options* if it declares any."""
+    kind: Any = plugins.load("partitioners", name)
+    found: Partitioner = kind()
+    if options is not None and getattr(kind, "options", None):
+        found.configure(options)
     return found
 
 

@@ -1,5 +1,6 @@
 """``partition=<n>``: one directory a Kafka partition."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import pyarrow as pa
@@ -13,6 +14,9 @@ class DefaultPartitioner:
     class_names: ClassVar[tuple[str, ...]] = ("DefaultPartitioner",)
     goes_by_time: ClassVar[bool] = False
     no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
+
+    def configure(self, options: Mapping[str, str]) -> None:
+        """Take nothing: there is nothing to choose."""
 
     def only_directory(self, where: TopicPartition) -> str:
         """Return ``partition=<n>``."""

@@ -51,6 +51,7 @@ def store_settings(settings: Settings) -> StoreSettings:
         part_bytes=settings.s3_part_size,
         attempts=settings.s3_part_retries,
         backoff_ms=settings.s3_retry_backoff_ms,
+        more=settings.plugin_options,
     )
 
 
@@ -89,6 +90,7 @@ def format_options(settings: Settings) -> FormatOptions:
         separator=settings.separator,
         byte_array_extension=settings.format_bytearray_extension,
         max_record_bytes=settings.max_record_bytes,
+        more=settings.plugin_options,
     )
 
 

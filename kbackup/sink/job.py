@@ -1,6 +1,7 @@
 """What a sink task needs to know: plain data that crosses processes."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from kbackup.errors import TopicChangedError
@@ -33,6 +34,7 @@ class SinkJob:
         flush_tail: Close the last, short file at the end of a span.
         drops_nulls: Leave out records without a value (``behavior.on.null.values=ignore``);
             otherwise the connectors' layout refuses them.
+        plugin_options: What the chosen plugins declare for themselves, by property.
         extractor: Name of the timestamp extractor's plugin.
         spool_bytes: What an unfinished file may hold in memory before it moves to disk.
     """
@@ -48,6 +50,7 @@ class SinkJob:
     flush_tail: bool = True
     drops_nulls: bool = False
     extractor: str = "record"
+    plugin_options: Mapping[str, str] = field(default_factory=dict)
     spool_bytes: int = SPOOL_BYTES
 
 

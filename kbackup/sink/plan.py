@@ -182,7 +182,7 @@ def _check_keys(layout: Layout, settings: Settings, wheres: Sequence[TopicPartit
     Raises:
         ConfigurationError: Naming the key.
     """
-    partitioner = partitioners.by_name(settings.partitioner_class)
+    partitioner = partitioners.by_name(settings.partitioner_class, settings.plugin_options)
     for where in wheres:
         encoded = partitioners.only_directory(partitioner, where) or "any"
         for spec in wiring.views(settings):

@@ -194,6 +194,7 @@ class SinkRun:
             views=wiring.views(settings),
             partitioner=settings.partitioner_class,
             rule=wiring.rule(settings),
+            plugin_options=settings.plugin_options,
             group=plan.group,
             flush_tail=settings.flush_on_stop,
             drops_nulls=settings.view == "value" and settings.behavior_on_null_values == "ignore",

@@ -176,7 +176,7 @@ class Work:
             StoppedError: When asked to stop.
         """
         where = self.unit.where
-        partitioner = partitioners.by_name(self.job.partitioner)
+        partitioner = partitioners.by_name(self.job.partitioner, self.job.plugin_options)
         extractor = extractors.by_name(self.job.extractor, {})
         for batch in self.clients.reader.read(where, span):
             if self.line.is_stopped():

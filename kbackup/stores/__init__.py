@@ -7,7 +7,7 @@ a key is never taken for a local path outside the store's root.
 import hashlib
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, BinaryIO, Protocol
 
@@ -57,6 +57,7 @@ class StoreSettings:
         part_bytes: Size of a part of a multipart upload; a body up to this is put at once.
         attempts: Attempts in all for one request, 1 for no retry.
         backoff_ms: Base of the jittered exponential wait between attempts.
+        more: What a store has declared in its ``options``, by property.
     """
 
     url: str
@@ -68,6 +69,7 @@ class StoreSettings:
     part_bytes: int = 26_214_400
     attempts: int = 3
     backoff_ms: int = 200
+    more: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"StoreSettings(url={self.url!r}, endpoint_url={self.endpoint_url!r})"

@@ -1,10 +1,18 @@
 """A third party's partitioners: found by their entry points, like anybody's."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import pyarrow as pa
 
+from kbackup.plugins import Option
 from kbackup.records import TopicPartition
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise ValueError("expected a positive number")
+    return int(text)
 
 
 class Modulo:
@@ -14,8 +22,16 @@ class Modulo:
     goes_by_time: ClassVar[bool] = False
     no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
 
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("modulo.directories", "How many directories there are.", "3", _positive),
+    )
+
     def __init__(self, directories: int = 3) -> None:
         self.directories = directories
+
+    def configure(self, options: Mapping[str, str]) -> None:
+        """Take the number."""
+        self.directories = _positive(options["modulo.directories"])
 
     def only_directory(self, _where: TopicPartition) -> None:
         """Return nothing: it follows from the record."""

@@ -62,7 +62,7 @@ def run_once(
         del positions.positions[WHERE]  # as the driver sets the group back
     job = SinkJob(
         str(uuid4()), KafkaSettings("-"), StoreSettings("-"), LAYOUT, views, partitioner,
-        Rule(records=size), "group",
+        Rule(records=size), "group", plugin_options={"modulo.directories": "3"},
     )  # fmt: skip
     unit = SinkUnit(WHERE, Span(start, reader.end_offset), bookmark)
     work = Work(job, unit, Clients(store, positions, reader), SilentLine())  # type: ignore[arg-type]
