@@ -138,13 +138,12 @@ def _context(
         else:
             gateway = java.gateway(launch_gateway)
         context = SparkContext(conf=conf, gateway=gateway)
-    except (PySparkException, OSError, ValueError) as error:
-        _give_up(java)
-        raise _not_started(str(error), log) from error
     except Exception as error:  # py4j's errors have no common class worth importing it for
-        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001  (it is dead)
+        why = str(error)  # of some it asks the JVM, which is still there
+        if not isinstance(error, (PySparkException, OSError, ValueError)):
+            why = f"{type(error).__name__}: {why}"
         _give_up(java)
-        raise _not_started(f"{type(error).__name__}: {error}", log) from error
+        raise _not_started(why, log) from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, on_interrupt)  # pyspark puts its own in its place
     return context
@@ -207,6 +206,10 @@ class _Java:
 
 
 def _give_up(java: _Java | None) -> None:
+    """End a JVM that did not become a Spark, and let pyspark forget it: the next is another one."""
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
     if java is not None:
         java.kill()
 
