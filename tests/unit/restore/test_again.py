@@ -159,6 +159,17 @@ def test_a_commit_that_a_killed_run_left_is_completed_and_counts(
     assert 4 == report.done.records
 
 
+def test_rows_that_two_objects_hold_come_twice(again: Restoring) -> None:
+    """
+    They do not say their offsets, and nothing is dropped by guess.
+    """
+    again.backup.put("orders", 0, range(10), range(5, 15), views=JSON)
+
+    again.restore()
+
+    assert values(range(10), range(5, 15)) == again.cluster.values("copy_of_orders")
+
+
 # Whose position it is
 
 
@@ -210,6 +221,49 @@ def test_another_backup_begins_in_a_target_that_is_empty(again: Restoring) -> No
 
     with pytest.raises(TargetNotEmptyError):
         again.restore(group="mine")
+
+
+@pytest.mark.parametrize(
+    "other", [{"rename": "copy_of_orders"}, {"group": "another"}], ids=["renaming", "group"]
+)
+def test_another_renaming_or_group_is_another_restore(
+    again: Restoring, other: dict[str, str]
+) -> None:
+    """
+    It has no position of its own, so what is in the target stops it.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.restore()
+
+    with pytest.raises(TargetNotEmptyError):
+        again.restore(**other)
+
+
+def test_a_position_that_kafka_has_dropped_is_missed(again: Restoring) -> None:
+    """
+    Nothing is written twice: the target holds records, and nobody knows which.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.restore()
+    again.cluster.groups.clear()
+
+    with pytest.raises(TargetNotEmptyError):
+        again.restore()
+
+
+def test_records_of_others_do_not_stop_a_restore_that_has_a_position(again: Restoring) -> None:
+    """
+    What is new comes after them.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.restore()
+    again.cluster.logs[COPY].rows.append({"value": b"a stranger's"})
+    again.backup.put("orders", 0, range(10, 20))
+
+    again.restore(run="r2")
+
+    restored = again.cluster.values("copy_of_orders")
+    assert [*values(range(10)), b"a stranger's", *values(range(10, 20))] == restored
 
 
 # What has become of the target

@@ -124,6 +124,24 @@ def test_a_missing_topic_is_created_with_the_partitions_of_the_record(store: Sto
     assert ("-1", "77") == (topic.config["retention.ms"], topic.config["max.message.bytes"])
 
 
+def test_a_created_topic_keeps_and_takes_records_of_any_age(store: Store) -> None:
+    """
+    Nothing restored is deleted, compacted or refused for its time, unless the operator says so.
+    """
+    put(store, whole("orders", 0, 0), 0, 4)
+
+    (topic,) = plan(store, FakeCluster()).topics
+    (asked,) = plan(store, FakeCluster(), topic_config=("retention.ms=77",)).topics
+
+    kept = {
+        "retention.ms": "-1", "cleanup.policy": "delete", "message.timestamp.type": "CreateTime",
+    }  # fmt: skip
+    limits = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+    assert kept.items() <= topic.config.items()
+    assert [str(2**63 - 1)] * 2 == [topic.config[name] for name in limits]
+    assert "77" == asked.config["retention.ms"]
+
+
 def test_without_a_record_the_highest_partition_counts(store: Store) -> None:
     """
     A connector's bucket has no run records.

@@ -14,6 +14,7 @@ from kbackup.backup.ledger.rows import OBJECTS, Entry, entries, table
 from kbackup.errors import StoreError, TopicChangedError
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Position
+from kbackup.naming import View
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs import known
 from kbackup.runs.known import Known
@@ -122,6 +123,46 @@ def test_a_cut_that_cannot_be_entered_is_not_committed() -> None:
 
     assert {} == positions.positions
     assert 1 == len(list(backup.store.list("topics/")))
+
+
+def test_nothing_is_written_beside_the_backup_and_nothing_is_deleted() -> None:
+    """
+    Whatever else is in the bucket stays as it is.
+    """
+    backup = Backup()
+    for key in ("README", "elsewhere/a", "topics/orders/partition=0/notes.txt"):
+        backup.store.put(key, io.BytesIO(b"mine"), sha256="", metadata={})
+    before = {entry.key: backup.body(entry.key) for entry in backup.store.list("")}
+
+    begin(backup, cluster(20))
+    back_up(backup, 0, 20, SIBLINGS)
+
+    after = {entry.key for entry in backup.store.list("")}
+    added = after - before.keys()
+    assert {"topics", "_kbackup"} == {key.split("/")[0] for key in added}
+    assert before == {key: backup.body(key) for key in after & before.keys()}
+
+
+def test_values_are_stored_after_their_keys_and_headers() -> None:
+    """
+    A run that dies between them leaves siblings without a value; the next one makes the set whole.
+    """
+    backup = Backup()
+    store = FaultyStore("ok ok 503", backup.store, methods=frozenset({"put"}))
+    unit = SinkUnit(WHERE, Span(0, 20), identity=ID)
+    line = SilentLine()
+
+    with pytest.raises(StoreError):
+        run_task(
+            backup, unit, FakeReader(batch(range(20))), FakePositions(), line, SIBLINGS, store=store
+        )
+    half = {backup.layout.parse(entry.key).view for entry in backup.store.list("topics/")}
+    back_up(backup, 0, 20, SIBLINGS)
+
+    assert {View.KEY, View.HEADERS} == half
+    assert ["headers", "keys", "value"] == sorted(
+        str(one.view) for one in partition(backup).objects.values()
+    )
 
 
 def test_where_a_longer_object_is_kept_the_ledger_says_what_is_there() -> None:

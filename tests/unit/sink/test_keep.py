@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from backup_samples import Backup, batch
 
+from kbackup.errors import TopicChangedError
 from kbackup.records import Facts
 from kbackup.stores import Store
 from kbackup.stores.memory import MemoryStore
@@ -28,6 +29,24 @@ def test_more_is_kept_whoever_comes_first(first: int, second: int) -> None:
     backup.put("orders", 0, range(second))
 
     assert max(first, second) == records(backup.store, key)
+
+
+@pytest.mark.parametrize("has_metadata", [True, False], ids=["ours", "of another tool"])
+@pytest.mark.parametrize("count", [5, 10, 20])
+def test_other_records_under_the_key_stop_the_run(count: int, has_metadata: bool) -> None:
+    """
+    Whether there are fewer or more of them: the object stays as it is.
+    """
+    backup = Backup()
+    (key,) = backup.put("orders", 0, batch(range(10), value=b"another topic's"))
+    before = backup.body(key)
+    if not has_metadata:
+        backup.replace(key, before, {})
+
+    with pytest.raises(TopicChangedError, match="other records"):
+        backup.put("orders", 0, range(count))
+
+    assert before == backup.body(key)
 
 
 def test_what_another_run_puts_while_this_one_compares_is_compared_too(

@@ -1,0 +1,37 @@
+"""Columns as their files will hold them."""
+
+import pyarrow as pa
+from record_samples import batch_of
+
+from kbackup.flow.convert import headers_as_text
+
+
+def headers(*rows: list[tuple[str, bytes | None]]) -> pa.Array:
+    """A column of headers."""
+    named = [[{"key": key, "value": value} for key, value in row] for row in rows]
+    return batch_of([{"headers": row} for row in named])["headers"]
+
+
+def test_headers_become_text() -> None:
+    """
+    Values that are not UTF-8 are base64 in a connector's file.
+    """
+    found = headers_as_text(headers([("a", b"1"), ("a", b"\xff")], [("b", "é".encode())]))
+
+    assert () == found.bad
+    assert [[("a", "1"), ("a", "/w==")], [("b", "é")]] == [
+        [(one["key"], one["value"]) for one in row] for row in found.values.to_pylist()
+    ]
+
+
+def test_records_whose_headers_cannot_be_stored_are_bad() -> None:
+    """
+    A connector's file has no way to say that there are none, or that one is null.
+    """
+    found = headers_as_text(headers([("a", b"1")], [], [("b", None)], [("c", b"")]))
+
+    assert [1, 2] == [bad.row for bad in found.bad]
+    assert ["has no headers", "'b' of a record"] == [
+        part for bad, part in zip(found.bad, ("has no headers", "'b' of a record"), strict=True)
+        if part in bad.what
+    ]  # fmt: skip
