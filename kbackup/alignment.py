@@ -18,7 +18,7 @@ def pairs(
     lefts, rights = iter(left), iter(right)
     mine = other = None
     while True:
-        mine, other = _rows(mine, lefts), _rows(other, rights)
+        mine, other = rest_of(mine, lefts), rest_of(other, rights)
         if mine is None or other is None:
             if mine is not other:
                 yield mine, other
@@ -28,7 +28,9 @@ def pairs(
         mine, other = mine.slice(count), other.slice(count)
 
 
-def _rows(rest: pa.RecordBatch | None, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+def rest_of(
+    rest: pa.RecordBatch | None, batches: Iterator[pa.RecordBatch]
+) -> pa.RecordBatch | None:
     """Return *rest*, or the next batch that has a row where it has none; None at the end."""
     while rest is None or not len(rest):
         rest = next(batches, None)

@@ -144,8 +144,8 @@ def _step(streams: "list[_Stream]") -> Iterator[Step]:
     limit = _limit(streams)
     parts = [stream.below(limit) for stream in streams]
     try:
-        batch, duplicates = _woven(parts)
-    except _ConflictError as conflict:
+        batch, duplicates = woven(parts)
+    except ConflictError as conflict:
         bad, good = streams[conflict.later], streams[conflict.earlier]
         bad.close()
         streams.remove(bad)
@@ -225,7 +225,7 @@ class _Stream:
             self._batches.close()
 
 
-class _ConflictError(Exception):
+class ConflictError(Exception):
     """Two streams hold different records at one offset."""
 
     def __init__(self, earlier: int, later: int, offset: int) -> None:
@@ -233,7 +233,7 @@ class _ConflictError(Exception):
         self.earlier, self.later, self.offset = earlier, later, offset
 
 
-def _woven(parts: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, int]:
+def woven(parts: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, int]:
     """Return the rows of *parts* by offset, each once, and how many there were twice."""
     filled = [part for part in parts if len(part)]
     if len(filled) == 1:
@@ -254,7 +254,7 @@ def _woven(parts: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, int]:
             [pa.repeat(pa.scalar(number), len(part)) for number, part in enumerate(parts)]
         ).take(order)
         row = again[at].as_py()
-        raise _ConflictError(origin[row].as_py(), origin[row + 1].as_py(), offsets[row].as_py())
+        raise ConflictError(origin[row].as_py(), origin[row + 1].as_py(), offsets[row].as_py())
     is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(offsets[1:], offsets[:-1])])
     return rows.filter(is_first), len(again)
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.columns import Schema
@@ -20,7 +21,7 @@ from kbackup.naming import Layout, ObjectKey
 from kbackup.records import NO_TIMESTAMP, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.spool import Spool
 
-_EMPTY: Final = Facts(
+NO_RECORDS: Final = Facts(
     first_offset=-1, last_offset=-1, records=0, min_timestamp=None, max_timestamp=None, sha256=""
 )
 _CUT: Final = ("cut-start", "cut-end", "cut-files")
@@ -66,6 +67,7 @@ class ClosedFile:
         body: Its bytes; whoever stores them closes it.
         facts: Of the records in it.
         cut: Of the cut it belongs to.
+        where: Which partition it is of.
         identity: Which topic it is of.
     """
 
@@ -74,6 +76,7 @@ class ClosedFile:
     body: Spool
     facts: Facts
     cut: CutFacts
+    where: TopicPartition
     identity: TopicIdentity = UNKNOWN
 
     @property
@@ -101,7 +104,7 @@ class _Open:
     """The open files of one directory, and what is known of their records."""
 
     sheets: list[_Sheet]
-    facts: Facts = _EMPTY
+    facts: Facts = NO_RECORDS
 
 
 @dataclass(slots=True)
@@ -141,7 +144,7 @@ class OpenFiles:
                 if part.schema != sheet.schema:
                     raise KbackupError(f"{self.where}: a file of one schema was given another")
                 sheet.writer.write(part.batch)
-            files.facts = _grown(files.facts, some)
+            files.facts = grown(files.facts, some.batch)
             self.records += len(some)
         if len(self._open) > 1:
             self._relieve()
@@ -160,10 +163,7 @@ class OpenFiles:
         cut = CutFacts(span, len(self._open))
         for directory, files in self._open.items():
             facts = files.facts
-            metadata = facts.to_metadata()
-            del metadata["sha256"]
-            metadata |= {"topic": self.where.topic, "partition": str(self.where.partition)}
-            metadata |= self.identity.to_metadata()
+            metadata = inner_metadata(facts, self.where, self.identity)
             for sheet in files.sheets:
                 spec = sheet.view.spec
                 sheet.writer.close(metadata)
@@ -173,7 +173,9 @@ class OpenFiles:
                 )  # fmt: skip
                 own = replace(facts, sha256=sheet.body.sha256)
                 name = self.layout.key(key)
-                closed.append(ClosedFile(name, spec, sheet.body, own, cut, self.identity))
+                closed.append(
+                    ClosedFile(name, spec, sheet.body, own, cut, self.where, self.identity)
+                )
         self._open, self.records = {}, 0
         return closed
 
@@ -203,9 +205,17 @@ class OpenFiles:
             largest.move_to_disk()
 
 
-def _grown(facts: Facts, rows: Rows) -> Facts:
-    """Return *facts* with *rows* counted in."""
-    offsets, times = rows.batch["offset"], rows.batch["timestamp"]
+def inner_metadata(facts: Facts, where: TopicPartition, identity: TopicIdentity) -> dict[str, str]:
+    """Return what a file says of itself, where its format has room."""
+    metadata = facts.to_metadata()
+    del metadata["sha256"]
+    metadata |= {"topic": where.topic, "partition": str(where.partition)}
+    return metadata | identity.to_metadata()
+
+
+def grown(facts: Facts, batch: pa.RecordBatch) -> Facts:
+    """Return *facts* with the records of *batch* counted in."""
+    offsets, times = batch["offset"], batch["timestamp"]
     span = pc.min_max(times.filter(pc.not_equal(times, NO_TIMESTAMP))).as_py()
     lows = [at for at in (facts.min_timestamp, span["min"]) if at is not None]
     highs = [at for at in (facts.max_timestamp, span["max"]) if at is not None]
@@ -213,7 +223,7 @@ def _grown(facts: Facts, rows: Rows) -> Facts:
         facts,
         first_offset=offsets[0].as_py() if facts.records == 0 else facts.first_offset,
         last_offset=offsets[-1].as_py(),
-        records=facts.records + len(rows),
+        records=facts.records + len(batch),
         min_timestamp=min(lows, default=None),
         max_timestamp=max(highs, default=None),
     )

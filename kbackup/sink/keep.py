@@ -5,14 +5,16 @@ last file, with more.  What is already there is replaced only by a superset of i
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
 from kbackup.alignment import pairs
 from kbackup.errors import TopicChangedError
-from kbackup.flow.write import ClosedFile
+from kbackup.flow.write import ClosedFile, inner_metadata
+from kbackup.naming import View
 from kbackup.records import Facts, TopicIdentity
+from kbackup.sink.uniting import united
 from kbackup.stores import ObjectHead, Store
 
 _log = logging.getLogger(__name__)
@@ -22,26 +24,38 @@ def keep(store: Store, file: ClosedFile) -> Facts:
     """Make sure that *file*'s records are stored under its key, and say what lies there now.
 
     Returns:
-        The facts of the object under the key: this file's, or those of a longer object with the
-        same records that was there already.
+        The facts of the object under the key: this file's, or those of a longer object that was
+        there already, or of one with the records of both where compaction has taken some.
 
     Raises:
         TopicChangedError: If the object that is there holds other records: the topic was
             recreated, or the bucket holds another cluster's backup.
         StoreError: If the store refuses.
     """
-    head = None
-    while not _put(store, file, head):
-        head = store.head(file.key)
-        while head is not None:
-            longer = _longer(store, file, head)
-            if longer is not None:
-                _log.warning("%s holds these records and more; it is kept", file.key)
-                return longer
-            before, head = head, store.head(file.key)
-            if head == before:  # else another run put more while this one compared
-                break
-    return file.facts
+    head, wanted = None, file
+    try:
+        while not _put(store, wanted, head):
+            head = store.head(file.key)
+            while head is not None:
+                longer = _longer(store, wanted, head)
+                if isinstance(longer, ClosedFile):
+                    _close(wanted, file)
+                    wanted = longer
+                elif longer is not None:
+                    _log.warning("%s holds these records and more; it is kept", file.key)
+                    return longer
+                before, head = head, store.head(file.key)
+                if head == before:  # else another run put more while this one compared
+                    break
+        return wanted.facts
+    finally:
+        _close(wanted, file)
+
+
+def _close(united: ClosedFile, file: ClosedFile) -> None:
+    """Let go of a file that was made here; *file* itself is its owner's."""
+    if united is not file:
+        united.body.close()
 
 
 def _put(store: Store, file: ClosedFile, replaced: ObjectHead | None) -> bool:
@@ -56,8 +70,11 @@ def _put(store: Store, file: ClosedFile, replaced: ObjectHead | None) -> bool:
     )
 
 
-def _longer(store: Store, file: ClosedFile, head: ObjectHead) -> Facts | None:
-    """Return what is known of the object at *head* if it holds more than *file*, else None."""
+def _longer(store: Store, file: ClosedFile, head: ObjectHead) -> Facts | ClosedFile | None:
+    """Return what is known of the object at *head* if it holds more than *file*, else None.
+
+    Where each holds records that the other lacks, return a file with all of them.
+    """
     if file.identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
         raise _other_topic(file, "it was written from a topic with another id")
     there = Facts.from_metadata(head.metadata)
@@ -66,13 +83,19 @@ def _longer(store: Store, file: ClosedFile, head: ObjectHead) -> Facts | None:
     if there == file.facts:
         return None
     shorter = _common_records(store, file)
+    if shorter == "both":
+        return _united(store, file)
     if there is None:
         return file.facts if shorter == "ours" else None
     return there if there.covers(file.facts) and shorter != "theirs" else None
 
 
 def _common_records(store: Store, file: ClosedFile) -> str:
-    """Compare row by row; return which is shorter: "ours", "theirs" or "neither"."""
+    """Compare row by row; return which is shorter: "ours", "theirs", "neither", or "both".
+
+    Both lack records of the other where compaction has taken some: such rows differ by their
+    offsets.  Rows without offsets that differ are another topic's.
+    """
     file.body.seek(0)
     ours = _rows(file, file.body)
     with store.open(file.key) as body:
@@ -80,8 +103,28 @@ def _common_records(store: Store, file: ClosedFile) -> str:
             if mine is None or other is None:
                 return "ours" if mine is None else "theirs"
             if not mine.equals(other):
+                if file.spec.view is View.RECORD:
+                    return "both"
                 raise _other_topic(file, "it holds other records")
     return "neither"
+
+
+def _united(store: Store, file: ClosedFile) -> ClosedFile:
+    file.body.seek(0)
+    with store.open(file.key) as body:
+        if not _is_of(file, file.spec.open_format().own_metadata(body)):
+            raise _other_topic(file, "it was written under another name")
+        body.seek(0)
+        found = united(file, _rows(file, file.body), _rows(file, body))
+    if found is None:
+        raise _other_topic(file, "it holds other records")
+    return found
+
+
+def _is_of(file: ClosedFile, own: Mapping[str, str]) -> bool:
+    """Whether a file that says this of itself belongs under *file*'s key."""
+    wanted = inner_metadata(file.facts, file.where, file.identity)
+    return all(own.get(name) == wanted[name] for name in ("topic", "partition", "first-offset"))
 
 
 def _other_topic(file: ClosedFile, why: str) -> TopicChangedError:

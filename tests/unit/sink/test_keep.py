@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from backup_samples import Backup, batch
 
@@ -116,3 +118,57 @@ def test_what_is_deleted_while_it_is_compared_is_put_anew(monkeypatch: pytest.Mo
     backup.put("orders", 0, range(20))
 
     assert 20 == records(backup.store, key)
+
+
+@pytest.mark.parametrize(
+    ("second", "stored"),
+    [
+        pytest.param([0, 2, 5, 7, 9], [0, 1, 2, 3, 4, 5, 7, 9], id="reaches further"),
+        pytest.param([0, 2], [0, 1, 2, 3, 4], id="ends in the middle"),
+        pytest.param([0, 4], [0, 1, 2, 3, 4], id="ends where the other ends"),
+    ],
+)
+def test_what_compaction_took_between_two_runs_is_kept(
+    second: list[int], stored: list[int]
+) -> None:
+    """
+    A run that died before it committed stored 0 to 4; its successor finds holes among them.
+    """
+    backup = Backup()
+    (key,) = backup.put("orders", 0, range(5))
+
+    backup.put("orders", 0, second)
+
+    with backup.store.open(key) as body:
+        assert stored == pq.read_table(body)["offset"].to_pylist()
+    assert len(stored) == records(backup.store, key)
+
+
+def test_another_record_at_an_offset_is_another_topic() -> None:
+    """
+    Holes are compaction's; two records of one offset are not.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(5))
+    other = batch([0, 2, 5])
+    value = pa.array([b"0", b"another", b"5"], pa.binary())
+
+    with pytest.raises(TopicChangedError, match="belongs to another topic"):
+        backup.put("orders", 0, other.set_column(4, other.schema.field("value"), value))
+
+
+def test_a_copy_of_another_partition_s_object_is_not_added_to() -> None:
+    """
+    Somebody copied it over ours: its records must not get into this partition's backup.
+    """
+    backup = Backup()
+    (key,) = backup.put("orders", 0, range(5))
+    (other,) = backup.put("orders", 1, [7, 8])
+    head = backup.store.head(other)
+    assert head is not None
+    metadata = {name: text for name, text in head.metadata.items() if name != "sha256"}
+    with backup.store.open(other) as body:
+        backup.store.put(key, body, sha256=head.metadata["sha256"], metadata=metadata)
+
+    with pytest.raises(TopicChangedError, match="written under another name"):
+        backup.put("orders", 0, range(5))
