@@ -53,13 +53,15 @@ class PartitionLedger:
     def end(self, present: Container[str]) -> int | None:
         """Return where the backup goes on if its position is lost.
 
-        That is after the last cut of which every object is there; None where none is known.
+        That is after the last cut of which every object is there, or after the last gap: what is
+        before the end of a gap has expired.  None where neither is known.
         """
         cuts: dict[int, bool] = {}
         for key, entry in self.objects.items():
             if entry.next_offset is not None:
                 cuts[entry.next_offset] = cuts.get(entry.next_offset, True) and key in present
-        return max((end for end, is_whole in cuts.items() if is_whole), default=None)
+        ends = [end for end, is_whole in cuts.items() if is_whole]
+        return max((*ends, *(gap.end_offset for gap in self.gaps)), default=None)
 
 
 NOTHING: Final = PartitionLedger()

@@ -244,6 +244,15 @@ def test_the_backup_goes_on_after_the_last_cut_that_is_whole(
     assert end == TopicLedger.of(rows).partition(0).end(present)
 
 
+def test_the_backup_goes_on_after_a_gap() -> None:
+    """
+    A first backup that met nothing but expired records leaves no object, and knows where it stood.
+    """
+    expired = gap(WHERE, Span(0, 4), "r", 1)
+
+    assert 4 == TopicLedger.of([expired]).partition(0).end(set())
+
+
 def test_what_was_removed_on_purpose_is_not_missed_until_it_is_stored_again() -> None:
     """
     By object, or by a range of offsets where no object is known.
