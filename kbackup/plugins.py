@@ -44,8 +44,12 @@ class Plugin:
     version: str
 
 
-def installed(seam: str) -> list[Plugin]:
-    """Return what is installed for *seam*, sorted by name, without importing any of it."""
+@cache
+def installed(seam: str) -> tuple[Plugin, ...]:
+    """Return what is installed for *seam*, sorted by name, without importing any of it.
+
+    Asked once: which package an entry point is of costs a file each.
+    """
     found = [
         Plugin(
             seam,
@@ -56,7 +60,7 @@ def installed(seam: str) -> list[Plugin]:
         )
         for point in _points(seam).values()
     ]
-    return sorted(found, key=lambda plugin: plugin.name)
+    return tuple(sorted(found, key=lambda plugin: plugin.name))
 
 
 @cache
