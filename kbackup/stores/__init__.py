@@ -74,6 +74,16 @@ class StoreSettings:
     def __repr__(self) -> str:
         return f"StoreSettings(url={self.url!r}, endpoint_url={self.endpoint_url!r})"
 
+    def open(self) -> "Store":
+        """Open the store; the URL's scheme names its plugin.
+
+        Raises:
+            ConfigurationError: If no store is installed for the scheme.
+        """
+        factory: Any = plugins.load("stores", self.url.partition("://")[0])
+        store: Store = factory(self)
+        return store
+
 
 class Store(Protocol):
     """Objects by key.  Safe to use from several threads.
@@ -154,15 +164,8 @@ class Store(Protocol):
 
 
 def open_store(settings: StoreSettings) -> Store:
-    """Return the store that *settings* describe; the URL's scheme names its plugin.
-
-    Raises:
-        ConfigurationError: If no store is installed for the scheme.
-    """
-    scheme = settings.url.partition("://")[0]
-    factory: Any = plugins.load("stores", scheme)
-    store: Store = factory(settings)
-    return store
+    """Return the store that *settings* describe: `StoreSettings.open`."""
+    return settings.open()
 
 
 def put_json(store: Store, key: str, data: Mapping[str, Any], *, if_absent: bool = False) -> bool:
