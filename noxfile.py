@@ -113,6 +113,12 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def nightly(session: nox.Session) -> None:
+    """What the gate has no time for, such as 8,000 more numbers of the simulation."""
+    session.run(PYTHON, "-m", "pytest", "-n", "2", "-m", "nightly", *session.posargs, external=True)
+
+
+@nox.session
 def ci(session: nox.Session) -> None:
     """Everything the gate asks for; the tests last, for their closing line is read."""
     lint(session)

@@ -1,0 +1,214 @@
+"""An object store in memory, seen by one process, with requests that fail by its script."""
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from random import Random
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kbackup.errors import ObjectNotFoundError, StoreError
+from kbackup.naming import Layout
+from kbackup.records import TopicPartition
+from kbackup.stores import ObjectHead, Store, StoredObject
+from tests.simulation.cluster import Kafka, leave_behind, to_rows
+from tests.simulation.events import Event, GapKept, Listed, Removed, Row, Stored, Touched
+from tests.simulation.process import Clock, KilledError, Process
+
+PAGE = 40
+"""Keys a page of a listing."""
+
+LATE = timedelta(minutes=15)
+"""S3 takes no request that is older."""
+
+LAYOUT = Layout()
+
+
+@dataclass(frozen=True)
+class Held:
+    """One object."""
+
+    body: bytes
+    head: ObjectHead
+
+
+@lru_cache(20_000)
+def _decode(body: bytes) -> tuple[Row, ...] | None:
+    try:
+        return tuple(to_rows(pq.ParquetFile(io.BytesIO(body)).read()))
+    except (pa.ArrowInvalid, OSError, KeyError):
+        return None
+
+
+def _gaps(key: str, body: bytes) -> Iterator[GapKept]:
+    """What an object of kbackup's own says of records that expired."""
+    words = key.split("/")
+    if words[:2] == ["_kbackup", "gaps"]:
+        gap = json.loads(body)
+        where = TopicPartition(gap["topic"], gap["partition"])
+        yield GapKept(where, gap["start"], gap["end"])
+    elif words[:2] == ["_kbackup", "ledger"] and words[3] == "objects":
+        for row in pq.ParquetFile(io.BytesIO(body)).read().to_pylist():
+            if row["kind"] == "gap":
+                where = TopicPartition(words[4], row["partition"])
+                yield GapKept(where, row["first"], row["last"] + 1)
+
+
+class Bucket:
+    """The objects, and what people do to them.
+
+    Attributes:
+        late: PUTs without an answer that may still land.
+    """
+
+    def __init__(self, history: list[Event], clock: Clock, kafka: Kafka) -> None:
+        self.history, self.clock, self.kafka = history, clock, kafka
+        self.objects: dict[str, Held] = {}
+        self.late: list[tuple[datetime, Callable[[], Any]]] = []
+        self.bodies: set[bytes] = set()
+
+    def put(
+        self,
+        key: str,
+        body: bytes,
+        metadata: Mapping[str, str],
+        *,
+        if_absent: bool = False,
+        if_match: str | None = None,
+        by: str = "kbackup",
+    ) -> bool:
+        """Store an object, unless a condition says no."""
+        sha256 = hashlib.sha256(body).hexdigest()
+        there = self.objects.get(key)
+        if if_absent and there is not None:
+            return there.head.etag == sha256
+        if if_match is not None and (there is None or there.head.etag != if_match):
+            return there is not None and there.head.etag == sha256
+        facts = {**metadata, "sha256": sha256}
+        self.objects[key] = Held(body, ObjectHead(len(body), self.clock.now(), sha256, facts))
+        self.bodies.add(body)
+        if key.startswith("topics/"):
+            self.history.append(Stored(key, _decode(body), by, len(body)))
+        if by == "kbackup":
+            self.history.append(Touched("object", key))
+            self.history += _gaps(key, body)
+        return True
+
+    def delete(self, key: str, by: str = "kbackup") -> None:
+        """Remove an object."""
+        if self.objects.pop(key, None) is not None:
+            self.history.append(Removed(key, by))
+
+    def land(self, rng: Random, chance: float) -> None:
+        """Let PUTs arrive that were under way for long."""
+        for entry in [entry for entry in self.late if rng.random() < chance]:
+            self.late.remove(entry)
+            began, put = entry
+            if self.clock.now() - began < LATE:
+                put()
+
+    def data_keys(self) -> list[str]:
+        """Keys of the objects with records."""
+        return sorted(key for key in self.objects if key.startswith("topics/"))
+
+
+@dataclass(frozen=True)
+class SimStoreSettings:
+    """The way of one process to the bucket; opens a store as `StoreSettings` does."""
+
+    bucket: Bucket
+    process: Process
+    url: str = "s3://lake"
+
+    def open(self) -> Store:
+        """The store."""
+        return SimStore(self.bucket, self.process)
+
+
+class SimStore:
+    """A `Store`."""
+
+    def __init__(self, bucket: Bucket, process: Process) -> None:
+        self._bucket, self._process = bucket, process
+
+    def put(
+        self,
+        key: str,
+        body: BinaryIO,
+        *,
+        sha256: str,
+        metadata: Mapping[str, str],
+        if_absent: bool = False,
+        if_match: str | None = None,
+    ) -> bool:
+        body.seek(0)
+        data = body.read()
+        process, bucket = self._process, self._bucket
+
+        def act() -> bool:
+            if key.startswith("topics/"):
+                parts = LAYOUT.parse(key)
+                where = TopicPartition(parts.topic, parts.partition)
+                leave_behind(bucket.kafka, process, where)
+            return bucket.put(key, data, metadata, if_absent=if_absent, if_match=if_match)
+
+        try:
+            fault = process.request("PUT")
+        except KilledError as killed:
+            if killed.is_now and process.rng.random() < 0.5:
+                bucket.late.append((bucket.clock.now(), act))  # it was on its way
+            raise
+        if process.script.is_slow and key.startswith("topics/") and not if_absent:
+            fault = "late"
+        if fault == "late":
+            bucket.late.append((bucket.clock.now(), act))
+        if fault in ("fail", "late"):
+            raise StoreError(f"PUT {key}", "503 by the script", "")
+        done = act()
+        if fault == "lost":
+            raise StoreError(f"PUT {key}", "the answer was lost by the script", "")
+        return done
+
+    def _ask(self, kind: str, key: str) -> None:
+        if self._process.request(kind) != "ok":
+            raise StoreError(f"{kind} {key}", "503 by the script", "")
+
+    def open(self, key: str) -> BinaryIO:
+        self._ask("GET", key)
+        found = self._bucket.objects.get(key)
+        if found is None:
+            raise ObjectNotFoundError(key, "no such object", key=key)
+        return io.BytesIO(found.body)
+
+    def list(self, prefix: str, *, limit: int | None = None, **_: Any) -> Iterator[StoredObject]:
+        after = ""
+        if prefix.startswith("topics/"):
+            self._bucket.history.append(Listed(self._process.name))
+        while True:
+            self._ask("LIST", prefix)
+            keys = sorted(
+                key for key in self._bucket.objects if key.startswith(prefix) and key > after
+            )
+            for key in keys[:PAGE]:
+                head = self._bucket.objects.get(key)
+                if head is not None:
+                    size, etag = head.head.size, head.head.etag
+                    yield StoredObject(key, size, head.head.modified, etag)
+            if len(keys) <= PAGE:
+                return
+            after = keys[PAGE - 1]
+
+    def head(self, key: str) -> ObjectHead | None:
+        self._ask("HEAD", key)
+        found = self._bucket.objects.get(key)
+        return None if found is None else found.head
+
+    def delete(self, key: str) -> None:
+        self._ask("DELETE", key)
+        self._bucket.delete(key)

@@ -1,0 +1,190 @@
+"""What happened, as it was and not as kbackup says: the history that promises are checked by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kbackup.records import TopicPartition
+
+
+class Row(NamedTuple):
+    """One record.
+
+    Attributes:
+        offset: Where it is.
+        timestamp: In ms.
+        timestamp_type: As `records.TimestampType`.
+        key: As it is.
+        value: As it is.
+        headers: In order; the first one's value is the record's own and only name.
+    """
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    @property
+    def name(self) -> bytes | None:
+        """What tells it from every other record ever produced."""
+        return self.headers[0][1] if self.headers else None
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """What a restore has to bring back."""
+        return self.timestamp, self.key, self.value, self.headers
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """Records became readable in a topic that is to be backed up."""
+
+    topic_id: str
+    where: TopicPartition
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Records are no longer readable: ``expired`` or ``compacted``."""
+
+    topic_id: str
+    where: TopicPartition
+    offsets: tuple[int, ...]
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A sink that leaves something behind of a partition had seen its log begin at *offset*."""
+
+    topic_id: str
+    where: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object became visible.
+
+    Attributes:
+        key: Its key.
+        rows: What a reader finds in it; None where it cannot be read.
+        by: ``kbackup``, or ``person`` for whoever has the bucket's keys.
+        size: Bytes.
+    """
+
+    key: str
+    rows: tuple[Row, ...] | None
+    by: str = "kbackup"
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """An object is gone."""
+
+    key: str
+    by: str = "kbackup"
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A sink's group was moved by kbackup: what is before *offset* is safe."""
+
+    topic_id: str
+    where: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class GapKept:
+    """The backup says now that these offsets of a topic were never stored."""
+
+    where: TopicPartition
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A run looked what objects there are: what comes later it cannot know of."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Something was written: an object, a topic, a group."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command ended by itself.
+
+    Attributes:
+        kind: ``sink``, ``restore``, ``verify`` or ``verify --deep``.
+        code: Its exit code.
+        planned: For a sink, each partition's identity and end offset when it looked first.
+        records: The count in the summary, None where it is not known.
+        done: Records that it stored or wrote, by the world's own count.
+        targets: For a restore, the targets of the topics that it was asked for.
+        requests: To the bucket.
+        text: All that it said, for a search.
+        is_disturbed: Whether it met a fault, or anything else went on beside it.
+        run: Which run it was.
+        may_leave: Records of a partition that a sink may leave to the next one, by its settings.
+    """
+
+    kind: str
+    code: int
+    planned: Mapping[TopicPartition, tuple[str, int]]
+    records: int | None
+    done: int
+    targets: Mapping[TopicPartition, TopicPartition]
+    requests: int
+    text: str
+    is_disturbed: bool = False
+    run: str = ""
+    may_leave: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TargetShows:
+    """What a consumer of a restored partition gets now."""
+
+    target: TopicPartition
+    rows: tuple[Row, ...]
+    repeats: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """Files are cut by the records alone: each holds *size* of them."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Somebody else moved the sink's group in a partition."""
+
+    where: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What somebody did; for people who read the history."""
+
+    text: str
+
+
+Event = (
+    Produced | Gone | Begun | Stored | Removed | Committed | GapKept | Touched | Ended | TargetShows
+    | Listed | Ruled | Moved | Note
+)  # fmt: skip

@@ -1,0 +1,96 @@
+"""Defects that kbackup once had, put back one at a time by replacing one function.
+
+Each is named as the list of defects names it.  They show that the simulation would have found
+them, and would find them again.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow.compute as pc
+
+from kbackup.backup.catalog import FileSet
+from kbackup.backup.ledger import stream
+from kbackup.flow.write import ClosedFile
+from kbackup.records import Span
+from kbackup.restore import remaining as left
+from kbackup.restore import standing
+from kbackup.restore.mark import Mark, Source
+from kbackup.restore.remaining import Remaining
+from kbackup.restore.standing import Log, Standing
+from kbackup.sink import keep, plan
+from kbackup.stores import ObjectHead, Store
+
+Planted = Callable[[], AbstractContextManager[Any]]
+
+
+def a1() -> AbstractContextManager[Any]:
+    """A restore that is run again takes every object that begins below its position for done."""
+    remaining = left.remaining
+
+    def without_grown(facts_of: Any, sets: Sequence[FileSet], mark: Mark | None) -> Remaining:
+        found = remaining(facts_of, sets, mark)
+        offset = 0 if mark is None else mark.place.offset
+        rest = tuple(files for files in found.sets if files.start_offset >= offset)
+        return Remaining(rest, found.before)
+
+    return patch("kbackup.restore.planner.remaining", without_grown)
+
+
+def a2() -> AbstractContextManager[Any]:
+    """A position in a target counts for whatever is restored into it."""
+
+    def never(self: Source, other: Source) -> bool:
+        return False
+
+    return patch.object(Source, "conflicts", never)
+
+
+def a3() -> AbstractContextManager[Any]:
+    """A target that was emptied counts as restored."""
+
+    def trusting(mark: Mark, stood: Span, log: Log) -> Standing:
+        return Standing(mark)
+
+    return patch.object(standing, "_in_log", trusting)
+
+
+def a6() -> AbstractContextManager[Any]:
+    """An object is compared, and then replaced whatever is there by now."""
+
+    def unconditional(store: Store, file: ClosedFile, replaced: ObjectHead | None) -> bool:
+        facts = file.facts
+        return store.put(
+            file.key, file.body, sha256=facts.sha256, metadata=file.metadata,
+            if_absent=replaced is None,
+        )  # fmt: skip
+
+    return patch.object(keep, "_put", unconditional)
+
+
+def a7() -> AbstractContextManager[Any]:
+    """What expires while a first backup begins is no gap."""
+    make = plan.make
+
+    def forgetful(*given: Any, reached: Any = None, **named: Any) -> Any:
+        return make(*given[:3], **named)
+
+    return patch.object(plan, "make", forgetful)
+
+
+def a8() -> AbstractContextManager[Any]:
+    """What was stored more than ten days ago is no longer known."""
+    read = stream.Stream.read
+
+    def forgetful(self: stream.Stream, *given: Any, **named: Any) -> stream.Contents:
+        found = read(self, *given, **named)
+        oldest = self.clock.wall_ms() - 10 * 86_400_000
+        return replace(found, rows=found.rows.filter(pc.field("time") > oldest))
+
+    return patch.object(stream.Stream, "read", forgetful)
+
+
+PLANTED: dict[str, Planted] = {"A1": a1, "A2": a2, "A3": a3, "A6": a6, "A7": a7, "A8": a8}

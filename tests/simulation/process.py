@@ -1,0 +1,344 @@
+"""A run as the world sees it: a row of requests that may meet a fault, a kill or another run."""
+
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from random import Random
+from typing import Any
+from uuid import UUID, uuid4
+
+from kbackup.channel import Event, Line
+from kbackup.engine import Report, deal
+from kbackup.restore.ahead import Ahead
+
+REQUESTS_MAX = 20_000
+"""A run that asks more often than this goes round in circles."""
+
+CORES = 2
+
+_LEFT_ALONE = ("kbackup.channel", "kbackup.engine")
+
+
+class KilledError(BaseException):
+    """The process is dead: nothing that comes after this point happens.
+
+    Attributes:
+        is_now: Whether this is the request it died at, and not one that its ruins make.
+    """
+
+    def __init__(self, *, is_now: bool = False) -> None:
+        super().__init__()
+        self.is_now = is_now
+
+
+class Clock:
+    """A virtual time, which only moves when somebody moves it."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        """The time of day."""
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        """Let that much time pass."""
+        self.time += timedelta(seconds=seconds)
+
+    @property
+    def ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return int(self.time.timestamp() * 1000)
+
+
+@dataclass
+class Script:
+    """What befalls a run, by the number of its request, counted from 1.
+
+    Attributes:
+        dies_at: The request that is its last; 0 for none.
+        worker_dies_at: The same of its worker, which Spark replaces; 0 for none.
+        dies_before: The kind of request that it dies at, the first time; empty for none.
+        is_slow: Whether its PUTs in the place of other objects get no answer and land later.
+        faults: ``fail``: refused; ``lost``: done, but the answer is lost; ``late``: no answer, and
+            done later, if at all.
+        events: What others do just before a request.
+    """
+
+    dies_at: int = 0
+    worker_dies_at: int = 0
+    dies_before: str = ""
+    is_slow: bool = False
+    faults: Mapping[int, str] = field(default_factory=dict)
+    events: Mapping[int, Callable[[], None]] = field(default_factory=dict)
+
+
+class Process:
+    """One run."""
+
+    def __init__(self, name: str, rng: Random, clock: Clock, script: Script) -> None:
+        self.name, self.rng, self.clock, self.script = name, rng, clock, script
+        self.requests = 0
+        self.of_kind: dict[str, int] = {}
+        self.is_dead = self.is_in_task = self.has_no_worker = False
+        self.turn: Callable[[], None] = lambda: None
+        self.on_request: Callable[[], None] = lambda: None
+
+    def request(self, kind: str) -> str:
+        """Make a request; return what it meets.
+
+        Raises:
+            KilledError: If the process, or its worker, is dead now.
+        """
+        if self.is_dead or self.has_no_worker:
+            raise KilledError
+        self.turn()
+        self.requests += 1
+        self.of_kind[kind] = self.of_kind.get(kind, 0) + 1
+        assert self.requests < REQUESTS_MAX, f"{self.name} goes round in circles"
+        self.clock.sleep(0.01)
+        self.on_request()
+        at, script = self.requests, self.script
+        if at in script.events:
+            script.events[at]()
+        if at == script.dies_at or kind == script.dies_before:
+            self.is_dead = True
+            raise KilledError(is_now=True)
+        if at == script.worker_dies_at and self.is_in_task:
+            self.has_no_worker = True
+            raise KilledError(is_now=True)
+        return script.faults.get(at, "ok")
+
+    def attempt(
+        self, task: Any, share: Sequence[Any], hear: Callable[[Event], None]
+    ) -> list[Report]:
+        """Run a task, again where its worker died."""
+        while True:
+            self.is_in_task, self.has_no_worker = True, False
+            try:
+                reports = list(task(share, _Line(hear)))
+                if not self.has_no_worker:
+                    return reports
+            except KilledError:
+                if self.is_dead:
+                    raise
+            finally:
+                self.is_in_task = self.has_no_worker = False
+
+
+class Tasks:
+    """Runs the tasks of a process one after the other: `runs.world.RunTasks`."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def begin(self) -> None:
+        """There is nothing to start."""
+
+    def end(self) -> None:
+        """There is nothing to end."""
+
+    def __call__(
+        self,
+        task: Any,
+        units: Sequence[Any],
+        hear: Callable[[Event], None],
+        stop: threading.Event,
+        *,
+        slices_per_core: int | None = None,
+        timings: object = None,
+    ) -> list[Report]:
+        """Return all reports."""
+        shares = deal(units, min(len(units), (slices_per_core or 4) * CORES))
+        return [report for share in shares for report in self._process.attempt(task, share, hear)]
+
+
+class _Line(Line):
+    """A line that is a function call."""
+
+    def __init__(self, hear: Callable[[Event], None]) -> None:
+        super().__init__(None)
+        self.tell = hear  # type: ignore[method-assign]
+
+
+class Together:
+    """Several processes at once, in threads of which one runs at a time.
+
+    Before each request it is drawn anew whose turn it is, so a number tells the whole order.
+    """
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._turns: dict[str, threading.Semaphore] = {}
+        self._back = threading.Semaphore(0)
+
+    def run(self, works: Mapping[Process, Callable[[], None]]) -> None:
+        """Run *works* to their ends."""
+        threads = {}
+        failures: list[BaseException] = []
+        for process, work in works.items():
+            mine = threading.Semaphore(0)
+            self._turns[process.name] = mine
+            process.turn = lambda mine=mine: self._give_back(mine)  # type: ignore[misc]
+            body = self._body(work, mine, process.name, failures)
+            threads[process.name] = threading.Thread(target=body, name=process.name, daemon=True)
+        for thread in threads.values():
+            thread.start()
+        while self._turns:
+            name = self._rng.choice(sorted(self._turns))
+            steps = self._rng.choice((1, 1, 2, 5, 30))  # some stand still for long
+            for _ in range(steps):
+                if name in self._turns:
+                    self._turns[name].release()
+                    self._back.acquire()
+        for thread in threads.values():
+            thread.join()
+        if failures:
+            raise failures[0]
+
+    def _give_back(self, mine: threading.Semaphore) -> None:
+        self._back.release()
+        mine.acquire()
+
+    def _body(
+        self,
+        work: Callable[[], None],
+        mine: threading.Semaphore,
+        name: str,
+        failures: list[BaseException],
+    ) -> Callable[[], None]:
+        def body() -> None:
+            mine.acquire()
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001  (raised in the main thread)
+                failures.append(error)
+            finally:
+                del self._turns[name]
+                self._back.release()
+
+        return body
+
+
+class SerialPool(Executor):
+    """A thread pool without threads: work is done when it is handed in."""
+
+    def __init__(self, max_workers: int | None = None, *_: object, **__: object) -> None:
+        self.max_workers = max_workers
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Do it now."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001  (that is what a future does)
+            future.set_exception(error)
+        return future
+
+
+class SerialAhead:
+    """`restore.ahead.Ahead` that does not read ahead."""
+
+    def __init__(self, source: Iterable[Any], depth: int = 0) -> None:
+        self._source = source
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._source)
+
+    def __enter__(self) -> "SerialAhead":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class _Secrets:
+    """The module ``secrets``, drawn from a number."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+
+    def token_hex(self, nbytes: int = 16) -> str:
+        """As `secrets.token_hex`."""
+        return self._rng.randbytes(nbytes).hex()
+
+
+class _Time:
+    """The module ``time``, by a virtual clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.sleep = clock.sleep
+
+    def time(self) -> float:
+        """As `time.time`."""
+        return self._clock.time.timestamp()
+
+    def time_ns(self) -> int:
+        """As `time.time_ns`."""
+        return self._clock.ms * 1_000_000
+
+    def monotonic(self) -> float:
+        """As `time.monotonic`."""
+        return self._clock.time.timestamp()
+
+
+def _datetime(clock: Clock) -> type[datetime]:
+    class Datetime(datetime):
+        """`datetime` by a virtual clock."""
+
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            """As `datetime.now`."""
+            return clock.time.astimezone(tz)
+
+    return Datetime
+
+
+def _originals() -> dict[str, Any]:
+    """What is replaced, wherever a module of kbackup has it, by whatever name."""
+    return {
+        "pool": ThreadPoolExecutor, "ahead": Ahead, "uuid4": uuid4, "secrets": secrets,
+        "module": time, "time": time.time, "time_ns": time.time_ns, "monotonic": time.monotonic,
+        "sleep": time.sleep, "datetime": datetime,
+    }  # fmt: skip
+
+
+@cache
+def _places() -> list[tuple[Any, str, str]]:
+    """Module, attribute, and which original it is."""
+    named = [name for name in sorted(sys.modules) if name.startswith("kbackup.")]
+    return [
+        (sys.modules[name], attribute, which)
+        for name in named
+        if not name.startswith(_LEFT_ALONE)
+        for attribute, value in vars(sys.modules[name]).items()
+        for which, original in _originals().items()
+        if value is original
+    ]
+
+
+@contextmanager
+def deterministic(rng: Random, clock: Clock) -> Iterator[None]:
+    """No threads, no dice and no time of their own in any module of kbackup."""
+    virtual = _Time(clock)
+    replaced: dict[str, Any] = {
+        "pool": SerialPool, "ahead": SerialAhead, "uuid4": lambda: UUID(bytes=rng.randbytes(16)),
+        "secrets": _Secrets(rng), "module": virtual, "time": virtual.time,
+        "time_ns": virtual.time_ns, "monotonic": virtual.monotonic, "sleep": clock.sleep,
+        "datetime": _datetime(clock),
+    }  # fmt: skip
+    for module, attribute, which in _places():
+        setattr(module, attribute, replaced[which])
+    try:
+        yield
+    finally:
+        for module, attribute, which in _places():
+            setattr(module, attribute, _originals()[which])

@@ -1,0 +1,41 @@
+"""A defect that is put back is found, and within how many scripts of what can meet it."""
+
+from random import Random
+
+import pytest
+
+from tests.simulation.planted import PLANTED
+from tests.simulation.play import Play, Shape, Step
+
+TOPICS = dict.fromkeys(("A2", "A8"), (("alpha", 1), ("beta", 1)))
+STEPS = {
+    "A1": "produce sink restore set_group_back produce sink restore",
+    "A2": "produce sink merge",
+    "A3": "produce sink restore empty_target restore",
+    "A6": "produce sink set_group_back produce sink_slow produce sink sink",
+    "A7": "produce sink sink",
+    "A8": f"produce sink {'one_of_many ' * 40} delete_object verify",
+}
+WITHIN = {"A1": 200, "A2": 20, "A3": 20, "A6": 60, "A7": 300, "A8": 20}
+"""Scripts after which it has been found."""
+
+
+def finds(name: str, number: int) -> bool:
+    """Whether a script breaks a promise."""
+    rng = Random(f"{name} {number}")
+    shape = Shape(TOPICS.get(name, (("alpha", 1),)), rng.choice((3, 50)))
+    kinds = [kind.replace("_", " ") for kind in STEPS[name].split()]
+    steps = [Step(kind, rng.randrange(10**6)) for kind in kinds]
+    return bool(Play(shape).run(steps).violations)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_defect_that_is_put_back_is_found(name: str) -> None:
+    """
+    What the list of defects names would not come back unseen.
+    """
+    with PLANTED[name]():
+        found = next((n for n in range(WITHIN[name]) if finds(name, n)), None)
+
+    assert found is not None
+    assert not finds(name, found)

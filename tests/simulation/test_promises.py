@@ -1,0 +1,177 @@
+"""The checker finds what is planted in a history, and nothing in a good one."""
+
+from dataclasses import replace
+
+import pytest
+
+from kbackup.records import TopicPartition
+from tests.simulation.events import (
+    Begun,
+    Committed,
+    Ended,
+    Event,
+    GapKept,
+    Gone,
+    Moved,
+    Produced,
+    Removed,
+    Row,
+    Ruled,
+    Stored,
+    TargetShows,
+    Touched,
+)
+from tests.simulation.promises import CANARY, check
+
+WHERE, COPY = TopicPartition("alpha", 0), TopicPartition("copy-alpha", 0)
+FIRST = "topics/alpha/partition=0/alpha+0+0000000000.record.zstd.parquet"
+SECOND = "topics/alpha/partition=0/alpha+0+0000000002.record.zstd.parquet"
+
+
+def row(offset: int, topic: str = "alpha", partition: int = 0) -> Row:
+    """A record."""
+    name = f"{topic}/{partition}/{offset}/id".encode()
+    return Row(offset, 1000 + offset, 1, None, b"", (("name", name), ("h", None)))
+
+
+def rows(*offsets: int) -> tuple[Row, ...]:
+    """Records."""
+    return tuple(map(row, offsets))
+
+
+def ended(
+    kind: str, code: int = 0, *, records: int = 0, requests: int = 9, text: str = ""
+) -> Ended:
+    """The end of a run that did what it said."""
+    planned = {WHERE: ("id", 4)} if kind == "sink" else {}
+    targets = {WHERE: COPY} if kind == "restore" else {}
+    return Ended(kind, code, planned, records, records, targets, requests, text)
+
+
+GOOD: list[Event] = [
+    Ruled(2),
+    Produced("id", WHERE, rows(0, 1, 2, 3)),
+    Begun("id", WHERE, 0),
+    Stored(FIRST, rows(0, 1)),
+    Touched("object", FIRST),
+    Committed("id", WHERE, 2),
+    Stored(SECOND, rows(2, 3)),
+    Committed("id", WHERE, 4),
+    Touched("group", "kbackup-sink"),
+    ended("sink", records=4),
+    ended("verify"),
+    ended("verify --deep"),
+    Touched("topic", "copy-alpha"),
+    TargetShows(COPY, rows(0, 1)),
+    TargetShows(COPY, tuple(one._replace(offset=one.offset + 1) for one in rows(0, 1, 2, 3))),
+    ended("restore", records=4),
+]
+"""All that is promised."""
+
+
+def without(kind: type[Event], count: int = 1) -> list[Event]:
+    """The good history without its last events of a kind."""
+    kept = list(GOOD)
+    for _ in range(count):
+        kept.remove(next(event for event in reversed(kept) if isinstance(event, kind)))
+    return kept
+
+
+def instead(old: Event, *new: Event) -> list[Event]:
+    """The good history with something else in place of an event."""
+    at = GOOD.index(old)
+    return [*GOOD[:at], *new, *GOOD[at + 1 :]]
+
+
+def shown(*found: Row) -> list[Event]:
+    """The good history with a target that shows something else at its end."""
+    return [*GOOD[:-2], TargetShows(COPY, found), GOOD[-1]]
+
+
+SINK, RESTORE = GOOD[9], GOOD[-1]
+
+
+def test_a_good_history_breaks_nothing() -> None:
+    """
+    What went well is not found fault with.
+    """
+    assert [] == check(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("promise", "history"),
+    [
+        pytest.param("P1", instead(Stored(SECOND, rows(2, 3))), id="committed and not stored"),
+        pytest.param("P1", instead(Stored(SECOND, rows(2, 3)), Stored(SECOND, (row(2), row(9)))),
+                     id="a record that never was"),
+        pytest.param("P1", [*GOOD, Produced("id2", WHERE, rows(4)), Begun("id2", WHERE, 0),
+                            Committed("id2", WHERE, 5)], id="another topic of the name"),
+        pytest.param("P1", [*GOOD[:1], *GOOD[1:3], Gone("id", WHERE, (0, 1), "expired"),
+                            *GOOD[6:8], SINK], id="expired, and in no gap"),
+        pytest.param("P2", [*GOOD, Stored(FIRST, rows(0))], id="replaced by fewer"),
+        pytest.param("P2", [*GOOD, Stored(FIRST, None)], id="half an object"),
+        pytest.param("P3", instead(Stored(SECOND, rows(2, 3)), Stored(SECOND, rows(2))),
+                     id="a cut at another place"),
+        pytest.param("P3", [*GOOD, Stored(SECOND.replace("2.rec", "1.rec"), rows(1, 2))],
+                     id="a cut that begins elsewhere"),
+        pytest.param("P4", shown(*rows(0, 1, 2)), id="one is not restored"),
+        pytest.param("P4", shown(*rows(0, 1, 1, 2, 3)), id="one is restored twice"),
+        pytest.param("P4", shown(*rows(0, 2, 1, 3)), id="out of order"),
+        pytest.param("P4", shown(*rows(0, 1, 2), row(3)._replace(key=b"")), id="null is empty"),
+        pytest.param("P4", shown(*rows(0, 1, 2), row(3)._replace(headers=row(3).headers[:1])),
+                     id="a header is lost"),
+        pytest.param("P4", shown(*rows(0, 1, 2, 3), row(4, "beta")), id="another topic's record"),
+        pytest.param("P4", shown(*rows(0, 1, 2, 3), row(4, partition=1)),
+                     id="another partition's record"),
+        pytest.param("P5", [*GOOD, Touched("object", "elsewhere/x")], id="an object elsewhere"),
+        pytest.param("P5", [*GOOD, Touched("topic", "alpha")], id="the source is written"),
+        pytest.param("P5", [*GOOD, Touched("group", "theirs")], id="a group of somebody else's"),
+        pytest.param("P5", [*GOOD, Removed(FIRST)], id="an object is deleted"),
+        pytest.param("P6", [*GOOD, Produced("id", WHERE, rows(4)),
+                            replace(SINK, planned={WHERE: ("id", 5)})], id="exit 0 and not done"),  # type: ignore[type-var]
+        pytest.param("P6", [*GOOD, Removed(FIRST, "person"), ended("verify")],
+                     id="verify misses nothing"),
+        pytest.param("P6", [*GOOD, Stored(FIRST, rows(2, 3), "person"), ended("verify --deep")],
+                     id="verify takes a copy for the object"),
+        pytest.param("P6", [*GOOD, ended("verify", 7)], id="verify finds fault with a whole one"),
+        pytest.param("P6", [*GOOD, replace(SINK, records=5)], id="a sink counts wrong"),  # type: ignore[type-var]
+        pytest.param("P6", [*GOOD, replace(RESTORE, records=5)], id="a restore counts wrong"),  # type: ignore[type-var]
+        pytest.param("P6", [*GOOD, GapKept(WHERE, 0, 2)], id="a gap that is none"),
+        pytest.param("P6", [*GOOD, ended("sink", 2)], id="an exit code that has no business here"),
+        pytest.param("P7", [*GOOD, ended("sink", requests=10**6)], id="too many requests"),
+        pytest.param("P8", [*GOOD, ended("verify", text=f"password {CANARY}")], id="a secret"),
+    ],
+)  # fmt: skip
+def test_what_is_planted_is_found(promise: str, history: list[Event]) -> None:
+    """
+    Each promise is broken in each way that matters, and the checker says which one it was.
+    """
+    assert promise in {violation.promise for violation in check(history)}
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        pytest.param([*GOOD[:3], Gone("id", WHERE, (0, 1), "expired"), GapKept(WHERE, 0, 2),
+                      *GOOD[6:8], SINK], id="expired, and in a gap"),
+        pytest.param([*GOOD[:3], Gone("id", WHERE, (0, 1), "compacted"), *GOOD[6:8], SINK],
+                     id="compacted before it was read"),
+        pytest.param([*GOOD[:2], Gone("id", WHERE, (0, 1), "expired"), Begun("id", WHERE, 2),
+                      *GOOD[6:8], SINK], id="expired before the first run"),
+        pytest.param([*GOOD, Moved(WHERE), Stored(SECOND.replace("2.rec", "1.rec"), rows(1, 2))],
+                     id="other cuts after somebody moved the group"),
+        pytest.param([*GOOD, Removed(FIRST, "person"), ended("verify", 7), ended("restore", 7)],
+                     id="people removed it, and it is said"),
+        pytest.param([*GOOD, Stored(FIRST, rows(0, 1))], id="stored again"),
+    ],
+)  # fmt: skip
+def test_what_may_be_is_not_found_fault_with(history: list[Event]) -> None:
+    """
+    A gap that is told, a hole that compaction made, damage that is named: these are no lies.
+    """
+    history = [
+        replace(event, records=0, done=0) if isinstance(event, Ended) else event
+        for event in history
+    ]
+
+    assert [] == check(history)

@@ -1,0 +1,43 @@
+"""Whatever happens, in whatever order: the promises hold."""
+
+import pytest
+
+from tests.simulation.play import Play, Shape, Step, script_of
+from tests.simulation.showing import described
+
+CHUNK = 50
+GATE = 400
+NIGHT = 10_000
+
+
+def play_all(seeds: range) -> None:
+    """Play numbers; fail at the first that breaks a promise."""
+    for seed in seeds:
+        play_one(seed, *script_of(seed))
+
+
+def play_one(seed: int, shape: Shape, steps: list[Step]) -> None:
+    """Play a script; fail with the smallest part of it that breaks a promise."""
+    if Play(shape).run(steps).violations:
+        pytest.fail(described(seed, shape, steps), pytrace=False)
+
+
+@pytest.mark.parametrize("first", range(0, GATE, CHUNK))
+def test_the_promises_hold(first: int, pytestconfig: pytest.Config) -> None:
+    """
+    Nothing is lost, nothing untrue is said, under kills, lost answers, zombies and what people do.
+    """
+    seed = pytestconfig.getoption("--seed", None)
+    if seed is None:
+        play_all(range(first, first + CHUNK))
+    elif first == 0:
+        play_all(range(seed, seed + 1))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("first", range(GATE, NIGHT, CHUNK))
+def test_the_promises_hold_for_longer(first: int) -> None:
+    """
+    The same for four times as many numbers.
+    """
+    play_all(range(first, first + CHUNK))

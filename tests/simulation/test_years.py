@@ -1,0 +1,27 @@
+"""A backup that a thousand runs have worked on."""
+
+import pytest
+
+from tests.simulation.play import long_script_of
+from tests.simulation.test_seeds import GATE, NIGHT, play_one
+
+EVERY = 100
+"""One number in this many plays a year."""
+
+
+@pytest.mark.parametrize("seed", range(0, GATE, EVERY))
+def test_the_promises_hold_for_a_year(seed: int, pytestconfig: pytest.Config) -> None:
+    """
+    A thousand runs later everything is as true as after the first, at the same price.
+    """
+    if pytestconfig.getoption("--seed", None) in (None, seed):
+        play_one(seed, *long_script_of(seed))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(GATE, NIGHT, EVERY))
+def test_the_promises_hold_for_more_years(seed: int) -> None:
+    """
+    The same for four times as many numbers.
+    """
+    play_one(seed, *long_script_of(seed))
