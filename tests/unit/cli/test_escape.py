@@ -57,11 +57,28 @@ def test_tricky_strings(text: str, shown: str) -> None:
     assert shown == escape(text)
 
 
-@pytest.mark.skipif(not NAUGHTY.exists(), reason="needs the list of naughty strings")
+KNOWN = (
+    "\x00 \x01\x02\x1b \x7f\x80\x85\x9f\xad",  # controls of both blocks, a soft hyphen
+    "\x1b]0;title\x07 \x1b[31mred\x1b[0m \x1bc \x9b2J \x90+q\x9c",  # sequences of terminals
+    "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u061c\u200e\u200f",  # direction
+    "\u200b\u200c\u200d\u2060\u180e\ufeff\ufffe\U000e0001\U000e0041",  # no width, marks, tags
+    "\u2028 \u2029 \x0b \x0c \x1c \x1d \x1e \r",  # what somebody takes for a line's end
+    "\ud800 \udfff \udc80",  # halves of pairs
+    "\ue000 \uf8ff \U0010fffd \u0378",  # private, not assigned
+    "a\u0300\u0301\u0302\u0303" * 40,  # marks upon marks
+    "undefined nil NULL ''; DROP TABLE topics; -- ${jndi:ldap://x} %n%s {0} $(touch x) `x`",
+    "Ω≈ç√∫µ 田中さん ﷽ 👨\u200d👩\u200d👧 ١٢٣ ᚛ᚄᚓ",
+)
+"""Text that terminals, logs and parsers have tripped over."""
+
+
 def test_naughty_strings() -> None:
     """
     The strings that have broken other programs do not get through.
     """
-    lines = NAUGHTY.read_text("utf-8", errors="surrogateescape").split("\n")
+    lines = [*KNOWN]
+    if NAUGHTY.exists():  # a collection of five hundred more, beside the checkout
+        lines += NAUGHTY.read_text("utf-8", errors="surrogateescape").split("\n")
 
     assert [] == [line for line in lines if harmful(escape(line))]
+    assert {True} == {bool(harmful(line)) for line in KNOWN[:6]}
