@@ -1,8 +1,11 @@
 """What to run, and how.  ``nox -s ci`` is all of it; it uses the environment nox itself is in."""
 
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import nox
@@ -112,6 +115,63 @@ def tests(session: nox.Session) -> None:
     session.run(PYTHON, "-m", "pytest", *share, *session.posargs, external=True)
 
 
+MEETS_JAVA_OR_A_TERMINAL = (
+    "tests/unit/cli/test_live.py", "tests/unit/cli/test_look.py", "tests/unit/cli/test_output.py",
+    "tests/unit/cli/test_screens.py", "tests/unit/cli/test_streams.py", "tests/unit/engine",
+    "tests/unit/local", "tests/unit/test_doctor.py",
+    "tests/integration/test_doctor.py::test_everything_in_order",
+    "tests/integration/test_doctor.py::test_the_doctor_makes_the_archive_that_lets_spark_start_faster",
+    "tests/integration/test_doctor.py::test_a_damaged_class_archive_keeps_nobody_from_starting",
+)  # fmt: skip
+HIDDEN = ("docker", "jar", "java", "jcmd", "keytool", "mvn")
+"""How the names of programs begin that a bare machine does not have."""
+
+
+@contextmanager
+def bare_machine() -> Iterator[dict[str, str | None]]:
+    """Yield the variables of a machine without a system Java, Maven, Docker, home and terminal.
+
+    What was downloaded stays in its place: the network is not what is tried.
+    """
+    cache = os.environ.get("KBACKUP_CACHE_DIR") or str(Path.home() / ".cache" / "kbackup")
+    with tempfile.TemporaryDirectory() as folder:
+        home, programs = Path(folder, "home"), Path(folder, "bin")
+        home.mkdir()
+        programs.mkdir()
+        for place in map(Path, os.environ["PATH"].split(os.pathsep)):
+            for program in place.iterdir() if place.is_dir() else ():
+                link = programs / program.name
+                if not program.name.startswith(HIDDEN) and not link.is_symlink():
+                    link.symlink_to(program)
+        yield {
+            "HOME": str(home), "PATH": str(programs), "TERM": "dumb", "JAVA_HOME": None,
+            "KBACKUP_CACHE_DIR": cache,
+        }  # fmt: skip
+
+
+@nox.session
+def bare(session: nox.Session) -> None:
+    """The tests that meet Java or a terminal, on a machine that has neither.
+
+    Java is then the one of the extra ``java``; the session ``tests`` takes the system's.
+    """
+    with bare_machine() as variables:
+        session.run(
+            PYTHON, "-m", "pytest", "-n", "2", "--dist", "loadfile", "-m", "not nightly",
+            *MEETS_JAVA_OR_A_TERMINAL, *session.posargs, env=variables, external=True,
+        )  # fmt: skip
+
+
+@nox.session
+def nightly(session: nox.Session) -> None:
+    """All tests, those that the gate has no room for too, on a machine without a system Java."""
+    with bare_machine() as variables:
+        session.run(
+            PYTHON, "-m", "pytest", "-n", "2", "--dist", "loadfile", "-m", "",
+            *session.posargs, env=variables, external=True,
+        )  # fmt: skip
+
+
 @nox.session
 def nightly(session: nox.Session) -> None:
     """What the gate has no time for, such as 8,000 more numbers of the simulation."""
@@ -125,6 +185,7 @@ def ci(session: nox.Session) -> None:
     docs(session)
     wheel(session)
     sanitize(session)
+    bare(session)
     tests(session)
 
 

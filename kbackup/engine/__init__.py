@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import kbackup
 from kbackup.channel import Address, Event, Hub, Line
-from kbackup.engine.archive import class_archive
+from kbackup.engine.archive import class_archive, making
 from kbackup.engine.complaints import task_failed
 from kbackup.engine.settings import DEFAULT_MASTER, EngineSettings, FindJvm, Jvm, Timings
 from kbackup.engine.starting import Starting, end_beside, ended
@@ -117,7 +117,7 @@ def archive_classes(settings: EngineSettings, task: Task) -> Path:
     archive = settings.jvm.class_archive
     scratch = archive.with_name(f"{archive.name}.{os.getpid()}")
     given = settings.conf.get("spark.driver.extraJavaOptions", "")
-    options = f'{given} "-XX:ArchiveClassesAtExit={scratch}"'
+    options = f'{given} "{making(archive)}={scratch}"'
     recording = replace(
         settings,
         conf={**settings.conf, "spark.driver.extraJavaOptions": options},
@@ -125,7 +125,7 @@ def archive_classes(settings: EngineSettings, task: Task) -> Path:
     )
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
-        for left in archive.parent.glob("classes-*.jsa.*"):
+        for left in archive.parent.glob("classes-*.*.*"):
             with suppress(FileNotFoundError):  # its own process has moved it since
                 if left.stat().st_mtime < time.time() - _STALE_S:
                     left.unlink()

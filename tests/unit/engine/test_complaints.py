@@ -5,6 +5,7 @@ import pytest
 from kbackup.engine.complaints import exit_sentence, not_started, reason, task_failed
 
 INCUBATOR = "WARNING: Using incubator modules: jdk.incubator.vector\n"
+KILLED = "Java was ended by signal 9: the system may be out of memory"
 
 
 def test_the_reason_of_a_failed_task_is_its_python_error() -> None:
@@ -24,11 +25,10 @@ ValueError: the thing that broke
 @pytest.mark.parametrize(
     ("printed", "said"),
     [
+        pytest.param("", KILLED, id="nothing"),
+        pytest.param(INCUBATOR, KILLED, id="a warning"),
         pytest.param(
-            "", "Java was ended by signal 9: the system may be out of memory", id="nothing"
-        ),
-        pytest.param(
-            INCUBATOR, "Java was ended by signal 9: the system may be out of memory", id="a warning"
+            "[0.017s][error  ][aot] Loading static archive failed.\n", KILLED, id="of the archive"
         ),
         pytest.param(
             f"{INCUBATOR}Error occurred during initialization of VM\nToo small maximum heap\n",
