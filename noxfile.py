@@ -164,18 +164,17 @@ def bare(session: nox.Session) -> None:
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """All tests, those that the gate has no room for too, on a machine without a system Java."""
+    """All tests on a bare machine, then what the gate has no time for.
+
+    That is, such as 8,000 more numbers of the simulation, what is marked ``nightly``.
+    """
+    parts = (("--dist", "loadfile", "-m", "not nightly"), ("-m", "nightly"))
     with bare_machine() as variables:
-        session.run(
-            PYTHON, "-m", "pytest", "-n", "2", "--dist", "loadfile", "-m", "",
-            *session.posargs, env=variables, external=True,
-        )  # fmt: skip
-
-
-@nox.session
-def nightly(session: nox.Session) -> None:
-    """What the gate has no time for, such as 8,000 more numbers of the simulation."""
-    session.run(PYTHON, "-m", "pytest", "-n", "2", "-m", "nightly", *session.posargs, external=True)
+        for part in parts:
+            session.run(
+                PYTHON, "-m", "pytest", "-n", "2", *part, *session.posargs,
+                env=variables, external=True,
+            )  # fmt: skip
 
 
 @nox.session
