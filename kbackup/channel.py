@@ -1,4 +1,4 @@
-"""The line between the driver and its tasks: news one way, "stop" the other.
+"""The line between the driver and its tasks: news one way, orders and "stop" the other.
 
 Spark hands results over only when a task has ended.  A backup wants to show what is safe now, and
 to stop tasks without killing them, so each task keeps one TCP connection to the driver, opened
@@ -15,7 +15,8 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -53,6 +54,7 @@ class Hub:
         self._hear = hear
         self._lock = threading.Lock()
         self._lines: set[socket.socket] = set()
+        self._orders: list[bytes] = []
         self._is_stopping = False
         self.met_at: float | None = None
         hub = self
@@ -73,7 +75,19 @@ class Hub:
         with self._lock:
             self._is_stopping = True
             for line in self._lines:
-                _send_stop(line)
+                _send(line, _STOP)
+
+    def order(self, order: Event) -> None:
+        """Send *order* to all tasks; a task that calls later gets all orders in their turn.
+
+        So a task that Spark runs again knows what the one before it knew.  Each task decides by
+        itself whether an order concerns it.
+        """
+        text = json.dumps(order).encode() + b"\n"
+        with self._lock:
+            self._orders.append(text)
+            for line in self._lines:
+                _send(line, text)
 
     def close(self) -> None:
         """Hang up."""
@@ -91,8 +105,10 @@ class Hub:
         with self._lock:
             self.met_at = self.met_at or time.monotonic()
             self._lines.add(connection)
+            for order in self._orders:
+                _send(connection, order)
             if self._is_stopping:
-                _send_stop(connection)
+                _send(connection, _STOP)
         try:
             while line := lines.readline(_LINE_MAX):
                 with self._lock:
@@ -116,6 +132,7 @@ class Line:
 
     def __init__(self, address: Address | None) -> None:
         self._stopped = threading.Event()
+        self._orders: deque[Event] = deque()
         self._sending = threading.Lock()
         self._socket: socket.socket | None = None
         if address is None:
@@ -135,6 +152,8 @@ class Line:
 
     def __exit__(self, *_: object) -> None:
         if self._socket is not None:
+            with suppress(OSError):  # the driver is gone
+                self._socket.shutdown(socket.SHUT_RDWR)  # ends the thread that listens
             self._socket.close()
 
     def tell(self, event: Event) -> None:
@@ -147,6 +166,11 @@ class Line:
         except OSError:
             self._stopped.set()
 
+    def orders(self) -> Iterator[Event]:
+        """Yield what the driver has ordered since the last call."""
+        while self._orders:
+            yield self._orders.popleft()
+
     def is_stopped(self) -> bool:
         """Whether the task should end at its next safe point."""
         return self._stopped.is_set()
@@ -156,11 +180,16 @@ class Line:
         return self._stopped.wait(seconds)
 
     def _listen(self, line: socket.socket) -> None:
-        with suppress(OSError):
-            line.recv(len(_STOP))  # "stop", or the end of the stream: the driver is gone
-        self._stopped.set()
+        try:
+            with suppress(OSError, ValueError), line.makefile("rb") as lines:
+                for text in lines:
+                    if text == _STOP:
+                        return
+                    self._orders.append(json.loads(text))
+        finally:  # asked to, or at the end of the stream: the driver is gone
+            self._stopped.set()
 
 
-def _send_stop(line: socket.socket) -> None:
+def _send(line: socket.socket, text: bytes) -> None:
     with suppress(OSError):  # the task is gone
-        line.sendall(_STOP)
+        line.sendall(text)

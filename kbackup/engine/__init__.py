@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
 import kbackup
@@ -22,19 +23,31 @@ from kbackup.engine.starting import Starting, end_beside, ended
 from kbackup.errors import KbackupError, SparkError, StoppedError
 
 __all__ = [
-    "DEFAULT_MASTER", "EngineSettings", "FindJvm", "Jvm", "Report", "Starting", "Task", "Timings",
-    "archive_classes", "class_archive", "run",
+    "DEFAULT_MASTER", "Deal", "EngineSettings", "FindJvm", "Jvm", "Report", "Starting", "Task",
+    "Timings", "archive_classes", "class_archive", "deal", "run",
 ]  # fmt: skip
 
 Unit = TypeVar("Unit")
 Report = dict[str, Any]
 Task = Callable[[Sequence[Any], Line], Iterator[Report]]
+Deal = Callable[[Sequence[Any], int], Sequence[Sequence[Any]]]
+"""Makes of units and a number of slots what each Spark task gets."""
 
 _SLICES_PER_CORE: Final = 4
 """More slices than cores even out partitions of different size; each costs some 10 ms."""
 
 _STALE_S: Final = 3600.0
 """An archive in the making that is older was left by a process that was killed."""
+
+
+def deal(units: Sequence[Unit], slots: int) -> list[list[Unit]]:
+    """Deal *units* out in turn: sorted by size, every share gets large and small ones.
+
+    Returns:
+        As many shares as there are slots, or units where those are fewer.
+    """
+    shares = min(slots, len(units))
+    return [list(units[at::shares]) for at in range(shares)]
 
 
 def run(
@@ -45,6 +58,8 @@ def run(
     stop: threading.Event,
     *,
     slices_per_core: int | None = None,
+    deal: Deal = deal,
+    orders: SimpleQueue[Event] | None = None,
     timings: Timings | None = None,
     starting: Starting | None = None,
 ) -> list[Report]:
@@ -57,6 +72,8 @@ def run(
         hear: Called with what tasks tell while they run, from another thread.
         stop: When set, tasks are asked to end at their next safe point.
         slices_per_core: Spark tasks a core; None for several, which evens out their sizes.
+        deal: How units are dealt out to tasks.
+        orders: What is put here while tasks run is passed on to all of them.
         timings: Grows by what this took.
         starting: The Spark to use, on its way already; None starts one.
 
@@ -77,12 +94,12 @@ def run(
         hub = Hub(host, hear)
         finished = threading.Event()
         watcher = threading.Thread(
-            target=_watch, args=(context, hub, stop, finished, settings), daemon=True
+            target=_watch, args=(context, hub, stop, finished, settings, orders), daemon=True
         )
         watcher.start()
         try:
             count = context.defaultParallelism * (slices_per_core or _SLICES_PER_CORE)
-            shares = deal(units, min(count, len(units)))
+            shares = deal(units, count)
             job = _Job(task, hub.address, kbackup.__version__)
             reports = _collect(context.parallelize(shares, len(shares)).mapPartitions(job))
             if not stop.is_set():
@@ -148,11 +165,6 @@ def archive_classes(settings: EngineSettings, task: Task) -> Path:
     return archive
 
 
-def deal(units: Sequence[Unit], shares: int) -> list[list[Unit]]:
-    """Deal *units* out in turn: sorted by size, every share gets large and small ones."""
-    return [list(units[at::shares]) for at in range(shares)]
-
-
 class _Job:
     """What Spark pickles; runs in the Python worker."""
 
@@ -174,10 +186,17 @@ class _Job:
 
 
 def _watch(
-    context: Any, hub: Hub, stop: threading.Event, finished: threading.Event, settings: Any
+    context: Any,
+    hub: Hub,
+    stop: threading.Event,
+    finished: threading.Event,
+    settings: Any,
+    orders: SimpleQueue[Event] | None,
 ) -> None:
-    """Pass a stop on to the tasks, and end the job when they do not end in time."""
+    """Pass orders and a stop on to the tasks, and end the job when they do not end in time."""
     while not finished.is_set():
+        while orders is not None and not orders.empty():
+            hub.order(orders.get())
         if stop.wait(0.1):
             hub.stop()
             if not finished.wait(settings.stop_timeout_s):

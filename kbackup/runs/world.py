@@ -5,11 +5,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from queue import SimpleQueue
 from typing import Any, Protocol, Self
 
 from kbackup import engine
 from kbackup.config import Settings
-from kbackup.engine import FindJvm, Report, Task, Timings
+from kbackup.engine import Deal, FindJvm, Report, Task, Timings
 from kbackup.kafka import Connection
 from kbackup.runs import wiring
 from kbackup.runs.summary import Event
@@ -35,6 +36,8 @@ class RunTasks(Protocol):
         stop: threading.Event,
         *,
         slices_per_core: int | None = None,
+        deal: Deal = engine.deal,
+        orders: SimpleQueue[Event] | None = None,
         timings: Timings | None = None,
     ) -> list[Report]:
         """Return all reports.
@@ -129,6 +132,8 @@ class OnSpark:
         stop: threading.Event,
         *,
         slices_per_core: int | None = None,
+        deal: Deal = engine.deal,
+        orders: SimpleQueue[Event] | None = None,
         timings: Timings | None = None,
     ) -> list[Report]:
         """Run *task* over *units*: `RunTasks`."""
@@ -140,6 +145,8 @@ class OnSpark:
             hear,
             stop,
             slices_per_core=slices_per_core,
+            deal=deal,
+            orders=orders,
             timings=timings,
             starting=starting,
         )

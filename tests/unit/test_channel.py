@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -160,3 +161,42 @@ def test_a_display_that_fails_does_not_stop_the_task() -> None:
     hub.close()
 
     assert ([{"at": 1}], False) == (heard, is_stopped)
+
+
+def test_orders_reach_every_task_and_those_that_call_later() -> None:
+    """
+    A task that Spark runs again hears all that was ordered before, in its order, once.
+    """
+    hub = Hub("127.0.0.1", Ear())
+    with Line(hub.address) as first:
+        wait_for(lambda: hub.met_at is not None)
+        hub.order({"at": 1})
+        hub.order({"at": 2, "text": "ü\n"})
+        heard = orders(first, 2)
+        with Line(hub.address) as second:
+            late = orders(second, 2)
+            hub.order({"at": 3})
+            more = orders(first, 1), orders(second, 1)
+            is_stopped = first.is_stopped(), second.is_stopped()
+            hub.stop()
+            both = first.wait(10), second.wait(10)
+    hub.close()
+
+    assert [{"at": 1}, {"at": 2, "text": "ü\n"}] == heard == late
+    assert ([{"at": 3}], [{"at": 3}]) == more
+    assert ((False, False), (True, True)) == (is_stopped, both)
+
+
+def orders(line: Line, count: int) -> list[Event]:
+    """The next *count* orders a task hears."""
+    heard: list[Event] = []
+    wait_for(lambda: heard.extend(line.orders()) or len(heard) >= count)  # type: ignore[func-returns-value]
+    return heard
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    """Return as soon as *is_so*."""
+    deadline = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

@@ -11,12 +11,14 @@ from kbackup.errors import ConfigurationError, KafkaError, KbackupError, SparkEr
 @given(st.lists(st.integers()), st.integers(1, 9))
 def test_units_are_dealt_once_and_evenly(units: list[int], shares: int) -> None:
     """
-    Every unit is in one share, and no share has two more than another.
+    Every unit is in one share, no share has two more than another, and none is empty.
     """
     dealt = deal(units, shares)
 
     assert sorted(units) == sorted(unit for share in dealt for unit in share)
-    assert max(map(len, dealt)) - min(map(len, dealt)) <= 1
+    sizes = [len(share) for share in dealt]
+    assert min(len(units), shares) == len(sizes)
+    assert max(sizes, default=0) - min(sizes, default=0) <= 1
 
 
 def test_speculative_execution_is_refused() -> None:
