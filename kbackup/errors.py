@@ -177,10 +177,21 @@ class RecordTooLargeError(RefusedError):
 
 
 class KafkaError(KbackupError):
-    """Kafka is not reachable, not authorised, or lost beyond the retry budget."""
+    """Kafka is not reachable, not authorised, or lost beyond the retry budget.
+
+    Attributes:
+        is_away: No broker answered, rather than that one said no.
+    """
 
     exit_code = 5
     code = "kafka"
+    is_away = False
+
+
+class TopicDeletedError(KafkaError):
+    """A topic was deleted while it was being backed up."""
+
+    code = "topic_deleted"
 
 
 class StoreError(KbackupError):

@@ -34,11 +34,13 @@ class Topic:
         name: Its name.
         partitions: Number of partitions.
         topic_id: Changes when a topic is deleted and created again; empty where unknown.
+        leaderless: Partitions that have no leader now: nobody answers for them.
     """
 
     name: str
     partitions: int
     topic_id: str
+    leaderless: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,24 @@ class Cluster(Protocol):
         """Return the names of all topics that this principal may see, sorted."""
         ...
 
-    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Describe those of *names* that exist."""
+    def refresh(self) -> None:
+        """Ask for the names of topics again.
+
+        Raises:
+            KafkaError: If no broker answers.
+        """
+        ...
+
+    def topics(
+        self, names: Iterable[str], failures: dict[str, KafkaError] | None = None
+    ) -> dict[str, Topic]:
+        """Describe those of *names* that exist.
+
+        Args:
+            names: Topics.
+            failures: Takes an error that only this topic has, such as a missing permission;
+                None: it is raised.
+        """
         ...
 
     def spans(

@@ -1,11 +1,14 @@
 """The client library's errors, translated once at this boundary."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from kbackup.errors import KafkaError, KbackupError
+from kbackup.errors import KafkaError
+
+_AWAY: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"})
+"""Names of the client's errors for brokers that do not answer."""
 
 
 class Complaints:
@@ -25,22 +28,28 @@ class Complaints:
             self.last = text
 
 
-def kafka_error(what: str, error: Exception, complaints: Complaints | None = None) -> KbackupError:
+def kafka_error(what: str, error: Exception, complaints: Complaints | None = None) -> KafkaError:
     """Translate an exception of the client library into ours."""
     reason = error.args[0] if isinstance(error, KafkaException) and error.args else error
     why = reason.str() if hasattr(reason, "str") else str(reason)
     if complaints is not None and complaints.last and complaints.last not in why:
         why = f"{why}; {complaints.last}"
-    return KafkaError(what, why, _remedy(reason))
+    found = KafkaError(what, why, _remedy(reason))
+    found.is_away = _name(reason) in _AWAY
+    return found
+
+
+def _name(reason: Any) -> str:
+    return reason.name() if hasattr(reason, "name") else ""
 
 
 def _remedy(reason: Any) -> str:
-    name = reason.name() if hasattr(reason, "name") else ""
+    name = _name(reason)
     if "AUTH" in name:
         return "check the credentials and the ACLs of this principal"
     if "SSL" in name:
         return "check ssl.ca.location and the certificates"
-    if name in {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"}:
+    if name in _AWAY:
         return "check bootstrap.servers, the network and that the brokers run"
     return ""
 

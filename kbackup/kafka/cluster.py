@@ -67,9 +67,7 @@ class Cluster:
         found = calls(what, self._complaints, self._metadata)
         self.cluster_id: str = found.cluster_id or ""
         self.brokers = len(found.brokers)
-        self._names: dict[str, int] = {}
-        for name, topic in found.topics.items():
-            self._names[name] = len(topic.partitions)
+        self._names = sorted(found.topics)
 
     def _metadata(self) -> Any:
         try:
@@ -80,10 +78,16 @@ class Cluster:
 
     def topic_names(self) -> list[str]:
         """Return the names of all topics that this principal may see, sorted."""
-        return sorted(self._names)
+        return list(self._names)
 
-    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Describe those of *names* that exist."""
+    def refresh(self) -> None:
+        """Ask for the names of topics again: `Cluster.refresh`."""
+        self._names = sorted(calls("listing topics", self._complaints, self._metadata).topics)
+
+    def topics(
+        self, names: Iterable[str], failures: dict[str, KafkaError] | None = None
+    ) -> dict[str, Topic]:
+        """Describe those of *names* that exist: `Cluster.topics`."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
@@ -97,8 +101,14 @@ class Cluster:
             except KafkaException as error:
                 if error.args[0].code() == Code.UNKNOWN_TOPIC_OR_PART:
                     continue
-                raise kafka_error(f"describing topic {name}", error, self._complaints) from error
-            found[name] = Topic(name, len(described.partitions), _known_id(described.topic_id))
+                ours = kafka_error(f"describing topic {name}", error, self._complaints)
+                if failures is None or ours.is_away:
+                    raise ours from error
+                failures[name] = ours
+                continue
+            leaderless = frozenset(at.id for at in described.partitions if at.leader is None)
+            topic_id = _known_id(described.topic_id)
+            found[name] = Topic(name, len(described.partitions), topic_id, leaderless)
         return found
 
     def spans(self, wheres: Sequence[Where], *, committed_only: bool = True) -> dict[Where, Span]:
@@ -296,9 +306,10 @@ class Cluster:
         except KafkaException as error:
             raise kafka_error(what, error, self._complaints) from error
         except TimeoutError as error:
-            raise KafkaError(
-                what, self._complaints.last or "no answer", "check the brokers"
-            ) from error
+            silence = self._complaints.last or "no answer"
+            away = KafkaError(what, silence, "check the brokers")
+            away.is_away = True
+            raise away from error
 
 
 def check_properties(settings: KafkaSettings) -> None:
