@@ -106,6 +106,8 @@ class PartitionReport:
         bookmark: What was committed beside *committed*, None where it is nothing of ours.
         gaps: Offsets that expired before they could be read, in order.
         failure: What stopped the work, as ``KbackupError.to_dict`` puts it; None if nothing has.
+        until: Of a run that follows: everything that was written to the partition before then is
+            backed up, in seconds since the epoch; None where that is not known yet.
     """
 
     where: TopicPartition
@@ -117,6 +119,7 @@ class PartitionReport:
     bookmark: Bookmark | None = None
     gaps: tuple[Span, ...] = ()
     failure: Mapping[str, Any] | None = None
+    until: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain data: what Spark hands over, and what crosses the line."""
@@ -130,6 +133,7 @@ class PartitionReport:
             "last": self.last,
             "metadata": "" if self.bookmark is None else self.bookmark.to_metadata(),
             "gaps": [[gap.start_offset, gap.end_offset] for gap in self.gaps],
+            "until": self.until,
             **({} if self.failure is None else {"failure": dict(self.failure)}),
         }
 
@@ -146,6 +150,7 @@ class PartitionReport:
             Bookmark.from_metadata(data["metadata"]),
             tuple(Span(start, end) for start, end in data["gaps"]),
             data.get("failure"),
+            data["until"],
         )
 
     def progress(self, run: str, open_records: int) -> dict[str, Any]:

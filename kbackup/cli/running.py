@@ -231,7 +231,7 @@ def _signals(stop: Stop, *, is_asked: bool) -> Iterator[None]:
     """
 
     def handle(number: int, _frame: object) -> None:
-        if stop.is_set():
+        if stop.signal is not None:
             os._exit(128 + number)
         stop.ask(signal.SIGTERM if number == signal.SIGHUP else number)
         if not is_asked:

@@ -15,9 +15,9 @@ from kbackup.errors import ConfigurationError, KbackupError
 class SummaryFile:
     """Writes the summary beside its place and moves it there.
 
-    The file holds the summary line and ``last_success``, as `history.success` defines it: the start
-    of the last good run, taken over from the old file when this run was none, null where none
-    ever was.
+    The file holds the summary line and ``last_success``, as `history.success` defines it: up to
+    when the backup is complete, taken over from the old file where this run does not say, null
+    where none ever did.
     """
 
     def __init__(self, path: str) -> None:
@@ -77,7 +77,7 @@ class SummaryFile:
         except (OSError, ValueError):
             old = None
         carried = old.get("last_success") if isinstance(old, dict) else None
-        success = history.success({**summary, "last_success": carried})
+        success = history.success(dict(summary)) or history.success({"last_success": carried})
         return None if success is None else moments.text(success)
 
     def _error(self, why: str) -> ConfigurationError:

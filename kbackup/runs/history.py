@@ -38,6 +38,9 @@ Run = dict[str, Any]
 GOOD: Final = frozenset({0, 3})
 """Exit codes of a run that backed up all there was, even if it had to say something about it."""
 
+NO_TOPIC: Final = "no_topic"
+"""Code of the warning that the topics that were asked for match none."""
+
 RECORD_BYTES_MAX: Final = 64 * 2**20
 """A larger run record counts as missing: nobody of ours wrote it."""
 
@@ -112,7 +115,7 @@ def started(run: str) -> datetime | None:
 
 
 def write_run(store: Store, layout: Layout, summary: Mapping[str, Any]) -> None:
-    """Leave the summary of a run; repeating it changes nothing.
+    """Leave the summary of a run, in place of an earlier one of the same run.
 
     Args:
         store: Where the backup lies.
@@ -124,8 +127,14 @@ def write_run(store: Store, layout: Layout, summary: Mapping[str, Any]) -> None:
     """
     record = {**summary, "topics_dir": layout.topics_dir}
     name = f"{_runs_prefix(layout)}{record['run'].replace(':', '')}-{_named(record['command'])}"
-    if not put_json(store, f"{name}.json", record, if_absent=True):  # a namesake of the same second
-        put_json(store, f"{name}-{_digest(record['run'] + layout.topics_dir)}.json", record)
+    key = f"{name}.json"
+    if put_json(store, key, record, if_absent=True):
+        return
+    there = _read(store, key) or record
+    identity = ("run", "topics_dir")
+    if any(there.get(part) != record[part] for part in identity):  # a namesake of the same second
+        key = f"{name}-{_digest(record['run'] + layout.topics_dir)}.json"
+    put_json(store, key, record)
 
 
 def runs(store: Store, layout: Layout, command: str | None = None) -> Iterator[Run]:
@@ -160,16 +169,43 @@ def runs(store: Store, layout: Layout, command: str | None = None) -> Iterator[R
 def success(record: Run) -> datetime | None:
     """Return up to when everything is known to be backed up, going by one run's record.
 
-    That is the start of a good run: what was written to Kafka later may not be in it.  A run that
-    was none may carry the time of an earlier one as ``last_success``.
+    The record says so as ``last_success``: the start of a good run, since what was written to
+    Kafka later may not be in it; of a run that follows, the time up to which it has stored all;
+    of a run that was not good, what an earlier one said.  A run that matched no topic is not good.
     """
-    if record.get("exit_code") in GOOD:
-        return started(str(record.get("run")))
+    if matched_nothing(record) and record.get("exit_code") in GOOD:
+        given = record.get("last_success")
+        if given == str(record.get("run"))[:20]:  # as versions before 0.2 said
+            return None
+    if "last_success" not in record:
+        return started(str(record.get("run"))) if record.get("exit_code") in GOOD else None
     try:
         time = datetime.fromisoformat(record["last_success"])
-    except (KeyError, TypeError, ValueError):
+    except (TypeError, ValueError):
         return None
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def matched_nothing(record: Run) -> bool:
+    """Whether a run found no topic to back up."""
+    warnings = record.get("warnings")
+    return not record.get("partitions") and any(
+        isinstance(warning, dict) and warning.get("code") == NO_TOPIC
+        for warning in (warnings if isinstance(warnings, list) else ())
+    )
+
+
+def pattern(record: Mapping[str, Any]) -> str | None:
+    """Return the ``topics.regex`` that a sink was asked for, None where it was given names.
+
+    Records of versions before 0.2 keep it among their names, which may be a topic's as well.
+    """
+    if "topics_regex" in record:
+        given = record["topics_regex"]
+        return given if isinstance(given, str) else None
+    names = record.get("names") or []
+    is_one = len(names) == 1 and names[0] not in (record.get("topic_settings") or {})
+    return str(names[0]) if is_one else None
 
 
 def known_gaps(store: Store, layout: Layout, topic: str) -> dict[TopicPartition, list[Span]]:

@@ -1,6 +1,8 @@
 """A stop that a signal asked for."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class Stop:
@@ -23,3 +25,21 @@ class Stop:
     def is_set(self) -> bool:
         """Whether somebody asked."""
         return self.event.is_set()
+
+
+@contextmanager
+def linked(first: threading.Event, second: threading.Event) -> Iterator[None]:
+    """Set *second* too once *first* is set, as long as the context lasts."""
+
+    def pass_on() -> None:
+        while not second.is_set():
+            if first.wait(0.1):
+                second.set()
+
+    thread = threading.Thread(target=pass_on, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        second.set()
+        thread.join()

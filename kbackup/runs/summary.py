@@ -18,6 +18,8 @@ class Summary:
         partitions: One row a topic-partition, with its ``state``.
         skipped: Counts of what was left out, by reason.
         facts: Further fields of the summary line.
+        standing: Errors that hold for now, by what they are of.  They are the reason of the exit
+            code even where a signal ends the run: it stopped something that was not whole.
     """
 
     def __init__(self, run: str, command: str) -> None:
@@ -25,6 +27,7 @@ class Summary:
         self.partitions: list[dict[str, Any]] = []
         self.skipped: dict[str, int] = {}
         self.facts: dict[str, Any] = {}
+        self.standing: dict[Any, Mapping[str, Any]] = {}
         self._errors: list[dict[str, Any]] = []
         self._warnings: list[Event] = []
         self._started = monotonic()
@@ -57,10 +60,17 @@ class Summary:
 
     def exit_code(self, signal: int | None = None) -> int:
         """Return the exit code of all that happened; *signal* is the one that stopped the run."""
-        if signal is not None:
+        if signal is not None and not self.standing:
             return 128 + signal
-        codes = [entry["exit_code"] for entry in self._errors if entry["code"] != "stopped"]
+        codes = [entry["exit_code"] for entry in self._all_errors()]
         return worst([*codes, _SKIPPED if self.skipped else 0])
+
+    def _all_errors(self) -> list[dict[str, Any]]:
+        found = [entry for entry in self._errors if entry["code"] != "stopped"]
+        for entry in self.standing.values():
+            if entry not in found:
+                found.append(dict(entry))
+        return found
 
     def finish(self, signal: int | None = None) -> Event:
         """Return the summary line."""
@@ -80,7 +90,7 @@ class Summary:
             "skipped": self.skipped,
             "partitions": self.partitions,
             "topics": _topics(self.partitions),
-            "errors": [entry for entry in self._errors if entry["code"] != "stopped"],
+            "errors": self._all_errors(),
             "warnings": self._warnings,
             **self.facts,
         }

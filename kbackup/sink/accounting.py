@@ -1,10 +1,14 @@
 """The rows of a summary: what is planned for each partition, and what became of it."""
 
 from collections.abc import Iterator, Mapping
+from threading import RLock
 from typing import Any, Final
 
+from kbackup.errors import TopicChangedError, TopicDeletedError
 from kbackup.naming import Layout
+from kbackup.records import Span, TopicPartition
 from kbackup.reports import PartitionReport
+from kbackup.runs.summary import Summary
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 
 _CONFIG: Final = (
@@ -15,6 +19,10 @@ _CONFIG: Final = (
     "retention.ms",
 )
 """Topic settings that a run record keeps, for a restore to look at."""
+
+
+_FOR_GOOD: Final = frozenset({TopicChangedError.code, TopicDeletedError.code})
+"""Codes of failures that trying again does not help."""
 
 
 def topic_settings(
@@ -76,16 +84,95 @@ def begin(at: PlannedPartition) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def plan_again(row: dict[str, Any], at: PlannedPartition) -> None:
-    """Note where a partition goes on that retention overtook."""
-    if at.start is not None:
-        row["committed"], row["end"] = at.start.offset, max(row["end"], at.seen.log.end_offset)
-        row["lag"] = row["end"] - row["committed"]
-    row["state"] = at.state
+class Account:
+    """What a run has come to so far.  Tasks tell it while they work; safe from any thread."""
+
+    def __init__(self, summary: Summary) -> None:
+        self.lock = RLock()
+        self._summary = summary
+        self._rows: dict[TopicPartition, dict[str, Any]] = {}
+        self._gaps: dict[TopicPartition, list[Span]] = {}
+        self._until: dict[TopicPartition, float | None] = {}
+
+    def begin(self, at: PlannedPartition, until: float | None = None) -> None:
+        """Open the row of a partition.
+
+        Args:
+            at: The partition.
+            until: Up to when all that was written to it is backed up, in seconds since the epoch:
+                a partition that has just come was empty before.
+        """
+        with self.lock:
+            self._rows[at.where] = begin(at)
+            self._until[at.where] = until
+            self._summary.partitions.append(self._rows[at.where])
+
+    def plan_again(self, at: PlannedPartition) -> None:
+        """Note where a partition goes on that retention overtook."""
+        row = self._rows[at.where]
+        if at.start is not None:
+            row["committed"], row["end"] = at.start.offset, max(row["end"], at.seen.log.end_offset)
+            row["lag"] = row["end"] - row["committed"]
+        row["state"] = at.state
+
+    def progress(self, event: Mapping[str, Any]) -> None:
+        """Take over what is safe, from a ``progress`` event."""
+        with self.lock:
+            row = self._rows[TopicPartition(event["topic"], event["partition"])]
+            row |= {name: event[name] for name in ("records", "objects", "bytes_stored")}
+            row["committed"], row["end"] = event["committed"], max(row["end"], event["end"])
+            row["lag"] = row["end"] - row["committed"]
+
+    def take(self, report: PartitionReport) -> bool:
+        """Take over a report, which counts what the whole run has done in its partition.
+
+        Returns:
+            Whether it says how far the partition is and nothing has said so before.
+        """
+        with self.lock:
+            row = self._rows[report.where]
+            before = row["committed"], row["end"]
+            _grow(row, report)
+            known = self._gaps.setdefault(report.where, [])
+            for gap in report.gaps:
+                if gap not in known:
+                    known.append(gap)
+                    self._summary.skip("expired_offsets", len(gap))
+            if report.until is not None:
+                self._until[report.where] = report.until
+            return before != (row["committed"], row["end"])
+
+    def set_aside(self, where: TopicPartition, failure: Mapping[str, Any] | None) -> bool:
+        """Note why a partition stands still, None where it goes on; return whether that is new."""
+        with self.lock:
+            before = self._summary.standing.pop(where, None)
+            if failure is not None:
+                self._summary.standing[where] = failure
+            return (before or {}).get("code") != (failure or {}).get("code")
+
+    def gap_ends(self) -> dict[TopicPartition, int]:
+        """Return where the log began behind the last gap that tasks met."""
+        with self.lock:
+            return {where: gaps[-1].end_offset for where, gaps in self._gaps.items() if gaps}
+
+    def until(self) -> float | None:
+        """Return up to when everything is known to be backed up, None where that is not known."""
+        with self.lock:
+            times = list(self._until.values())
+        known = [time for time in times if time is not None]
+        return min(known) if known and len(known) == len(times) else None
+
+    def is_lost(self) -> bool:
+        """Whether no partition can ever go on."""
+        with self.lock:
+            standing = self._summary.standing
+            return all(
+                row["start"] is None or standing.get(where, {}).get("code") in _FOR_GOOD
+                for where, row in self._rows.items()
+            )
 
 
-def grow(row: dict[str, Any], report: PartitionReport) -> None:
-    """Take over a report, which counts what the whole run has done in its partition."""
+def _grow(row: dict[str, Any], report: PartitionReport) -> None:
     done = report.done
     row |= {
         "records": done.records, "objects": done.objects, "bytes_read": done.bytes_read,

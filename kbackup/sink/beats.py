@@ -5,23 +5,25 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from kbackup.errors import KbackupError
-
 _log = logging.getLogger(__name__)
 
 BEAT_S: Final = 60.0
-"""Seconds between two times."""
+"""Seconds between two times, where nothing else is said."""
 
 
 class Beats:
-    """Does something every minute, beside what its context does.
+    """Does something again and again, beside what its context does.
 
     A sink that follows leaves a run record, or ``status --max-age`` would take it for dead; and
-    the ledger is folded, so that reading it takes as long during a run as before.
+    the ledger is folded, so that reading it takes as long during a run as before.  What fails is
+    logged and tried again: the backup goes on without it, and what depends on it grows old where
+    it can be seen.
     """
 
-    def __init__(self, what: str, beat: Callable[[], None]) -> None:
-        self._what, self._beat = what, beat
+    def __init__(
+        self, what: str, beat: Callable[[], None], every_s: float = BEAT_S, *, at_once: bool = False
+    ) -> None:
+        self._what, self._beat, self._every_s, self._at_once = what, beat, every_s, at_once
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -33,8 +35,9 @@ class Beats:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._ended.wait(BEAT_S):
+        while self._at_once or not self._ended.wait(self._every_s):
+            self._at_once = False
             try:
                 self._beat()
-            except KbackupError as error:
+            except Exception as error:  # noqa: BLE001  (its next turn may go better)
                 _log.warning("%s: %s", self._what, error)

@@ -2,265 +2,234 @@
 
 No file stays open between two visits.  A partition is visited when enough records wait to fill a
 file, or when the oldest has waited long enough for a short one: so each record is read once, and
-memory is that of a single run whatever the number of partitions.
+memory is that of a single run whatever the number of partitions.  One that fails is set aside and
+tried again later; only a cluster that does not answer at all ends the task.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from time import monotonic
+from time import monotonic, time
 from typing import Final
+from zlib import crc32
 
 from kbackup import engine
 from kbackup.backup.ledger import objects, place
 from kbackup.backup.ledger.rows import OBJECTS, table
 from kbackup.backup.ledger.stream import SYSTEM
-from kbackup.channel import Line
-from kbackup.errors import KafkaError, KbackupError, TopicChangedError
-from kbackup.kafka import PATIENCE_S, Cluster, LogStartMovedError
-from kbackup.records import Span, TopicIdentity, TopicPartition
-from kbackup.reports import PartitionReport
-from kbackup.sink.job import SinkJob, SinkUnit, recreated
-from kbackup.sink.task import Clients, Work, connected
+from kbackup.channel import Event, Line
+from kbackup.errors import KafkaError, KbackupError
+from kbackup.kafka import PATIENCE_S, LogStartMovedError
+from kbackup.records import Span, TopicPartition
+from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.look import Look, Lookout
+from kbackup.sink.task import Clients, Work, connect
+from kbackup.sink.watch import Watch
 
 POLL_S: Final = 1.0
 """How often the end offsets are asked for."""
 
+REPORT_S: Final = 10.0
+"""How often the driver is told how far each partition is."""
 
-@dataclass(slots=True)
-class Watch:
-    """One partition's backlog.
+ADOPT: Final = "adopt"
+"""The driver's order to follow one more partition; each task takes those that are its own."""
+
+REPORT: Final = "report"
+"""What a task says of a partition that it has looked at: a `PartitionReport`."""
+
+GAVE_UP: Final = "gave_up"
+"""What a task says that ends although nobody asked it to: the run ends with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One task's part of a run.
 
     Attributes:
-        position: The next offset to back up.
-        wanted: Records that have to wait here before a full file is likely.
-        waiting_since: When records behind *position* were first seen, by the monotonic clock.
+        index: Which, from 0.
+        count: How many there are, for the whole run.
+        units: The partitions it has from the start.
     """
 
-    position: int
-    wanted: int
-    waiting_since: float | None = None
+    index: int
+    count: int
+    units: tuple[SinkUnit, ...]
 
-    def is_due(self, end_offset: int, now: float, idle_s: float | None) -> bool:
-        """Whether to visit: enough records wait, or one has waited *idle_s* seconds."""
-        backlog = end_offset - self.position
-        if backlog <= 0:
-            self.waiting_since = None
-            return False
-        if self.waiting_since is None:
-            self.waiting_since = now
-        waited = now - self.waiting_since
-        return backlog >= self.wanted or (idle_s is not None and waited >= idle_s)
+    def owns(self, where: TopicPartition) -> bool:
+        """Whether a partition that comes later is this task's: exactly one says so."""
+        return crc32(str(where).encode()) % self.count == self.index
+
+
+def deal(units: Sequence[SinkUnit], slots: int) -> list[list[Share]]:
+    """Give every slot a share, even an empty one: partitions may come later."""
+    return [[Share(at, slots, tuple(units[at::slots]))] for at in range(slots)]
 
 
 def follow(
-    job: SinkJob,
-    starts: Mapping[TopicPartition, int],
-    topic_ids: Mapping[str, str],
-    idle_ms: int,
-    units: Sequence[SinkUnit],
-    line: Line,
+    job: SinkJob, idle_ms: int, shares: Sequence[Share], line: Line
 ) -> Iterator[engine.Report]:
-    """Back up *units* until asked to stop; yields one report a partition, at the end.
+    """Back up a share's partitions until asked to stop; yields one report each, at the end.
 
     Args:
         job: What tasks need to know; with its ``flush_tail`` a short file is closed when a
             record has waited *idle_ms*, without it only full files are written.
-        starts: The next offset to back up.
-        topic_ids: Of the topics that were planned: another one under the same name ends it.
         idle_ms: How long a record may wait.
-        units: The partitions.
+        shares: One.
         line: To the driver.
     """
-    with connected(job) as clients:
-        following = _Following(job, idle_ms / 1000 if job.flush_tail else None, clients, line)
-        for unit in units:
-            following.add(unit, starts[unit.where], topic_ids[unit.where.topic])
+    (share,) = shares
+    idle_s = idle_ms / 1000 if job.flush_tail else None
+    following = Following(job, share, idle_s, line)
+    try:
         following.run()
-    for report in following.totals.values():
-        yield report.to_dict()
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What one look at the cluster finds.
-
-    Attributes:
-        logs: What the logs hold; empty where a topic is gone.
-        gone: Topics that are not there.
-        changed: Topics that are others of the same name.
-    """
-
-    logs: Mapping[TopicPartition, Span] = field(default_factory=dict)
-    gone: frozenset[str] = frozenset()
-    changed: frozenset[str] = frozenset()
+    finally:
+        following.close()
+    for watch in following.watches.values():
+        yield watch.report.to_dict()
 
 
 @dataclass(slots=True)
-class _Following:
-    """The partitions of one task, what is known of them, and the reports that grow on it."""
+class Following:
+    """The partitions of one task.
+
+    Attributes:
+        job: What tasks need to know.
+        share: The task's part of the run.
+        idle_s: How long a record may wait; None: until a file is full.
+        line: To the driver.
+        now: The monotonic clock.
+        watches: What is known of each partition.
+    """
 
     job: SinkJob
+    share: Share
     idle_s: float | None
-    clients: Clients
     line: Line
-    totals: dict[TopicPartition, PartitionReport] = field(default_factory=dict)
-    _watches: dict[TopicPartition, Watch] = field(default_factory=dict)
-    _topic_ids: dict[str, str] = field(default_factory=dict)
-    _identities: dict[str, TopicIdentity] = field(default_factory=dict)
-    _cluster: Cluster | None = None
+    now: Callable[[], float] = monotonic
+    watches: dict[TopicPartition, Watch] = field(default_factory=dict)
+    _look: Lookout = field(init=False)
+    _clients: Clients | None = None
+    _before: Look = field(default_factory=Look)
+    _told: float = 0.0
 
-    def add(self, unit: SinkUnit, start: int, topic_id: str) -> None:
-        """Follow one more partition, from offset *start* on."""
-        self.totals[unit.where] = PartitionReport(
-            unit.where, start, unit.span.end_offset, start, bookmark=unit.bookmark
-        )
-        self._watches[unit.where] = Watch(start, self._file_records)
-        self._topic_ids[unit.where.topic] = topic_id
-        self._identities[unit.where.topic] = unit.identity
+    def __post_init__(self) -> None:
+        self._look = Lookout(self.job.kafka)
+        for unit in self.share.units:
+            self._adopt(unit)
 
     def run(self) -> None:
-        """Visit partitions until asked to stop, or until one cannot be followed any more."""
-        before = Look()
-        heard = monotonic()
-        while not self.line.is_stopped() and not self._has_failed():
+        """Visit partitions until asked to stop, or until no broker answers."""
+        heard = self.now()
+        while not self.line.is_stopped():
+            for order in self.line.orders():
+                self.take(order)
             try:
-                look = self._look()
+                self.turn()
             except KafkaError as error:
-                if monotonic() - heard > PATIENCE_S:
-                    self._fail(dict.fromkeys(self.totals, error))
-                self.line.wait(POLL_S)
-                continue
-            heard = monotonic()
-            reasons = {at: changed(at, watch.position, look, before)
-                       for at, watch in self._watches.items()}  # fmt: skip
-            self._fail({at: error for at, error in reasons.items() if error is not None})
-            before = look
-            if not self._has_failed():
-                for where, log in look.logs.items():
-                    self._visit(where, log.end_offset)
-                self.line.wait(POLL_S)
+                if self.now() - heard > PATIENCE_S:
+                    self._give_up(error)
+                    return
+            else:
+                heard = self.now()
+            self.line.wait(POLL_S)
 
-    @property
-    def _file_records(self) -> int:
-        return max(1, self.job.rule.records or 1)
+    def take(self, order: Event) -> None:
+        """Take an order of the driver's; another task's, or one that was heard before, is none."""
+        if order["type"] == ADOPT:
+            unit = SinkUnit.from_dict(order)
+            if self.share.owns(unit.where):
+                self._adopt(unit)
 
-    def _has_failed(self) -> bool:
-        return any(total.failure is not None for total in self.totals.values())
-
-    def _fail(self, errors: Mapping[TopicPartition, KbackupError]) -> None:
-        for where, error in errors.items():
-            self.totals[where] = replace(self.totals[where], failure=error.to_dict())
-
-    def _look(self) -> Look:
-        """Look at the cluster.
+    def turn(self) -> None:
+        """Look at the cluster once, and visit what is due.
 
         Raises:
-            KafkaError: If it does not answer.
+            KafkaError: If no broker answers.
         """
-        self._cluster = self._cluster or self.job.kafka.cluster()
-        gone, changed = _replaced(self._cluster, self._topic_ids)
-        return Look({} if gone else self._cluster.spans(list(self.totals)), gone, changed)
+        look = self._look({at: watch.identity for at, watch in self.watches.items()})
+        before, self._before = self._before, look
+        now, clock = self.now(), time()
+        for watch in self.watches.values():
+            failure = watch.report.failure
+            watch.see(look, before, now, clock)
+            if _code(watch.report.failure) != _code(failure):
+                self._report(watch)
+        for watch in self.watches.values():
+            if self.line.is_stopped():
+                break
+            if watch.is_due(self.now(), self.idle_s) and not self._visit(watch):
+                break  # before others wait for a broker as long, see whether any answers
+        if self.now() - self._told >= REPORT_S:
+            self._told = self.now()
+            for watch in self.watches.values():
+                self._report(watch)
 
-    def _visit(self, where: TopicPartition, end: int) -> None:
-        """Back up what waits in a partition, if it is worth while."""
-        watch, total = self._watches[where], self.totals[where]
-        is_full = end - watch.position >= watch.wanted
-        if self.line.is_stopped() or not watch.is_due(end, monotonic(), self.idle_s):
-            return
-        span, identity = Span(watch.position, end), self._identities[where.topic]
-        unit = SinkUnit(where, span, total.bookmark, identity)
-        visit = replace(self.job, flush_tail=self.job.flush_tail and not is_full)
-        work = Work(visit, unit, self.clients, self.line)
+    def close(self) -> None:
+        """Leave the cluster."""
+        if self._clients is not None:
+            self._clients.close()
+            self._clients = None
+
+    def _adopt(self, unit: SinkUnit) -> None:
+        if unit.where not in self.watches:
+            size = max(1, self.job.rule.records or 1)
+            self.watches[unit.where] = Watch.begin(unit, size)
+
+    def _visit(self, watch: Watch) -> bool:
+        """Back up what waits in a partition; return whether Kafka did its part."""
+        if self._clients is None:
+            self._clients = connect(self.job)
+        flush_tail = self.job.flush_tail and not watch.is_full
+        job = replace(self.job, flush_tail=flush_tail)
+        work = Work(job, watch.unit(), self._clients, self.line)
         error: KbackupError | None = None
         try:
             work.run()
         except KbackupError as caught:
             error = caught
-        self.totals[where] = _grown(total, work.report)
+        report = work.report
         if isinstance(error, LogStartMovedError):
-            error = self._go_on_behind(where, error)
-        if error is not None:
-            work.fail(error)
-            self.totals[where] = replace(self.totals[where], failure=work.report.failure)
-        _visited(watch, self.totals[where].committed, end, self._file_records)
+            try:
+                gap = self._gap(watch, report.committed)
+            except KbackupError as other:
+                error = other
+            else:
+                if len(gap):
+                    report, error = replace(report, gaps=(gap,), committed=gap.end_offset), None
+        watch.visited(report, error, self.now(), random.random())  # noqa: S311  (spreads retries)
+        self._report(watch)
+        if isinstance(error, KafkaError):
+            self._clients = connect(self.job, self._clients)
+            return False
+        return True
 
-    def _go_on_behind(self, where: TopicPartition, error: KbackupError) -> KbackupError | None:
-        """Write down what expired before it was read, and continue at the log's start.
+    def _gap(self, watch: Watch, position: int) -> Span:
+        """Write down what expired before it was read, and return it; empty where nothing has.
 
         Written down at once: the next commit is behind it, and no later run would find it.
-
-        Returns:
-            What keeps the partition from going on: *error* where nothing has expired.
         """
-        assert self._cluster is not None  # noqa: S101  (a partition was seen before it is visited)
-        total = self.totals[where]
-        try:
-            log = self._cluster.spans([where])[where]
-            gap = Span(total.committed, log.start_offset)
-            if not len(gap):
-                return error
+        assert self._clients is not None  # noqa: S101  (a visit has just used them)
+        where = watch.report.where
+        log = self._look({where: watch.identity}).logs.get(where)
+        gap = Span(position, position if log is None else log.start_offset)
+        if len(gap):
             row = objects.gap(where, gap, self.job.run, SYSTEM.wall_ms())
-            stream = place.of_topic(self.clients.store, self.job.layout, where.topic)
+            stream = place.of_topic(self._clients.store, self.job.layout, where.topic)
             stream.append(table([row], OBJECTS))
-        except KbackupError as other:
-            return other
-        self.totals[where] = replace(total, gaps=(*total.gaps, gap), committed=gap.end_offset)
-        text = f"{where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired"
-        self.line.tell({"type": "warning", "run": self.job.run, "code": "gap", "text": text})
-        return None
+            text = f"{where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired"
+            self.line.tell({"type": "warning", "run": self.job.run, "code": "gap", "text": text})
+        return gap
+
+    def _report(self, watch: Watch) -> None:
+        self.line.tell({"type": REPORT, "run": self.job.run, **watch.report.to_dict()})
+
+    def _give_up(self, error: KafkaError) -> None:
+        for watch in self.watches.values():
+            watch.give_up(error)
+            self._report(watch)
+        self.line.tell({"type": GAVE_UP, "run": self.job.run})
 
 
-def changed(where: TopicPartition, position: int, look: Look, before: Look) -> KbackupError | None:
-    """Return why a partition cannot be followed any more; most is believed when seen twice.
-
-    One broker's answer may be behind, or come while another takes over.
-    """
-    if where.topic in look.changed:
-        return recreated(where)
-    if where.topic in look.gone & before.gone:
-        return _deleted(where)
-    ends = [one.logs[where].end_offset for one in (before, look) if where in one.logs]
-    if len(ends) == 2 and max(ends) < position:
-        return TopicChangedError(
-            f"{where} ends at offset {ends[-1]}, but was backed up to {position}",
-            "its log was cut back",
-            "what is stored stays as it is; look at the topic before running again",
-            topic=where.topic,
-            partition=where.partition,
-        )
-    return None
-
-
-def _replaced(
-    cluster: Cluster, topic_ids: Mapping[str, str]
-) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the topics that are not there, and those that are others of the same name."""
-    found = cluster.topics(topic_ids)
-    ids = {name: topic.topic_id for name, topic in found.items()}
-    changed = {name for name, now in ids.items() if now and topic_ids[name] not in ("", now)}
-    return frozenset(topic_ids.keys() - found.keys()), frozenset(changed)
-
-
-def _deleted(where: TopicPartition) -> KafkaError:
-    return KafkaError(
-        f"{where.topic} is no longer there",
-        "it was deleted while it was backed up",
-        "what is stored stays as it is; take it out of the topics to back up",
-        topic=where.topic,
-        partition=where.partition,
-    )
-
-
-def _visited(watch: Watch, committed: int, end: int, size: int) -> None:
-    """Set what the next visit waits for: what is left of the last one, and a file more."""
-    if committed > watch.position:
-        watch.waiting_since = None
-    watch.position = committed
-    left = end - committed
-    watch.wanted = size if left < size else left + size
-
-
-def _grown(total: PartitionReport, visit: PartitionReport) -> PartitionReport:
-    """Take over a visit's report, which counts what the whole run has done."""
-    last = total.last if visit.last is None else visit.last
-    return replace(visit, start=total.start, gaps=total.gaps, last=last)
+def _code(failure: object) -> object:
+    return failure.get("code") if isinstance(failure, dict) else None

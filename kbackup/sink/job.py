@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, Self
 
 from kbackup.errors import TopicChangedError
 from kbackup.flow.cut import Rule
@@ -69,6 +69,27 @@ class SinkUnit:
     span: Span
     bookmark: Bookmark | None = None
     identity: TopicIdentity = UNKNOWN
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the unit as plain data."""
+        return {
+            "topic": self.where.topic,
+            "partition": self.where.partition,
+            "start": self.span.start_offset,
+            "end": self.span.end_offset,
+            "metadata": "" if self.bookmark is None else self.bookmark.to_metadata(),
+            **self.identity.to_metadata(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` returned."""
+        return cls(
+            TopicPartition(data["topic"], data["partition"]),
+            Span(data["start"], data["end"]),
+            Bookmark.from_metadata(data["metadata"]),
+            TopicIdentity.from_metadata(data),
+        )
 
 
 def recreated(where: TopicPartition) -> TopicChangedError:

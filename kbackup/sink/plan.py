@@ -34,6 +34,7 @@ class PlannedPartition:
         start: Where to go on; None with *refusal*.
         refusal: Why nothing may be done with it.
         identity: Which topic it is.
+        keeps_start: A later run would begin elsewhere if nothing said where this one did.
     """
 
     where: TopicPartition
@@ -41,6 +42,7 @@ class PlannedPartition:
     start: Start | None
     refusal: KbackupError | None = None
     identity: TopicIdentity = UNKNOWN
+    keeps_start: bool = False
 
     @property
     def state(self) -> str:
@@ -63,6 +65,17 @@ class PlannedPartition:
         span = Span(self.start.offset, self.seen.log.end_offset)
         return SinkUnit(self.where, span, bookmark, self.identity)
 
+    def followed(self) -> SinkUnit | None:
+        """Return what a task that follows begins with, None where there is nothing to begin."""
+        if self.start is None:
+            return None
+        if (unit := self.unit()) is not None:
+            return unit
+        committed = self.seen.committed
+        bookmark = None if committed is None else Bookmark.from_metadata(committed.metadata)
+        start = self.start.offset
+        return SinkUnit(self.where, Span(start, start), bookmark, self.identity)
+
     def position(self) -> Position | None:
         """Return what to set the group to before anything is read, None where it stands right.
 
@@ -76,7 +89,13 @@ class PlannedPartition:
             if committed is not None and self.seen.is_confirmed:
                 return Position(self.start.offset, committed.metadata)
             return Position(self.start.offset, Bookmark(identity=self.identity).to_metadata())
-        return Position(self.start.offset) if self.start.moves_group else None
+        if self.start.moves_group:
+            return Position(self.start.offset)
+        is_new = self.seen.committed is None and not self.seen.has_objects
+        if is_new and (self.start.offset > self.seen.log.start_offset or self.keeps_start):
+            # the next run has to begin here too, whether or not there was anything to store
+            return Position(self.start.offset, Bookmark(identity=self.identity).to_metadata())
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,19 +150,76 @@ def make(
             f"the cluster has {len(cluster.topic_names())} topics that this principal may see",
             "correct topics, or wait for it to be created",
         )
-    wanted = settings.partitions
-    wheres = [
-        TopicPartition(topic.name, partition)
-        for topic in topics.values()
-        for partition in range(topic.partitions)
-        if wanted is None or partition in wanted
-    ]
+    wheres = _partitions(topics, settings)
     if names and not wheres:
+        wanted = settings.partitions
         raise ConfigurationError(
             f"no topic has any of the partitions {','.join(map(str, sorted(wanted or ())))}",
             f"{', '.join(names)}: at most {max(t.partitions for t in topics.values())} each",
             "correct --partitions",
         )
+    return _plan(settings, cluster, store, topics, wheres, reached=reached, likely=likely)
+
+
+def more(
+    settings: Settings,
+    cluster: Cluster,
+    store: Store,
+    already: Mapping[TopicPartition, TopicIdentity],
+) -> SinkPlan:
+    """Plan what has come since a run began: topics that match now, partitions that were added.
+
+    They are backed up from their beginning, whatever ``auto.offset.reset`` says: what is written
+    to them is newer than the run.
+
+    Args:
+        settings: What to back up, and where to.
+        cluster: Where the topics are.
+        store: Where the objects are.
+        already: The partitions that the run has planned before.
+
+    Raises:
+        KbackupError: As `make`, but for topics that do not exist: those may have been deleted.
+    """
+    names = select(cluster.topic_names(), settings.topics, settings.topics_regex)
+    topics = cluster.topics(names)
+    ids = {where.topic: identity.topic_id for where, identity in already.items()}
+    wheres = [
+        where
+        for where in _partitions(topics, settings)
+        if where not in already and ids.get(where.topic, "") in ("", topics[where.topic].topic_id)
+    ]
+    if not wheres:
+        return SinkPlan({}, (), wiring.group(settings, "sink"))
+    new = {where.topic: topics[where.topic] for where in wheres}
+    plan = _plan(settings, cluster, store, new, wheres, reset="earliest")
+    keeps_start = settings.auto_offset_reset != "earliest"
+    return replace(
+        plan, partitions=tuple(replace(at, keeps_start=keeps_start) for at in plan.partitions)
+    )
+
+
+def _partitions(topics: Mapping[str, Topic], settings: Settings) -> list[TopicPartition]:
+    wanted = settings.partitions
+    return [
+        TopicPartition(topic.name, partition)
+        for topic in topics.values()
+        for partition in range(topic.partitions)
+        if wanted is None or partition in wanted
+    ]
+
+
+def _plan(
+    settings: Settings,
+    cluster: Cluster,
+    store: Store,
+    topics: Mapping[str, Topic],
+    wheres: Sequence[TopicPartition],
+    *,
+    reached: Mapping[TopicPartition, int] | None = None,
+    reset: str | None = None,
+    likely: Callable[[], object] | None = None,
+) -> SinkPlan:
     _check_keys(wiring.layout(settings), settings, wheres)
     group = wiring.group(settings, "sink")
     check_idle(cluster, group)
@@ -152,7 +228,7 @@ def make(
     if likely is not None and any(_waits(logs[where], committed.get(where)) for where in wheres):
         likely()
     layout = wiring.layout(settings)
-    said = known.read_topics(store, layout).with_run_records(store, layout, names)
+    said = known.read_topics(store, layout).with_run_records(store, layout, topics)
     found = gather(store, layout, logs, committed, said)
     evidence = {
         where: replace(seen, reached=(reached or {}).get(where)) for where, seen in found.items()
@@ -161,10 +237,11 @@ def make(
         name: TopicIdentity(cluster.cluster_id, topic.topic_id) for name, topic in topics.items()
     }
     strangers = _strangers(said, identities, evidence)
+    reset = reset or settings.auto_offset_reset
     planned = tuple(
         PlannedPartition(where, evidence[where], None, recreated(where))
         if where.topic in strangers
-        else _plan_partition(where, evidence[where], settings, identities[where.topic])
+        else _plan_partition(where, evidence[where], reset, identities[where.topic])
         for where in wheres
     )
     return SinkPlan(topics, planned, group, said)
@@ -221,10 +298,10 @@ def _strangers(
 
 
 def _plan_partition(
-    where: TopicPartition, seen: Evidence, settings: Settings, identity: TopicIdentity
+    where: TopicPartition, seen: Evidence, reset: str, identity: TopicIdentity
 ) -> PlannedPartition:
     try:
-        start = decide(where, seen, reset=settings.auto_offset_reset)
+        start = decide(where, seen, reset=reset)
     except KbackupError as error:
         return PlannedPartition(where, seen, None, error, identity)
     return PlannedPartition(where, seen, start, identity=identity)

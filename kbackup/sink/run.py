@@ -2,39 +2,44 @@
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from queue import SimpleQueue
 from typing import Any, Final
 
 from kbackup import engine, moments
 from kbackup.backup.ledger.stream import Clock
 from kbackup.config import Settings
-from kbackup.config.layout import RECORD_FORMAT
-from kbackup.errors import KbackupError, TopicChangedError
-from kbackup.kafka import Cluster, Position
-from kbackup.records import Span, TopicPartition
+from kbackup.errors import KafkaError, KbackupError, StoppedError, TopicChangedError
+from kbackup.kafka import Cluster, LogStartMovedError, Position
+from kbackup.records import TopicIdentity, TopicPartition
 from kbackup.reports import PartitionReport
 from kbackup.runs import history, wiring
 from kbackup.runs.locks import RunLock, lost_lock
-from kbackup.runs.stopping import Stop
+from kbackup.runs.stopping import Stop, linked
 from kbackup.runs.summary import Event, Summary
 from kbackup.runs.world import World
 from kbackup.sink import accounting
 from kbackup.sink import plan as planning
+from kbackup.sink.accounting import Account
 from kbackup.sink.beats import Beats
 from kbackup.sink.entering import RunLedger, asked
-from kbackup.sink.follow import follow
+from kbackup.sink.follow import ADOPT, GAVE_UP, REPORT, deal, follow
 from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.newcomers import NEWCOMERS_S, Newcomers
+from kbackup.sink.news import News, Tell
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 from kbackup.sink.task import back_up
 from kbackup.stores import Store, open_store
 
 _log: Final = logging.getLogger(__name__)
 
-_EXPIRED: Final = "expired"
+RECORD_S: Final = 20.0
+"""Seconds between two run records of a sink that follows."""
+
 _ROUNDS: Final = 3
 """How often retention may overtake a run before it gives up on a partition."""
-
-Tell = Callable[[Event], None]
 
 
 class SinkRun:
@@ -45,9 +50,12 @@ class SinkRun:
         self._run = history.new_run_id(world.clock.now())
         self._summary = Summary(self._run, "sink")
         self._layout = wiring.layout(settings)
-        self._rows: dict[TopicPartition, dict[str, Any]] = {}
-        self._met_gaps: list[tuple[TopicPartition, Span]] = []
+        self._account = Account(self._summary)
+        self._news = News(settings, self._summary, tell)
         self._timings = engine.Timings()
+        self._ended = threading.Event()
+        self._looked: float | None = None
+        self._earlier: datetime | None = None
 
     def __call__(self) -> Event:
         """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
@@ -66,28 +74,30 @@ class SinkRun:
         self._ledger = RunLedger(store, self._layout, self._run, self._time())
         if settings.dry_run:
             plan = planning.make(settings, cluster, store)
-            self._show(plan, cluster)
+            self._open(plan, cluster)
             for event in accounting.plan_topics(plan, self._layout):
                 self._tell(event)
             for at in plan.partitions:
-                self._tell_expired(at)
+                self._news.expired(at)
             return
         names = list(settings.topics) or [settings.topics_regex or ""]
-        self._summary.facts["names"] = names
+        self._summary.facts |= {"names": names, "topics_regex": settings.topics_regex}
         lock = RunLock.for_settings(
             settings, store, self._layout, "sink", names, self._run, self._stop.event.wait
         )
         tasks = self._world.run_tasks
         with lock as held:
             try:
+                self._earlier = self._last_success(store)
+                looked = self._world.clock.now().timestamp()
                 plan = planning.make(settings, cluster, store, likely=tasks.begin)
-                self._show(plan, cluster)
-                sought = asked(plan.group, settings.topics, settings.topics_regex)
-                self._ledger.begin(plan, cluster, sought, wiring.reading(settings))
+                self._open(plan, cluster)
+                self._enter(plan, cluster)
                 self._prepare(plan.partitions, plan.group, cluster)
                 with Beats("folding the ledger", self._ledger.fold):
                     if settings.follow:
-                        self._follow(plan, cluster, store)
+                        self._looked = looked
+                        self._follow(plan, store)
                     else:
                         self._once(plan, cluster, store)
                 self._fold()
@@ -100,7 +110,7 @@ class SinkRun:
             self._write_record(store)
 
     def _write_record(self, store: Store) -> None:
-        history.write_run(store, self._layout, self._finish(store))
+        history.write_run(store, self._layout, self._finish())
 
     def _fold(self) -> None:
         """Fold the ledger, unless asked to stop; what cannot be folded now is by a later run."""
@@ -116,7 +126,14 @@ class SinkRun:
         now = self._world.clock.now
         return Clock(lambda: int(now().timestamp() * 1000))
 
-    def _show(self, plan: SinkPlan, cluster: Cluster) -> None:
+    def _enter(self, plan: SinkPlan, cluster: Cluster) -> None:
+        """Enter topics into the ledger before anything is stored of them."""
+        settings = self._settings
+        sought = asked(plan.group, settings.topics, settings.topics_regex)
+        self._ledger.begin(plan, cluster, sought, wiring.reading(settings))
+
+    def _open(self, plan: SinkPlan, cluster: Cluster) -> None:
+        """Open the account of what is planned, and say it."""
         settings = self._settings
         self._summary.facts |= {
             "group": plan.group,
@@ -125,33 +142,9 @@ class SinkRun:
             "topics_dir": settings.topics_dir,
             "topic_settings": accounting.topic_settings(plan, cluster.topic_config(plan.topics)),
         }
-        self._tell(
-            {
-                "type": "start", "v": 1, "run": self._run, "command": "sink",
-                "topics": sorted(plan.topics), "group": plan.group, "store": settings.url,
-                "topics_dir": settings.topics_dir, "format": settings.format_class or RECORD_FORMAT,
-                "view": settings.view, "flush_size": settings.flush_size,
-            }
-        )  # fmt: skip
-        self._tell(
-            {"type": "plan", "partitions": [accounting.planned(at) for at in plan.partitions]}
-        )
-        if not plan.partitions:
-            text = f"no topic matches topics.regex {settings.topics_regex}"
-            self._tell(self._summary.warn("no_topic", text))
         for at in plan.partitions:
-            self._rows[at.where] = accounting.begin(at)
-            self._summary.partitions.append(self._rows[at.where])
-            self._tell_start(at)
-
-    def _tell_start(self, at: PlannedPartition) -> None:
-        """Tell what is odd about where a partition goes on, or why it does not."""
-        if at.refusal is not None:
-            self._summary.fail(at.refusal)
-        if at.start is not None:
-            place = {"topic": at.where.topic, "partition": at.where.partition}
-            for code, text in at.start.warnings:
-                self._tell(self._summary.warn(code, text, **place))
+            self._account.begin(at)
+        self._news.start(plan)
 
     def _prepare(
         self, partitions: Iterable[PlannedPartition], group: str, cluster: Cluster
@@ -159,30 +152,12 @@ class SinkRun:
         """Write down what has expired, and put the group where the run begins."""
         positions = {}
         for at in partitions:
-            gap = self._tell_expired(at)
+            gap = self._news.expired(at)
             if gap is not None:
                 self._ledger.gap(at.where, gap)
             if (position := at.position()) is not None:
                 positions[at.where] = position
         cluster.set_positions(group, positions)
-
-    def _tell_expired(self, at: PlannedPartition) -> Span | None:
-        """Tell of offsets that expired before they were backed up, count and return them."""
-        gap = None if at.start is None else at.start.expired
-        if gap is None:
-            return None
-        text = (
-            f"{at.where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired in the "
-            "cluster before they were backed up"
-        )
-        self._tell(
-            self._summary.warn(
-                "gap", text, topic=at.where.topic, partition=at.where.partition,
-                offsets=[gap.start_offset, gap.end_offset - 1],
-            )
-        )  # fmt: skip
-        self._summary.skip("expired_offsets", len(gap))
-        return gap
 
     def _job(self, plan: SinkPlan) -> SinkJob:
         settings = self._settings
@@ -211,8 +186,8 @@ class SinkRun:
             plan = planning.make(self._settings, cluster, store, overtaken)
             again = [at for at in plan.partitions if at.where in overtaken]
             for at in again:
-                self._tell_start(at)
-                accounting.plan_again(self._rows[at.where], at)
+                self._news.odd(at)
+                self._account.plan_again(at)
             for where in overtaken.keys() - {at.where for at in again}:
                 self._summary.fail(_gone(where))
             self._prepare(again, plan.group, cluster)
@@ -224,92 +199,161 @@ class SinkRun:
                              "raise the topic's retention", topic=where.topic)
             )  # fmt: skip
 
-    def _follow(self, plan: SinkPlan, cluster: Cluster, store: Store) -> None:
-        units = [
-            SinkUnit(at.where, at.seen.log, None, at.identity)
-            if (unit := at.unit()) is None
-            else unit
-            for at in plan.partitions
-            if at.start is not None
-        ]
-        starts = {at.where: at.start.offset for at in plan.partitions if at.start is not None}
-        ids = {name: topic.topic_id for name, topic in plan.topics.items()}
-        job, idle_ms = self._job(plan), self._settings.rotate_idle_ms
-        task = functools.partial(follow, job, starts, ids, idle_ms)
+    def _follow(self, plan: SinkPlan, store: Store) -> None:
+        """Keep tasks at work until somebody stops them, or nothing is left to follow."""
+        units = [unit for at in plan.partitions if (unit := at.followed()) is not None]
+        known = {at.where: at.identity for at in plan.partitions}
+        newcomers = Newcomers(self._settings, self._world.kafka, store)
         record = functools.partial(self._write_record, store)
-        with Beats("leaving a run record", record):
-            self._tasks(task, units, slices_per_core=1)
-        self._leave_behind(plan.group, cluster)
+        with Beats("leaving a run record", record, RECORD_S, at_once=True):
+            if not known:
+                units = self._wait_for_one(newcomers, known, plan.group)
+            if not units or self._stop.is_set():
+                return
+            orders: SimpleQueue[Event] = SimpleQueue()
 
-    def _leave_behind(self, group: str, cluster: Cluster) -> None:
-        """Count the gaps that tasks wrote down, and set the group on behind those at its end."""
-        ends: dict[TopicPartition, int] = {}
-        for where, gap in self._met_gaps:
-            self._summary.skip("expired_offsets", len(gap))
-            ends[where] = gap.end_offset
-        stands = cluster.committed(group, ends)
+            def look() -> None:
+                for unit in self._adopt(newcomers, known, plan.group):
+                    orders.put({"type": ADOPT, **unit.to_dict()})
+
+            task = functools.partial(follow, self._job(plan), self._settings.rotate_idle_ms)
+            looks = Beats("looking for new topics", look, NEWCOMERS_S)
+            with looks, linked(self._stop.event, self._ended):
+                reports = self._run_tasks(
+                    task, units, self._ended, slices_per_core=1, deal=deal, orders=orders
+                )
+        for report in reports:
+            self._take(report)
+        self._leave_behind(plan.group)
+
+    def _adopt(
+        self,
+        newcomers: Newcomers,
+        known: dict[TopicPartition, TopicIdentity],
+        group: str,
+    ) -> list[SinkUnit]:
+        """Take in partitions that have come; return what tasks have to begin with."""
+        began = self._world.clock.now().timestamp()
+        plan, cluster = newcomers.look(known)
+        if plan.partitions:
+            settings = accounting.topic_settings(plan, cluster.topic_config(plan.topics))
+            self._enter(plan, cluster)
+            self._prepare(plan.partitions, group, cluster)
+            with self._account.lock:
+                self._summary.facts["topic_settings"] |= settings
+                for at in plan.partitions:
+                    self._account.begin(at, None if at.refusal is not None else self._looked)
+                    self._news.odd(at)
+            self._news.planned(plan)
+            known |= {at.where: at.identity for at in plan.partitions}
+        self._looked = began
+        return [unit for at in plan.partitions if (unit := at.followed()) is not None]
+
+    def _wait_for_one(
+        self,
+        newcomers: Newcomers,
+        known: dict[TopicPartition, TopicIdentity],
+        group: str,
+    ) -> list[SinkUnit]:
+        """Wait for a first topic; a look that fails alone is forgiven."""
+        has_failed = False
+        while not self._stop.event.wait(NEWCOMERS_S):
+            try:
+                units = self._adopt(newcomers, known, group)
+            except KafkaError:
+                if has_failed:
+                    raise
+                has_failed = True
+            else:
+                has_failed = False
+                if known:
+                    return units
+        return []
+
+    def _leave_behind(self, group: str) -> None:
+        """Set the group on behind the gaps that tasks wrote down, where one ends a backup."""
+        if not (ends := self._account.gap_ends()):
+            return
+        cluster = self._world.kafka.cluster()
         behind = {
             where: Position(ends[where], position.metadata)
-            for where, position in stands.items()
+            for where, position in cluster.committed(group, ends).items()
             if position.offset < ends[where]
         }
         cluster.set_positions(group, behind)
 
-    def _tasks(
-        self,
-        task: engine.Task,
-        units: Sequence[SinkUnit],
-        slices_per_core: int | None = None,
-    ) -> dict[TopicPartition, int]:
+    def _tasks(self, task: engine.Task, units: Sequence[SinkUnit]) -> dict[TopicPartition, int]:
         """Run *task* over *units*; return where it stands in those that retention overtook."""
-        reports = self._world.run_tasks(
-            task,
-            units,
-            self._hear,
-            self._stop.event,
-            slices_per_core=slices_per_core,
-            timings=self._timings,
-        )
-        self._summary.facts["timings"] = self._timings.to_dict()
         overtaken = {}
-        for data in reports:
-            if "topic" not in data:  # of a task that could not begin
-                self._summary.fail(data["failure"])
-                continue
-            report = PartitionReport.from_dict(data)
-            if report.failure is not None and report.failure["code"] == _EXPIRED:
+        for report in self._run_tasks(task, units, self._stop.event):
+            if report.failure is not None and report.failure["code"] == LogStartMovedError.code:
                 overtaken[report.where] = report.committed
             elif report.failure is not None:
                 self._summary.fail(report.failure)
-            self._met_gaps += ((report.where, gap) for gap in report.gaps)
-            accounting.grow(self._rows[report.where], report)
+            self._account.take(report)
         return overtaken
 
+    def _run_tasks(
+        self,
+        task: engine.Task,
+        units: Sequence[SinkUnit],
+        stop: threading.Event,
+        **how: Any,
+    ) -> list[PartitionReport]:
+        found = self._world.run_tasks(task, units, self._hear, stop, timings=self._timings, **how)
+        self._summary.facts["timings"] = self._timings.to_dict()
+        for data in found:
+            if "topic" not in data:  # of a task that could not begin
+                self._summary.fail(data["failure"])
+        return [PartitionReport.from_dict(data) for data in found if "topic" in data]
+
     def _hear(self, event: Event) -> None:
-        """Pass an event on; a run that follows keeps its rows up with what is committed."""
-        if event["type"] == "progress" and not event["open"]:  # a commit, and a part before it
-            self._ledger.note(event["topic"])
-        if event["type"] == "progress" and self._settings.follow:
-            row = self._rows[TopicPartition(event["topic"], event["partition"])]
-            row["committed"], row["end"] = event["committed"], max(row["end"], event["end"])
-            row["lag"] = row["end"] - row["committed"]
+        """Keep the account up with what tasks tell, and pass on what is for the screen."""
+        if event["type"] == REPORT:
+            self._take(PartitionReport.from_dict(event))
+            return
+        if event["type"] == GAVE_UP:
+            self._ended.set()
+            return
+        if event["type"] == "progress":
+            if not event["open"]:  # a commit, and a part of the ledger before it
+                self._ledger.note(event["topic"])
+            self._account.progress(event)
         self._tell(event)
 
-    def _finish(self, store: Store | None = None) -> Event:
-        """Return the summary; with *store*, it says when a run last was good."""
-        summary = self._summary.finish(self._stop.signal)
-        is_good = not summary["errors"] and summary["exit_code"] in (*history.GOOD, 130, 143)
-        if self._settings.follow and is_good:
-            summary["last_success"] = moments.text(self._world.clock.now())
-        elif summary["exit_code"] not in history.GOOD and store is not None:
-            mine = self._summary.facts["names"]
-            past = history.runs(store, self._layout, "sink")
-            before = (history.success(run) for run in past if run.get("names") == mine)
-            last = next((time for time in before if time is not None), None)
-            summary["last_success"] = None if last is None else moments.text(last)
-        else:
-            summary["last_success"] = self._run[:20] if is_good else None
-        return summary
+    def _take(self, report: PartitionReport) -> None:
+        """Take over how far a partition is that is followed, and say it if it stands still."""
+        if self._account.take(report):
+            self._tell(report.progress(self._run, 0))
+        failure = report.failure
+        is_stopped = failure is not None and failure["code"] == StoppedError.code
+        if self._account.set_aside(report.where, None if is_stopped else failure):
+            self._news.standing(report)
+        if not self._settings.topics_regex and self._account.is_lost():
+            self._ended.set()
+
+    def _finish(self) -> Event:
+        """Return the summary; it says up to when everything is known to be backed up."""
+        with self._account.lock:
+            summary = self._summary.finish(self._stop.signal)
+            summary = {**summary, "partitions": [dict(row) for row in summary["partitions"]]}
+            until = self._account.until()
+        good: datetime | None = None
+        if not self._settings.follow:
+            is_good = not summary["errors"] and summary["exit_code"] in history.GOOD
+            if is_good and not history.matched_nothing(summary):
+                good = history.started(self._run)
+        elif until is not None and self._looked is not None:
+            good = datetime.fromtimestamp(min(until, self._looked), UTC)
+        good = good or self._earlier
+        return {**summary, "last_success": None if good is None else moments.text(good)}
+
+    def _last_success(self, store: Store) -> datetime | None:
+        """Return up to when earlier runs of the same topics are known to have stored all."""
+        mine = self._summary.facts["names"]
+        past = history.runs(store, self._layout, "sink")
+        times = (history.success(run) for run in past if run.get("names") == mine)
+        return next((time for time in times if time is not None), None)
 
 
 def _gone(where: TopicPartition) -> KbackupError:

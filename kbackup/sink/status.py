@@ -34,8 +34,10 @@ def status(
 ) -> Event:
     """Return how the backup in this ``topics.dir`` fares, in the shape of a summary.
 
-    Its ``exit_code`` is 7 when no run was good, or the newest good one (exit 0 or 3) started more
-    than *max_age_s* ago.  The start counts: what was written later may not be in the backup.
+    Its ``exit_code`` is 7 when nothing says up to when the backup is complete, or that is more
+    than *max_age_s* ago.  A good run (exit 0 or 3) makes it complete up to its own start: what was
+    written later may not be in it.  A run that follows says so by itself, of all its partitions:
+    it grows old while one of them stands still.
 
     Beside a summary's own fields it has
 
@@ -43,7 +45,8 @@ def status(
       ``committed`` and ``lag``;
     * ``runs``: the newest ten at most, the newest first: run, started, result, exit_code,
       seconds, records, objects, bytes_stored and errors;
-    * ``last_success``, ``age_s``, ``max_age_s``: the newest good run; null where there is none;
+    * ``last_success``, ``age_s``, ``max_age_s``: up to when the backup is complete; null where
+      that is not known;
     * ``running``: run, host, pid and started of each sink that refreshed its lock lately, going
       by this host's clock;
     * ``topics_dir`` and ``names``.
@@ -63,11 +66,12 @@ def status(
     """
     summary = Summary(history.new_run_id(now), f"{COMMAND} status")
     past: list[history.Run] = []
-    rows = success = None
+    rows = success = newest = None
     asked = set(names) or ({pattern} if pattern is not None else set())
     for record in history.runs(store, layout, COMMAND):
         if not asked <= _covered(record):
             continue
+        newest = newest or record
         if len(past) < _PAST:
             past.append(_past(record))
         rows = rows or list(_rows(record, names, pattern, partitions))
@@ -75,7 +79,7 @@ def status(
         if rows and success and len(past) == _PAST:
             break
     summary.partitions = rows or []
-    _judge(summary, layout, (success, now, max_age_s))
+    _judge(summary, layout, (success, now, max_age_s), "" if newest is None else _trouble(newest))
     summary.facts |= {
         "topics_dir": layout.topics_dir,
         "names": sorted(asked) or None,
@@ -121,16 +125,30 @@ def _believed(record: history.Run, summary: Summary, now: datetime) -> datetime 
 
 
 def _judge(
-    summary: Summary, layout: Layout, times: tuple[datetime | None, datetime, float | None]
+    summary: Summary,
+    layout: Layout,
+    times: tuple[datetime | None, datetime, float | None],
+    trouble: str,
 ) -> None:
     success, now, max_age_s = times
     do = "see the errors of the last run, and run kbackup sink"
     if success is None:
         text = f"no good run is known of the backup in {layout.topics_dir or 'this bucket'}"
-        summary.fail(OutdatedBackupError(text, "", do))
+        summary.fail(OutdatedBackupError(text, trouble, do))
     elif max_age_s is not None and _age_s(success, now) > max_age_s:
-        text = f"the newest good run started {_span(_age_s(success, now))} ago"
-        summary.fail(OutdatedBackupError(text, f"--max-age is {_span(max_age_s)}", do))
+        text = f"the backup is known to be complete only up to {_span(_age_s(success, now))} ago"
+        why = f"--max-age is {_span(max_age_s)}" + (f"; {trouble}" if trouble else "")
+        summary.fail(OutdatedBackupError(text, why, do))
+
+
+def _trouble(record: history.Run) -> str:
+    """Return in a few words why the newest run is not good; empty where it does not say."""
+    if history.matched_nothing(record):
+        return f"the newest run found no topic that matches {', '.join(record.get('names') or ())}"
+    errors = record.get("errors")
+    found = [error.get("what") for error in errors or () if isinstance(error, dict)]
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"{found[0]}{more}" if found else ""
 
 
 def _past(record: history.Run) -> history.Run:

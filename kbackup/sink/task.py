@@ -7,7 +7,7 @@ one cut runs beside the filling of the next one; commits stay in order.
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import monotonic, time
 from typing import Any, Final
@@ -48,15 +48,23 @@ class Clients:
     positions: Positions
     reader: Reader
 
+    def close(self) -> None:
+        """Leave the cluster."""
+        self.positions.close()
+        self.reader.close()
 
-@contextmanager
-def connected(job: SinkJob) -> Iterator[Clients]:
-    """Make the clients of a task; they are closed with the context."""
-    with (
-        closing(job.kafka.positions(job.group)) as positions,
-        closing(job.kafka.reader(job.group)) as reader,
-    ):
-        yield Clients(open_store(job.store), positions, reader)
+
+def connect(job: SinkJob, instead_of: Clients | None = None) -> Clients:
+    """Open the clients of a task.
+
+    Args:
+        job: What they are for.
+        instead_of: These are closed, but for their store, which is kept.
+    """
+    if instead_of is not None:
+        instead_of.close()
+    store = open_store(job.store) if instead_of is None else instead_of.store
+    return Clients(store, job.kafka.positions(job.group), job.kafka.reader(job.group))
 
 
 def back_up(job: SinkJob, units: Sequence[SinkUnit], line: Line) -> Iterator[engine.Report]:
@@ -64,7 +72,7 @@ def back_up(job: SinkJob, units: Sequence[SinkUnit], line: Line) -> Iterator[eng
 
     Memory: one reader, one open cut and one being uploaded, whatever the number of units.
     """
-    with connected(job) as clients:
+    with closing(connect(job)) as clients:
         outage = Outage(job.kafka)
         for unit in units:
             work = Work(job, unit, clients, line)

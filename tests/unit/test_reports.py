@@ -20,7 +20,7 @@ reports = st.builds(
     PartitionReport, st.just(TopicPartition("orders", 3)), counts, counts, counts, done,
     st.none() | counts, st.none() | bookmarks,
     st.lists(st.builds(Span, counts, counts), max_size=2).map(tuple),
-    st.sampled_from([None, StoreError("put", "503").to_dict()]),
+    st.sampled_from([None, StoreError("put", "503").to_dict()]), st.none() | st.floats(0, 2e9),
 )  # fmt: skip
 
 

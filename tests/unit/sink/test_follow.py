@@ -1,58 +1,312 @@
-"""When a partition is visited, and when it cannot be followed any more."""
+"""A task that follows, over a cluster in memory: what it owns, sets aside and keeps."""
 
+import gc
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import psutil
 import pytest
+from backup_samples import RECORD
 
+from kbackup.errors import BadRecordError, KafkaError, StoreError
+from kbackup.flow.cut import Rule
+from kbackup.kafka import Position
+from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.sink.follow import Look, Watch, changed
-
-WHERE = TopicPartition("orders", 0)
-
-
-def look(end: int) -> Look:
-    """The cluster with a log that ends here."""
-    return Look({WHERE: Span(0, end)})
+from kbackup.sink.follow import ADOPT, Following, Share, deal
+from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.stores import Store, StoreSettings, open_store
+from tests.support.fake_kafka import FakeKafka
+from tests.support.fakes import SilentLine
 
 
-NONE = Look()
-GONE = Look(gone=frozenset({"orders"}))
+@dataclass
+class Time:
+    """A clock that moves when it is told to."""
+
+    at: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+class Task:
+    """One task that follows, a look at a time.
+
+    Attributes:
+        kafka: The cluster.
+        store: Where objects go.
+        line: What it told.
+    """
+
+    def __init__(self, kafka: FakeKafka, wheres: list[TopicPartition], size: int = 10) -> None:
+        settings = StoreSettings(f"memory://{uuid4()}")
+        self.kafka, self.store, self.time = kafka, open_store(settings), Time()
+        self.line = SilentLine()
+        job = SinkJob("r1", kafka, settings, Layout(), RECORD, "default", Rule(size), "g")
+        share = Share(0, 1, tuple(SinkUnit(where, Span(0, 0)) for where in wheres))
+        self.following = Following(job, share, 5.0, self.line, self.time)
+
+    def turn(self, seconds: float = 1.0) -> None:
+        """Look once more, after a while."""
+        self.time.at += seconds
+        self.following.turn()
+
+    def turns(self, count: int) -> None:
+        """Look once a second."""
+        for _ in range(count):
+            self.turn()
+
+    def told(self, where: TopicPartition) -> list[dict[str, Any]]:
+        """What was reported of a partition."""
+        reports = [event for event in self.line.told if event["type"] == "report"]
+        return [event for event in reports if (event["topic"], event["partition"]) == _of(where)]
+
+    def committed(self, *wheres: TopicPartition) -> list[int]:
+        """The group's positions."""
+        return [self.kafka.positions_.get(where, Position(0)).offset for where in wheres]
+
+
+def _of(where: TopicPartition) -> tuple[str, int]:
+    return where.topic, where.partition
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "code"),
+    "error",
     [
-        pytest.param(NONE, look(200), None, id="at first"),
-        pytest.param(look(100), look(100), None, id="nothing new"),
-        pytest.param(NONE, look(50), None, id="one answer that is behind"),
-        pytest.param(look(100), look(50), None, id="one answer that is behind, later"),
-        pytest.param(look(50), look(60), "topic_changed", id="cut back"),
-        pytest.param(look(100), GONE, None, id="gone for a moment"),
-        pytest.param(GONE, GONE, "kafka", id="deleted"),
-        pytest.param(look(100), Look(changed=frozenset({"orders"})), "topic_changed", id="anew"),
+        pytest.param(StoreError("put", "503 Slow Down"), id="store"),
+        pytest.param(KafkaError("reading", "no answer"), id="kafka"),
+        pytest.param(BadRecordError("offset 3", "no value"), id="tombstone"),
     ],
 )
-def test_a_partition_that_cannot_be_followed_says_why(
-    before: Look, now: Look, code: str | None
-) -> None:
+def test_a_partition_that_fails_is_set_aside_and_its_neighbours_go_on(error: Exception) -> None:
     """
-    What one broker's stale answer could look like is believed when it is seen twice.
+    It is reported at once, tried again with growing pauses, and stores all once it can.
     """
-    error = changed(WHERE, 100, now, before)
+    kafka = FakeKafka()
+    bad, *good = kafka.create("orders", 10, 10, 10)
+    kafka.faults[bad] = error  # type: ignore[assignment]
+    task = Task(kafka, [bad, *good])
 
-    assert code == (None if error is None else error.code)
+    task.turns(3)
+    first = task.told(bad)[-1]["failure"]["code"], task.committed(bad, *good)
+    for where in (bad, *good):
+        kafka.append(where, 10)
+    task.turns(30)
+    second = task.told(bad)[-1], task.committed(bad, *good)
+    del kafka.faults[bad]
+    task.turn(4000)
+
+    assert (error.code, [0, 10, 10]) == first  # type: ignore[attr-defined]
+    assert (20, 0, [0, 20, 20]) == (second[0]["end"], second[0]["committed"], second[1])
+    assert ([20, 20, 20], None) == (
+        task.committed(bad, *good), task.told(bad)[-1].get("failure"),
+    )  # fmt: skip
 
 
-def test_a_partition_is_visited_when_a_file_is_full_or_a_record_has_waited() -> None:
+def test_failures_are_tried_less_and_less_often() -> None:
     """
-    Waiting begins with the first record that is seen to wait.
+    A store that refuses one partition for ten minutes is not asked six hundred times.
     """
-    watch = Watch(position=100, wanted=10)
+    kafka = FakeKafka()
+    (where,) = kafka.create("orders", 10)
+    kafka.faults[where] = StoreError("put", "503")
+    task = Task(kafka, [where])
 
-    due = [
-        watch.is_due(100, 0.0, 5.0),
-        watch.is_due(103, 1.0, 5.0),
-        watch.is_due(103, 5.9, 5.0),
-        watch.is_due(103, 6.0, 5.0),
-        watch.is_due(110, 6.1, None),
-    ]
+    task.turns(600)
 
-    assert [False, False, False, True, True] == due
+    visits = [event for event in task.told(where) if event.get("failure")]
+    assert kafka.opened == 1
+    assert len({event["until"] for event in visits}) == 1
+    assert 8 <= _reads(task) <= 20
+
+
+def _reads(task: Task) -> int:
+    pause = next(iter(task.following.watches.values()))._pause
+    assert pause is not None
+    return pause.visits
+
+
+def test_clients_of_kafka_are_opened_anew_after_its_fault_and_only_then() -> None:
+    """
+    One store, one reader and one positions client serve all visits.
+    """
+    kafka = FakeKafka()
+    first, second = kafka.create("orders", 10, 10)
+    task = Task(kafka, [first, second])
+    task.turns(2)
+    before = kafka.opened
+    for _ in range(20):
+        kafka.append(first, 10)
+        kafka.append(second, 10)
+        task.turn()
+    after = kafka.opened
+    kafka.append(first, 10)
+    kafka.faults[first] = KafkaError("reading", "broken connection")
+    task.turn()
+
+    assert (1, 1, 2) == (before, after, kafka.opened)
+    assert [210, 210] == task.committed(first, second)
+
+
+def test_a_deleted_and_a_recreated_topic_are_set_aside() -> None:
+    """
+    Nothing of a topic that is another one is stored, and the others go on.
+    """
+    kafka = FakeKafka()
+    (gone,) = kafka.create("gone", 10)
+    (anew,) = kafka.create("anew", 10)
+    (kept,) = kafka.create("kept", 10)
+    share = [gone, anew, kept]
+    task = Task(kafka, [])
+    for where in share:
+        unit = SinkUnit(where, Span(0, 0)).to_dict() | {"topic-id": kafka.ids[where.topic]}
+        task.following._adopt(SinkUnit.from_dict(unit))
+    task.turns(2)
+    kafka.delete("gone")
+    kafka.delete("anew")
+    kafka.create("anew", 50, topic_id="another")
+    kafka.append(kept, 10)
+    task.turns(5)
+
+    codes = [task.told(where)[-1].get("failure", {}).get("code") for where in share]
+    assert ["topic_deleted", "topic_changed", None] == codes
+    assert [0, 0, 20] == task.committed(*share)
+    assert 3 + 1 == len(list(task.store.list("topics/")))
+
+
+def test_topics_that_do_not_answer_keep_no_other_from_it() -> None:
+    """
+    A permission that was taken away, and a partition without a leader, stand still alone.
+    """
+    kafka = FakeKafka()
+    (denied,) = kafka.create("denied", 10)
+    silent, kept = kafka.create("orders", 10, 10)
+    kafka.denied.add("denied")
+    kafka.leaderless.add(silent)
+    task = Task(kafka, [denied, silent, kept])
+
+    task.turns(40)
+    before = [task.told(where)[-1].get("failure", {}).get("code") for where in (denied, silent)]
+    kafka.denied.clear()
+    kafka.leaderless.clear()
+    task.turns(2)
+
+    assert (["kafka", "kafka"], [10, 10, 10]) == (before, task.committed(denied, silent, kept))
+
+
+def test_a_cluster_that_is_away_is_an_error_of_the_whole_task() -> None:
+    """
+    The look fails, and no partition is blamed.
+    """
+    kafka = FakeKafka()
+    (where,) = kafka.create("orders", 10)
+    task = Task(kafka, [where])
+    kafka.is_away = True
+
+    with pytest.raises(KafkaError):
+        task.turn()
+
+    assert task.following.watches[where].report.failure is None
+
+
+def test_what_expires_before_it_is_read_is_written_down() -> None:
+    """
+    The gap is told, and the backup goes on behind it.
+    """
+    kafka = FakeKafka()
+    (where,) = kafka.create("orders", 10)
+    task = Task(kafka, [where])
+    task.turn()
+    kafka.logs[where] = Span(30, 45)
+    task.following.watches[where]._log = Span(0, 20)
+
+    task.turns(8)
+
+    assert [[10, 30]] == task.told(where)[-1]["gaps"]
+    assert [45] == task.committed(where)
+    assert any(event.get("code") == "gap" for event in task.line.told)
+
+
+def test_a_partition_that_comes_is_taken_by_one_task() -> None:
+    """
+    Every task hears of it, and exactly one owns it, however often it is told.
+    """
+    units = [SinkUnit(TopicPartition("orders", at), Span(0, 9)) for at in range(7)]
+    shares = [share for slot in deal(units, 3) for share in slot]
+
+    owners = {
+        at: [share.index for share in shares if share.owns(TopicPartition("new", at))]
+        for at in range(60)
+    }
+
+    assert sorted(units, key=str) == sorted((u for s in shares for u in s.units), key=str)
+    assert {1} == set(map(len, owners.values()))
+    assert {0, 1, 2} == {index for (index,) in owners.values()}
+    assert [(), (), ()] == [share.units for slot in deal([], 3) for share in slot]
+
+
+def test_orders_of_the_driver_add_partitions_once() -> None:
+    """
+    A new topic is followed from its beginning; hearing of it again changes nothing.
+    """
+    kafka = FakeKafka()
+    (old,) = kafka.create("orders", 10)
+    task = Task(kafka, [old])
+    task.turns(2)
+    (new,) = kafka.create("payments", 25)
+    order = {"type": ADOPT, **SinkUnit(new, Span(0, 25)).to_dict()}
+    for _ in range(2):
+        task.following.take(order)
+        task.turns(7)
+
+    assert [10, 25] == task.committed(old, new)
+    assert [(0, 25)] == list(
+        {(event["start"], event["committed"]) for event in task.told(new)[-2:]}
+    )
+
+
+def grows(visits: int) -> float:
+    """Bytes of memory a visit, after the first thousand."""
+    kafka = FakeKafka()
+    wheres = kafka.create("orders", *[0] * 10)
+    task = Task(kafka, wheres, size=5)
+    process = psutil.Process()
+
+    def work(turns: int) -> int:
+        for _ in range(turns):
+            for where in wheres:
+                kafka.append(where, 5)
+            task.turn()
+            _forget(task.store, task.line)
+        gc.collect()
+        return process.memory_info().rss
+
+    before = work(100)
+    after = work(visits // len(wheres))
+    assert {5 * (100 + visits // len(wheres))} == set(task.committed(*wheres))
+    return (after - before) / visits
+
+
+def _forget(store: Store, line: SilentLine) -> None:
+    """Throw away what the fakes keep, and no bucket or driver would in this process."""
+    for entry in list(store.list("")):
+        store.delete(entry.key)
+    line.told.clear()
+
+
+def test_five_thousand_visits_cost_no_memory() -> None:
+    """
+    Under 1 KB each, so that the formula for memory holds for a week.
+    """
+    assert grows(5_000) < 1024
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_a_hundred_thousand_visits_cost_no_memory() -> None:
+    """
+    A day of a partition that is visited each second, under 100 bytes a visit.
+    """
+    assert grows(100_000) < 100

@@ -1,0 +1,130 @@
+"""What one look at the cluster says of the partitions that are followed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from kbackup.errors import KafkaError, KbackupError, TopicChangedError, TopicDeletedError
+from kbackup.kafka import Cluster, Connection
+from kbackup.records import Span, TopicIdentity, TopicPartition
+from kbackup.sink.job import recreated
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at the cluster finds.
+
+    Attributes:
+        logs: What the logs hold, of partitions that answer.
+        gone: Topics that do not exist.
+        changed: Topics that are others of the same name.
+        silent: Partitions that cannot be asked, and why.
+    """
+
+    logs: Mapping[TopicPartition, Span] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()
+    silent: Mapping[TopicPartition, KbackupError] = field(default_factory=dict)
+
+
+class Lookout:
+    """Looks at the cluster again and again, with one client as long as it answers."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._cluster: Cluster | None = None
+
+    def __call__(self, followed: Mapping[TopicPartition, TopicIdentity]) -> Look:
+        """Look at these partitions; a topic that does not answer keeps no other from it.
+
+        Raises:
+            KafkaError: If the cluster does not answer.
+        """
+        if not followed:
+            return Look()
+        try:
+            self._cluster = self._cluster or self._connection.cluster()
+            return _look(self._cluster, followed)
+        except KafkaError:
+            self._cluster = None  # its client may ask for ever a broker that was restarted
+            raise
+
+
+def _look(cluster: Cluster, followed: Mapping[TopicPartition, TopicIdentity]) -> Look:
+    ids = {where.topic: identity.topic_id for where, identity in followed.items()}
+    failures: dict[str, KafkaError] = {}
+    topics = cluster.topics(ids, failures)
+    now = {name: topic.topic_id for name, topic in topics.items() if topic.topic_id}
+    changed = frozenset(name for name, topic_id in now.items() if ids[name] not in ("", topic_id))
+    silent: dict[TopicPartition, KbackupError] = {}
+    asked = []
+    for where in followed:
+        topic = topics.get(where.topic)
+        if where.topic in failures:
+            silent[where] = failures[where.topic]
+        elif topic is not None and where.partition in topic.leaderless:
+            silent[where] = _leaderless(where)
+        elif topic is not None and where.topic not in changed:
+            asked.append(where)
+    logs, refused = _logs(cluster, asked)
+    gone = frozenset(ids.keys() - topics.keys() - failures.keys())
+    return Look(logs, gone, changed, silent | refused)
+
+
+def _logs(
+    cluster: Cluster, wheres: list[TopicPartition]
+) -> tuple[dict[TopicPartition, Span], dict[TopicPartition, KbackupError]]:
+    """Ask for all at once, and topic by topic where one of them is in the way."""
+    try:
+        return cluster.spans(wheres), {}
+    except KafkaError as error:
+        if error.is_away:
+            raise
+    logs: dict[TopicPartition, Span] = {}
+    refused: dict[TopicPartition, KbackupError] = {}
+    for _, group in groupby(sorted(wheres), key=lambda where: where.topic):
+        of_topic = list(group)
+        try:
+            logs |= cluster.spans(of_topic)
+        except KafkaError as error:
+            if error.is_away:
+                raise
+            refused |= dict.fromkeys(of_topic, error)
+    return logs, refused
+
+
+def changed(where: TopicPartition, position: int, look: Look, before: Look) -> KbackupError | None:
+    """Return why a partition is not the one that was followed; most is believed when seen twice.
+
+    One broker's answer may be behind, or come while another takes over.
+    """
+    if where.topic in look.changed:
+        return recreated(where)
+    if where.topic in look.gone & before.gone:
+        return TopicDeletedError(
+            f"{where.topic} no longer exists",
+            "it was deleted while it was being backed up",
+            "what is stored stays as it is; take the topic off the list, or restore it",
+            topic=where.topic,
+            partition=where.partition,
+        )
+    ends = [one.logs[where].end_offset for one in (before, look) if where in one.logs]
+    if len(ends) == 2 and max(ends) < position:
+        return TopicChangedError(
+            f"{where} ends at offset {ends[-1]}, but was backed up to {position}",
+            "its log was cut back",
+            "what is stored stays as it is; look at the topic before running again",
+            topic=where.topic,
+            partition=where.partition,
+        )
+    return None
+
+
+def _leaderless(where: TopicPartition) -> KafkaError:
+    return KafkaError(
+        f"{where} has no leader",
+        "the brokers that hold it are down",
+        "start them; the other partitions go on",
+        topic=where.topic,
+        partition=where.partition,
+    )

@@ -1,0 +1,42 @@
+"""Topics and partitions that come while a run follows."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kbackup.config import Settings
+from kbackup.errors import KbackupError
+from kbackup.kafka import Cluster, Connection
+from kbackup.records import TopicIdentity, TopicPartition
+from kbackup.sink import plan as planning
+from kbackup.sink.plan import SinkPlan
+from kbackup.stores import Store
+
+NEWCOMERS_S: Final = 20.0
+"""Seconds between two looks.  Even if one of them fails, what is new is followed within 60 s."""
+
+
+class Newcomers:
+    """Looks for what matches and is not known yet, with one client as long as it answers."""
+
+    def __init__(self, settings: Settings, connection: Connection, store: Store) -> None:
+        self._settings, self._connection, self._store = settings, connection, store
+        self._cluster: Cluster | None = None
+
+    def look(self, known: Mapping[TopicPartition, TopicIdentity]) -> tuple[SinkPlan, Cluster]:
+        """Plan the partitions that have come since *known* ones were planned.
+
+        Returns:
+            The plan, which may have none, and the cluster it is of.
+
+        Raises:
+            KbackupError: If cluster or store do not answer, or a newcomer cannot be backed up.
+        """
+        try:
+            if self._cluster is None:
+                self._cluster = self._connection.cluster()
+            else:
+                self._cluster.refresh()
+            return planning.more(self._settings, self._cluster, self._store, known), self._cluster
+        except KbackupError:
+            self._cluster = None  # its client may ask for ever a broker that was restarted
+            raise

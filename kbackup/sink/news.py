@@ -1,0 +1,93 @@
+"""What a run of the sink says before and while it works."""
+
+from collections.abc import Callable
+
+from kbackup.config import Settings
+from kbackup.config.layout import RECORD_FORMAT
+from kbackup.records import Span
+from kbackup.reports import PartitionReport
+from kbackup.runs import history
+from kbackup.runs.summary import Event, Summary
+from kbackup.sink import accounting
+from kbackup.sink.plan import PlannedPartition, SinkPlan
+
+Tell = Callable[[Event], None]
+
+
+class News:
+    """Says it on the screen; what is still so at the end is in the summary too."""
+
+    def __init__(self, settings: Settings, summary: Summary, tell: Tell) -> None:
+        self._settings, self._summary, self._tell = settings, summary, tell
+
+    def start(self, plan: SinkPlan) -> None:
+        """Say what the run is going to do, and what is odd about it."""
+        settings = self._settings
+        self._tell(
+            {
+                "type": "start", "v": 1, "run": self._summary.run, "command": "sink",
+                "topics": sorted(plan.topics), "group": plan.group, "store": settings.url,
+                "topics_dir": settings.topics_dir, "format": settings.format_class or RECORD_FORMAT,
+                "view": settings.view, "flush_size": settings.flush_size,
+            }
+        )  # fmt: skip
+        self.planned(plan)
+        if not plan.partitions:
+            self.no_topic()
+        for at in plan.partitions:
+            self.odd(at)
+
+    def planned(self, plan: SinkPlan) -> None:
+        """Say what is planned for each partition, for the display."""
+        rows = [accounting.planned(at) for at in plan.partitions]
+        self._tell({"type": "plan", "partitions": rows})
+
+    def no_topic(self) -> None:
+        """Say that there is nothing to back up: a run that ends there has not made a backup."""
+        text = f"no topic matches topics.regex {self._settings.topics_regex}"
+        if self._settings.follow and not self._settings.dry_run:
+            text += "; waiting for one"
+        else:
+            self._summary.skip("missing_topics")
+            self._summary.facts["reason"] = text
+        self._tell(self._summary.warn(history.NO_TOPIC, text))
+
+    def odd(self, at: PlannedPartition) -> None:
+        """Tell what is odd about where a partition goes on, or why it does not."""
+        if at.refusal is not None:
+            self._summary.fail(at.refusal)
+        if at.start is not None:
+            place = {"topic": at.where.topic, "partition": at.where.partition}
+            for code, text in at.start.warnings:
+                self._tell(self._summary.warn(code, text, **place))
+
+    def expired(self, at: PlannedPartition) -> Span | None:
+        """Tell of offsets that expired before they were backed up, count and return them."""
+        gap = None if at.start is None else at.start.expired
+        if gap is None:
+            return None
+        text = (
+            f"{at.where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired in the "
+            "cluster before they were backed up"
+        )
+        self._tell(
+            self._summary.warn(
+                "gap", text, topic=at.where.topic, partition=at.where.partition,
+                offsets=[gap.start_offset, gap.end_offset - 1],
+            )
+        )  # fmt: skip
+        self._summary.skip("expired_offsets", len(gap))
+        return gap
+
+    def standing(self, report: PartitionReport) -> None:
+        """Say why a partition stands still, or that it goes on again."""
+        where, failure = report.where, report.failure
+        if failure is None:
+            code, text = "goes_on", f"{where}: the backup goes on"
+        else:
+            why = f": {failure['why']}" if failure["why"] else ""
+            code, text = "set_aside", f"{where} is set aside: {failure['what']}{why}"
+        place = {"topic": where.topic, "partition": where.partition}
+        self._tell(
+            {"type": "warning", "run": self._summary.run, "code": code, "text": text, **place}
+        )

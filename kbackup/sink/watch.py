@@ -1,0 +1,234 @@
+"""One partition that is followed: when to visit it, and when to leave it alone for a while.
+
+A partition that fails is set aside and tried again after a pause, so that its neighbours go on.
+Nothing here reads a clock or talks to anybody.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kbackup.errors import (
+    KafkaError,
+    KbackupError,
+    NoSpaceError,
+    StoppedError,
+    StoreError,
+    TopicChangedError,
+)
+from kbackup.kafka import LogStartMovedError
+from kbackup.records import Span, TopicIdentity
+from kbackup.reports import PartitionReport
+from kbackup.sink.job import SinkUnit
+from kbackup.sink.look import Look, changed
+
+FIRST_PAUSE_S: Final = 1.0
+LONGEST_PAUSE_S: Final = 300.0
+"""Pauses after a fault that passes, as those of Kafka and the store do: each is twice the last."""
+
+FIRST_RARE_PAUSE_S: Final = 600.0
+LONGEST_RARE_PAUSE_S: Final = 3600.0
+"""Pauses after any other: a record that cannot be stored is still there in a second."""
+
+SILENCE_S: Final = 30.0
+"""How long a partition that nobody answers for, while others are, is not worth a word."""
+
+_NOTHING: Final = Span(0, 0)
+
+_PASSING: Final = (KafkaError, StoreError, NoSpaceError, LogStartMovedError)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Why a partition is set aside after a visit, and until when.
+
+    Attributes:
+        failure: What the last visit failed with, as plain data: an error keeps all that it met.
+        passes: The fault is of a kind that passes.
+        visits: How many have failed in a row.
+        until: When to try again, by the monotonic clock.
+        log_start: Where the log began: once it has moved on, a bad record may be gone.
+    """
+
+    failure: Mapping[str, Any]
+    passes: bool
+    visits: int
+    until: float
+    log_start: int
+
+    def is_over(self, now: float, log_start: int) -> bool:
+        """Whether another visit may help."""
+        return now >= self.until or (not self.passes and log_start > self.log_start)
+
+
+def pause_s(visits: int, jitter: float, *, passes: bool) -> float:
+    """Return how long to leave a partition alone after so many failed *visits* in a row.
+
+    Args:
+        visits: 1 or more.
+        jitter: 0 to 1; spreads partitions that failed together over half the pause.
+        passes: The fault is of a kind that passes.
+    """
+    first, longest = FIRST_RARE_PAUSE_S, LONGEST_RARE_PAUSE_S
+    if passes:
+        first, longest = FIRST_PAUSE_S, LONGEST_PAUSE_S
+    return min(longest, first * 2.0 ** min(visits - 1, 16)) * (1 - jitter / 2)
+
+
+@dataclass(slots=True)
+class Watch:
+    """What a task knows of one partition.
+
+    Attributes:
+        report: How far its backup is.
+        identity: Which topic it is of.
+        size: Records that fill a file.
+    """
+
+    report: PartitionReport
+    identity: TopicIdentity
+    size: int
+    _log: Span = _NOTHING
+    _wanted: int = 0
+    _waiting_since: float | None = None
+    _silent_since: float | None = None
+    _lost: Mapping[str, Any] | None = None
+    _pause: Pause | None = None
+    _seen_at: float = 0.0
+    _mark: tuple[int, float] | None = None
+
+    @classmethod
+    def begin(cls, unit: SinkUnit, size: int) -> "Watch":
+        """Follow a partition from the start of *unit*; files are full with *size* records."""
+        span = unit.span
+        start = span.start_offset
+        report = PartitionReport(unit.where, start, span.end_offset, start, bookmark=unit.bookmark)
+        return cls(report, unit.identity, size, _wanted=size)
+
+    @property
+    def backlog(self) -> int:
+        """Offsets to back up, as of the last look."""
+        return self._log.end_offset - self.report.committed
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough waits to fill a file."""
+        return self.backlog >= self._wanted
+
+    def see(self, look: Look, before: Look, now: float, clock: float) -> None:
+        """Take in a look at the cluster.
+
+        Args:
+            look: The newest.
+            before: The one before it.
+            now: By the monotonic clock.
+            clock: The same in seconds since the epoch.
+        """
+        where, committed = self.report.where, self.report.committed
+        if self._lost is None or self._lost["code"] != TopicChangedError.code:  # that is for good
+            error = changed(where, committed, look, before) or self._silence(look, now)
+            self._lost = None if error is None else self._placed(error)
+        log = look.logs.get(where)
+        if log is not None and self._lost is None:
+            self._log, self._seen_at = log, clock
+            self._wait(now)
+            self.report = replace(
+                self.report, end=max(committed, log.end_offset), until=self._until(clock)
+            )
+        self._say()
+
+    def is_due(self, now: float, idle_s: float | None) -> bool:
+        """Whether to visit: a file can be filled, or a record has waited *idle_s* seconds."""
+        if self._lost is not None or self.backlog <= 0:
+            return False
+        if self._pause is not None:
+            return self._pause.is_over(now, self._log.start_offset)
+        waited = now - (now if self._waiting_since is None else self._waiting_since)
+        return self.is_full or (idle_s is not None and waited >= idle_s)
+
+    def unit(self) -> SinkUnit:
+        """Return what the next visit has to do."""
+        span = Span(self.report.committed, self._log.end_offset)
+        return SinkUnit(self.report.where, span, self.report.bookmark, self.identity)
+
+    def visited(
+        self, visit: PartitionReport, error: KbackupError | None, now: float, jitter: float
+    ) -> None:
+        """Take in what a visit has come to.
+
+        Args:
+            visit: Its report, which counts what the whole run has done.
+            error: What ended it early.
+            now: By the monotonic clock.
+            jitter: As `pause_s` takes it.
+        """
+        mine = self.report
+        if visit.committed > mine.committed:
+            self._waiting_since = None
+        self.report = replace(
+            visit,
+            start=mine.start,
+            last=mine.last if visit.last is None else visit.last,
+            gaps=(*mine.gaps, *visit.gaps),
+            until=mine.until,
+        )
+        if self.backlog <= 0:
+            self.report, self._mark = replace(self.report, until=self._seen_at), None
+        if error is None:
+            self._pause = None
+            left = self.backlog
+            self._wanted = self.size if left < self.size else left + self.size
+        elif not isinstance(error, StoppedError):
+            visits = 1 if self._pause is None else self._pause.visits + 1
+            passes = isinstance(error, _PASSING)
+            until = now + pause_s(visits, jitter, passes=passes)
+            log_start = self._log.start_offset
+            self._pause = Pause(self._placed(error), passes, visits, until, log_start)
+            self._wanted = self.size
+        self._say()
+        if isinstance(error, StoppedError) and self.report.failure is None:
+            self.report = replace(self.report, failure=self._placed(error))
+
+    def give_up(self, error: KbackupError) -> None:
+        """Take in that the cluster is away, which ends the run."""
+        self.report = replace(self.report, failure=error.to_dict())
+
+    def _silence(self, look: Look, now: float) -> KbackupError | None:
+        """Return why the partition cannot be asked, once that has lasted."""
+        error = look.silent.get(self.report.where)
+        if error is None:
+            self._silent_since = None
+            return None
+        if self._silent_since is None:
+            self._silent_since = now
+        return error if now - self._silent_since >= SILENCE_S else None
+
+    def _wait(self, now: float) -> None:
+        if self.backlog <= 0:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = now
+
+    def _until(self, clock: float) -> float | None:
+        """Return up to when everything that was written to the partition is backed up.
+
+        All there was at a look is safe once the offset that was its end is committed.
+        """
+        committed, end = self.report.committed, self._log.end_offset
+        until = self.report.until
+        if self._mark is not None and committed >= self._mark[0]:
+            until, self._mark = self._mark[1], None
+        if committed >= end:
+            return clock
+        if self._mark is None:
+            self._mark = end, clock
+        return until
+
+    def _say(self) -> None:
+        """Put into the report why the partition stands still, if it does."""
+        failure = self._lost or (None if self._pause is None else self._pause.failure)
+        self.report = replace(self.report, failure=failure)
+
+    def _placed(self, error: KbackupError) -> Mapping[str, Any]:
+        where = self.report.where
+        return {**error.to_dict(), "topic": where.topic, "partition": where.partition}

@@ -1,0 +1,167 @@
+"""A whole cluster in memory: topics that come, go, fail and are deleted; a `Connection`."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from backup_samples import batch
+
+from kbackup.errors import KafkaError, KbackupError
+from kbackup.kafka import LogStartMovedError, Position, Topic
+from kbackup.records import Span, TopicPartition
+
+
+@dataclass
+class FakeKafka:
+    """One cluster and its group; a `Connection` that opens clients of itself.
+
+    Attributes:
+        ids: The id of each topic.
+        logs: What each partition holds, by offsets; the records are made when they are read.
+        positions_: The group's.
+        faults: What reading a partition raises.
+        leaderless: Partitions that nobody answers for.
+        denied: Topics that may not be described.
+        is_away: No broker answers.
+        opened: How often a reader was opened.
+        cluster_id: The cluster's id.
+        brokers: How many.
+    """
+
+    ids: dict[str, str] = field(default_factory=dict)
+    logs: dict[TopicPartition, Span] = field(default_factory=dict)
+    positions_: dict[TopicPartition, Position] = field(default_factory=dict)
+    faults: dict[TopicPartition, KbackupError] = field(default_factory=dict)
+    leaderless: set[TopicPartition] = field(default_factory=set)
+    denied: set[str] = field(default_factory=set)
+    is_away: bool = False
+    opened: int = 0
+    cluster_id: str = "cluster-1"
+    brokers: int = 1
+
+    def create(self, topic: str, *ends: int, topic_id: str = "") -> list[TopicPartition]:
+        """Create a topic, or add partitions to it, whose logs end there."""
+        self.ids.setdefault(topic, topic_id or f"id-of-{topic}")
+        first = sum(where.topic == topic for where in self.logs)
+        made = [TopicPartition(topic, first + at) for at in range(len(ends))]
+        self.logs |= {where: Span(0, end) for where, end in zip(made, ends, strict=True)}
+        return made
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic and its positions."""
+        del self.ids[topic]
+        for where in [where for where in self.logs if where.topic == topic]:
+            del self.logs[where]
+            self.positions_.pop(where, None)
+
+    def append(self, where: TopicPartition, count: int) -> None:
+        """Write *count* records."""
+        log = self.logs[where]
+        self.logs[where] = Span(log.start_offset, log.end_offset + count)
+
+    # -- Connection
+
+    def cluster(self) -> "FakeKafka":
+        """Itself."""
+        self._answer()
+        return self
+
+    def reader(self, _group: str) -> "_Reader":
+        """A reader."""
+        self.opened += 1
+        return _Reader(self)
+
+    def positions(self, _group: str) -> "_Positions":
+        """The group's positions."""
+        return _Positions(self)
+
+    # -- Cluster
+
+    def refresh(self) -> None:
+        """Nothing is remembered."""
+        self._answer()
+
+    def topic_names(self) -> list[str]:
+        """All topics."""
+        return sorted(self.ids)
+
+    def topics(
+        self, names: Iterable[str], failures: dict[str, KafkaError] | None = None
+    ) -> dict[str, Topic]:
+        """Those of *names* that exist."""
+        self._answer()
+        found = {}
+        for name in names:
+            if name in self.denied:
+                if failures is None:
+                    raise KafkaError(f"describing topic {name}", "not authorised")
+                failures[name] = KafkaError(f"describing topic {name}", "not authorised")
+            elif name in self.ids:
+                count = sum(where.topic == name for where in self.logs)
+                gone = frozenset(at.partition for at in self.leaderless if at.topic == name)
+                found[name] = Topic(name, count, self.ids[name], gone)
+        return found
+
+    def spans(self, wheres: Sequence[TopicPartition], **_: Any) -> dict[TopicPartition, Span]:
+        """What the logs hold."""
+        self._answer()
+        assert not self.leaderless & set(wheres)
+        return {where: self.logs[where] for where in wheres}
+
+    def committed(
+        self, _group: str, wheres: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
+        """The group's positions."""
+        return {where: self.positions_[where] for where in wheres if where in self.positions_}
+
+    def set_positions(self, _group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        """Move the group."""
+        self.positions_ |= positions
+
+    def members(self, _group: str) -> list[str]:
+        """Nobody."""
+        return []
+
+    def topic_config(self, _names: Iterable[str], **_: Any) -> dict[str, dict[str, str]]:
+        """Nothing is known."""
+        return {}
+
+    def _answer(self) -> None:
+        if self.is_away:
+            away = KafkaError("asking the cluster", "no answer")
+            away.is_away = True
+            raise away
+
+
+@dataclass
+class _Reader:
+    kafka: FakeKafka
+
+    def read(self, where: TopicPartition, span: Span) -> Iterator[pa.RecordBatch]:
+        """The records of a span."""
+        if where in self.kafka.faults:
+            raise self.kafka.faults[where]
+        start = self.kafka.logs[where].start_offset
+        if span.start_offset < start:
+            raise LogStartMovedError(f"{where} no longer has the next offset")
+        yield batch(range(span.start_offset, span.end_offset))
+
+    def close(self) -> None:
+        """Nothing to leave."""
+
+
+@dataclass
+class _Positions:
+    kafka: FakeKafka
+
+    def read(self, where: TopicPartition) -> Position | None:
+        """The group's position."""
+        return self.kafka.positions_.get(where)
+
+    def advance(self, where: TopicPartition, position: Position) -> None:
+        """Move the group on."""
+        self.kafka.positions_[where] = position
+
+    def close(self) -> None:
+        """Nothing to leave."""

@@ -1,0 +1,385 @@
+"""A whole run of the sink over a cluster in memory, its tasks in threads of this process."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from queue import Empty, SimpleQueue
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from kbackup.channel import Event, Hub, Line
+from kbackup.engine import Deal, Report, Task, deal
+from kbackup.errors import BadRecordError, StoreError
+from kbackup.kafka import Position
+from kbackup.naming import Layout
+from kbackup.records import TopicPartition
+from kbackup.runs import history
+from kbackup.runs.stopping import Stop
+from kbackup.runs.world import World
+from kbackup.sink import follow, status, watch
+from kbackup.sink import run as running
+from kbackup.sink.run import SinkRun
+from kbackup.stores import StoreSettings, open_store
+from tests.support.configurations import load
+from tests.support.fake_kafka import FakeKafka
+from tests.support.running import wait_until
+
+
+class InThreads:
+    """Runs tasks in threads, as Spark does in processes, with a real line to each."""
+
+    def __init__(self, slots: int = 2) -> None:
+        self.slots, self.jobs = slots, 0
+
+    def begin(self) -> None:
+        """Nothing to get ready."""
+
+    def end(self) -> None:
+        """Nothing to let go of."""
+
+    def __call__(
+        self,
+        task: Task,
+        units: Sequence[Any],
+        hear: Callable[[Event], None],
+        stop: threading.Event,
+        *,
+        slices_per_core: int | None = None,
+        deal: Deal = deal,
+        orders: "SimpleQueue[Event] | None" = None,
+        timings: object = None,
+    ) -> list[Report]:
+        """`RunTasks`."""
+        del slices_per_core, timings
+        self.jobs += 1
+        hub = Hub("127.0.0.1", hear)
+        reports: list[Report] = []
+
+        def work(share: Sequence[Any]) -> None:
+            with Line(hub.address) as line:
+                reports.extend(json.loads(json.dumps(list(task(share, line)))))
+
+        threads = [
+            threading.Thread(target=work, args=(share,)) for share in deal(units, self.slots)
+        ]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            if orders is not None:
+                with suppress(Empty):
+                    hub.order(orders.get(timeout=0.01))
+            if stop.wait(0.01):
+                hub.stop()
+        hub.close()
+        return reports
+
+
+class Sink:
+    """A sink that runs beside the test.
+
+    Attributes:
+        told: The events so far.
+        summary: Its last word, once it has ended.
+    """
+
+    def __init__(self, kafka: FakeKafka, store: StoreSettings, **options: object) -> None:
+        given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
+        self.tasks, self.stop = InThreads(), Stop()
+        self.told: list[Event] = []
+        self.summary: dict[str, Any] = {}
+        self._store = open_store(store)
+        world = World(kafka, store, self.tasks)  # type: ignore[arg-type]
+        run = SinkRun(load("sink", **given).settings, self.told.append, self.stop, world)
+        self._thread = threading.Thread(target=lambda: self.summary.update(run()))
+        self._thread.start()
+
+    def wait(self) -> dict[str, Any]:
+        """Its summary."""
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        return self.summary
+
+    def end(self) -> dict[str, Any]:
+        """Stop it as SIGTERM does; its summary."""
+        self.stop.ask(15)
+        return self.wait()
+
+    def warned(self, code: str) -> bool:
+        """Whether it has said so."""
+        return any(event.get("code") == code for event in self.told)
+
+    def record(self) -> dict[str, Any]:
+        """The newest run record."""
+        return next(history.runs(self._store, Layout(), "sink"), {})
+
+    def status(self, max_age_s: float | None = None) -> dict[str, Any]:
+        """What ``sink status`` says now."""
+        now = datetime.now(UTC)
+        return status.status(self._store, Layout(), max_age_s=max_age_s, now=now)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds that a day's work waits are hundredths here."""
+    monkeypatch.setattr(follow, "POLL_S", 0.02)
+    monkeypatch.setattr(follow, "REPORT_S", 0.05)
+    monkeypatch.setattr(running, "NEWCOMERS_S", 0.05)
+    monkeypatch.setattr(running, "RECORD_S", 0.05)
+    monkeypatch.setattr(watch, "FIRST_PAUSE_S", 0.05)
+
+
+@pytest.fixture
+def store() -> StoreSettings:
+    return StoreSettings(f"memory://{uuid4()}")
+
+
+@contextmanager
+def following(kafka: FakeKafka, store: StoreSettings, **options: object) -> Iterator[Sink]:
+    """A sink that follows, ended with the context."""
+    given = {"follow": True, "rotate_idle_ms": 50, **options}
+    sink = Sink(kafka, store, **given)
+    try:
+        yield sink
+    finally:
+        if not sink.summary:
+            sink.end()
+
+
+def committed(kafka: FakeKafka, *wheres: TopicPartition) -> list[int]:
+    return [kafka.positions_.get(where, Position(-1)).offset for where in wheres]
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_pattern_that_matches_nothing_is_exit_3_and_no_good_run(
+    dry_run: bool, store: StoreSettings
+) -> None:
+    """
+    A typing error in topics.regex must not look like a backup.
+    """
+    kafka = FakeKafka()
+    kafka.create("orders", 10)
+    sink = Sink(kafka, store, topics_regex="oders.*", dry_run=dry_run)
+    summary = sink.wait()
+
+    assert (3, {"missing_topics": 1}, 0) == (
+        summary["exit_code"], summary["skipped"], sink.tasks.jobs,
+    )  # fmt: skip
+    assert "oders.*" in summary["reason"]
+    if not dry_run:
+        found = sink.status()
+        assert (7, None) == (found["exit_code"], found["last_success"])
+        assert "no topic that matches oders.*" in found["errors"][0]["why"]
+
+
+def test_a_pattern_that_matches_nothing_keeps_the_date_of_the_last_good_run(
+    store: StoreSettings,
+) -> None:
+    """
+    A topic that was renamed away makes the backup grow old, not young.
+    """
+    kafka = FakeKafka()
+    kafka.create("orders", 10)
+    good = Sink(kafka, store, topics_regex="ord.*").wait()
+    kafka.delete("orders")
+    bad = Sink(kafka, store, topics_regex="ord.*").wait()
+
+    assert (0, 3) == (good["exit_code"], bad["exit_code"])
+    assert good["run"][:20] == good["last_success"] == bad["last_success"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_sink_that_follows_waits_for_a_first_topic_and_takes_up_what_comes(
+    store: StoreSettings,
+) -> None:
+    """
+    New topics that match and partitions that are added are backed up from their beginning.
+    """
+    kafka = FakeKafka()
+    with following(kafka, store, topics_regex="pay.*", auto_offset_reset="latest") as sink:
+        wait_until(lambda: sink.warned("no_topic"), "the warning")
+        (first,) = kafka.create("pay_a", 10)
+        kafka.create("orders", 10)
+        wait_until(lambda: committed(kafka, first) == [10], "the first topic")
+        (second,) = kafka.create("pay_b", 20)
+        (added,) = kafka.create("pay_a", 30)
+        wait_until(lambda: committed(kafka, second, added) == [20, 30], "what came later")
+        summary = sink.end()
+
+    assert (143, 60, []) == (summary["exit_code"], summary["records"], summary["errors"])
+    assert {("pay_a", 0, 10), ("pay_a", 1, 30), ("pay_b", 0, 20)} == {
+        (row["topic"], row["partition"], row["records"]) for row in summary["partitions"]
+    }
+    assert {"pay_a": 2, "pay_b": 1} == {
+        name: entry["partitions"] for name, entry in summary["topic_settings"].items()
+    }
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_record_of_a_sink_that_follows_is_kept_up(store: StoreSettings) -> None:
+    """
+    Its counts are real, and a healthy one never grows old, however long ago it started.
+    """
+    kafka = FakeKafka()
+    (where,) = kafka.create("orders", 10)
+    with following(kafka, store, topics="orders") as sink:
+        wait_until(lambda: sink.record().get("records") == 10, "the first record")
+        wait_until(lambda: sink.record()["last_success"], "its first date")
+        before = sink.record()
+        kafka.append(where, 15)
+        wait_until(lambda: sink.record().get("records") == 25, "the next record")
+        wait_until(lambda: sink.record()["last_success"] > before["last_success"], "its date")
+        found = sink.status(2.0)
+        summary = sink.end()
+
+    (row,) = found["partitions"]
+    assert (0, 25, 0, 25) == (
+        found["exit_code"], row["committed"], row["lag"], found["runs"][0]["records"],
+    )  # fmt: skip
+    assert 1 == len(found["runs"])
+    assert (143, 25, 24) == (
+        summary["exit_code"], summary["records"], summary["partitions"][0]["last"],
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("quick")
+def test_status_says_that_a_partition_stands_still(store: StoreSettings) -> None:
+    """
+    Its lag is real, the backup grows old, and the exit code at the end says why.
+    """
+    kafka = FakeKafka()
+    bad, good = kafka.create("orders", 10, 10)
+    with following(kafka, store, topics="orders") as sink:
+        wait_until(lambda: sink.record().get("last_success"), "all records")
+        kafka.faults[bad] = StoreError("put orders-0", "503 Slow Down")
+        kafka.append(bad, 5)
+        kafka.append(good, 5)
+        wait_until(lambda: sink.warned("set_aside"), "the warning")
+        wait_until(lambda: committed(kafka, good) == [15], "its neighbour")
+        wait_until(lambda: sink.record()["partitions"][1]["lag"] == 0, "its row")
+        wait_until(lambda: sink.status(1.0)["exit_code"] == 7, "exit 7 of status")
+        found = sink.status(1.0)
+        summary = sink.end()
+
+    lags = {row["partition"]: (row["lag"], row["state"]) for row in found["partitions"]}
+    assert {0: (5, "failed"), 1: (0, "done")} == lags
+    assert "put orders-0" in found["errors"][0]["why"]
+    assert (6, ["store"]) == (
+        summary["exit_code"], [error["code"] for error in summary["errors"]],
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_partition_that_goes_on_again_leaves_no_error(store: StoreSettings) -> None:
+    """
+    A fault that has passed is no reason for an exit code.
+    """
+    kafka = FakeKafka()
+    (bad,) = kafka.create("orders", 10)
+    kafka.faults[bad] = StoreError("put", "503 Slow Down")
+    with following(kafka, store, topics="orders") as sink:
+        wait_until(lambda: sink.warned("set_aside"), "the warning")
+        del kafka.faults[bad]
+        wait_until(lambda: sink.warned("goes_on"), "its end")
+        summary = sink.end()
+
+    assert (143, [], 10) == (summary["exit_code"], summary["errors"], summary["records"])
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("anew", "code"), [(False, 5), (True, 4)])
+def test_a_topic_that_is_gone_is_the_reason_at_the_end(
+    anew: bool, code: int, store: StoreSettings
+) -> None:
+    """
+    A deleted topic is exit 5 and a recreated one 4, and the other topic was followed meanwhile.
+    """
+    kafka = FakeKafka()
+    kafka.create("gone", 10)
+    (kept,) = kafka.create("kept", 10)
+    with following(kafka, store, topics="gone,kept") as sink:
+        wait_until(lambda: sink.record().get("records") == 20, "all records")
+        kafka.delete("gone")
+        if anew:
+            kafka.create("gone", 50, topic_id="another")
+        wait_until(lambda: sink.warned("set_aside"), "the warning")
+        kafka.append(kept, 10)
+        wait_until(lambda: committed(kafka, kept) == [20], "the other topic")
+        summary = sink.end()
+
+    assert (code, 30) == (summary["exit_code"], summary["records"])
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_run_ends_by_itself_when_nothing_is_left_to_follow(store: StoreSettings) -> None:
+    """
+    All topics that were named are gone: somebody has to look.
+    """
+    kafka = FakeKafka()
+    kafka.create("gone", 10)
+    with following(kafka, store, topics="gone") as sink:
+        wait_until(lambda: sink.record().get("records") == 10, "all records")
+        kafka.delete("gone")
+        summary = sink.wait()
+
+    assert (5, ["topic_deleted"]) == (
+        summary["exit_code"], [error["code"] for error in summary["errors"]],
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_cluster_that_is_away_ends_the_run(
+    store: StoreSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Exit 5 once patience is over, said once and not once a partition.
+    """
+    monkeypatch.setattr(follow, "PATIENCE_S", 0.2)
+    kafka = FakeKafka()
+    kafka.create("orders", *[10] * 6)
+    with following(kafka, store, topics="orders") as sink:
+        wait_until(lambda: sink.record().get("records") == 60, "all records")
+        kafka.is_away = True
+        summary = sink.wait()
+
+    assert (5, ["kafka"]) == (
+        summary["exit_code"], [error["code"] for error in summary["errors"]],
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_bad_record_stops_its_partition_alone(store: StoreSettings) -> None:
+    """
+    It is reported once, not each time it is met again.
+    """
+    kafka = FakeKafka()
+    bad, good = kafka.create("orders", 10, 10)
+    kafka.faults[bad] = BadRecordError("orders-0 offset 3", "no value")
+    with following(kafka, store, topics="orders") as sink:
+        wait_until(lambda: committed(kafka, good) == [10], "its neighbour")
+        wait_until(lambda: sink.warned("set_aside"), "the warning")
+        wait_until(lambda: sink.record().get("errors"), "its record")
+        summary = sink.end()
+
+    assert (1, ["bad_record"]) == (
+        summary["exit_code"], [error["code"] for error in summary["errors"]],
+    )  # fmt: skip
+    assert 1 == sum(event.get("code") == "set_aside" for event in sink.told)
+
+
+def test_a_first_run_that_begins_at_the_end_says_so_to_the_next(store: StoreSettings) -> None:
+    """
+    With auto.offset.reset=latest, what is written after the first run is backed up by the next.
+    """
+    kafka = FakeKafka()
+    (where,) = kafka.create("orders", 10)
+    first = Sink(kafka, store, topics="orders", auto_offset_reset="latest").wait()
+    kafka.append(where, 5)
+    second = Sink(kafka, store, topics="orders", auto_offset_reset="latest").wait()
+
+    assert (0, 0, 0, 5) == (
+        first["exit_code"], first["records"], second["exit_code"], second["records"],
+    )  # fmt: skip

@@ -1,0 +1,210 @@
+"""When a partition is visited, when it is left alone, and up to when it is backed up."""
+
+from dataclasses import replace
+
+import pytest
+
+from kbackup.errors import BadRecordError, KafkaError, KbackupError, StoppedError, StoreError
+from kbackup.records import UNKNOWN, Span, TopicPartition
+from kbackup.sink.job import SinkUnit
+from kbackup.sink.look import Look, changed
+from kbackup.sink.watch import LONGEST_PAUSE_S, LONGEST_RARE_PAUSE_S, SILENCE_S, Watch, pause_s
+
+WHERE = TopicPartition("orders", 0)
+IDLE_S = 5.0
+
+
+def look(end: int, start: int = 0) -> Look:
+    """The cluster with a log that ends here."""
+    return Look({WHERE: Span(start, end)})
+
+
+NONE = Look()
+GONE = Look(gone=frozenset({"orders"}))
+ANEW = Look(changed=frozenset({"orders"}))
+SILENT = Look(silent={WHERE: KafkaError("orders-0 has no leader")})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "code"),
+    [
+        pytest.param(NONE, look(200), None, id="at first"),
+        pytest.param(look(100), look(100), None, id="nothing new"),
+        pytest.param(NONE, look(50), None, id="one answer that is behind"),
+        pytest.param(look(100), look(50), None, id="one answer that is behind, later"),
+        pytest.param(look(50), look(60), "topic_changed", id="cut back"),
+        pytest.param(look(100), GONE, None, id="gone for a moment"),
+        pytest.param(GONE, GONE, "topic_deleted", id="deleted"),
+        pytest.param(look(100), ANEW, "topic_changed", id="anew"),
+    ],
+)
+def test_a_partition_that_cannot_be_followed_says_why(
+    before: Look, now: Look, code: str | None
+) -> None:
+    """
+    What one broker's stale answer could look like is believed when it is seen twice.
+    """
+    error = changed(WHERE, 100, now, before)
+
+    assert code == (None if error is None else error.code)
+
+
+def watch(committed: int = 100, size: int = 10) -> Watch:
+    """A partition that is backed up to there."""
+    return Watch.begin(SinkUnit(WHERE, Span(committed, committed), identity=UNKNOWN), size)
+
+
+def see(at: Watch, now: float, *looks: Look) -> Watch:
+    """Let it see looks, one second apart, the last of them *now*; the clock is 1000 s ahead."""
+    pairs = list(zip((NONE, *looks), looks, strict=False))
+    for index, (before, found) in enumerate(pairs):
+        moment = now - (len(pairs) - 1 - index)
+        at.see(found, before, moment, 1000 + moment)
+    return at
+
+
+def visit(at: Watch, committed: int, error: KbackupError | None, now: float) -> None:
+    """Let a visit come to this."""
+    at.visited(replace(at.report, committed=committed), error, now, 0.0)
+
+
+def code(at: Watch) -> object:
+    """Why it stands still."""
+    return None if at.report.failure is None else at.report.failure["code"]
+
+
+def test_a_partition_is_visited_when_a_file_is_full_or_a_record_has_waited() -> None:
+    """
+    Waiting begins with the first record that is seen to wait.
+    """
+    at = watch()
+
+    due = []
+    for end, now in ((100, 0.0), (103, 1.0), (103, 5.9), (103, 6.0)):
+        see(at, now, look(end))
+        due.append(at.is_due(now, IDLE_S))
+    see(at, 6.1, look(110))
+
+    assert [False, False, False, True, True] == [*due, at.is_due(6.1, None)]
+
+
+def test_a_visit_that_left_less_than_a_file_waits_for_a_file_more() -> None:
+    """
+    What was read and is not stored yet is not read again for each record that comes.
+    """
+    at = see(watch(), 0.0, look(115))
+    visit(at, 110, None, 1.0)
+
+    first = see(at, 2.0, look(119)).is_due(2.0, None)
+    second = see(at, 3.0, look(120)).is_due(3.0, None)
+
+    assert (False, True) == (first, second)
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_pauses_grow_to_a_limit_and_are_spread(passes: bool) -> None:
+    """
+    What passes is tried again within seconds, a bad record within minutes; neither is hammered.
+    """
+    pauses = [pause_s(visits, 0.0, passes=passes) for visits in range(1, 40)]
+    first, longest = (1.0, LONGEST_PAUSE_S) if passes else (600.0, LONGEST_RARE_PAUSE_S)
+
+    assert (first, 2 * first, longest) == (pauses[0], pauses[1], pauses[-1])
+    assert pauses == sorted(pauses)
+    assert pauses[0] / 2 == pause_s(1, 1.0, passes=passes)
+
+
+def test_a_partition_that_failed_is_left_alone_until_its_pause_is_over() -> None:
+    """
+    The report says why meanwhile, and its lag is real; a visit that succeeds clears it.
+    """
+    at = see(watch(), 0.0, look(120))
+    visit(at, 105, StoreError("put", "503"), 1.0)
+    waits = see(at, 1.9, look(130)).is_due(1.9, IDLE_S), see(at, 2.0, look(130)).is_due(2.0, IDLE_S)
+    aside = code(at), at.report.end - at.report.committed
+    visit(at, 130, None, 3.0)
+
+    assert ((False, True), ("store", 25)) == (waits, aside)
+    assert (None, 130) == (code(at), at.report.committed)
+
+
+def test_a_bad_record_is_tried_again_when_it_may_have_gone() -> None:
+    """
+    Not for each record behind it, but at once when the log begins later than it did.
+    """
+    at = see(watch(), 0.0, look(120))
+    visit(at, 100, BadRecordError("offset 104"), 1.0)
+
+    due = [
+        see(at, 60.0, look(300)).is_due(60.0, IDLE_S),
+        see(at, 61.0, look(300, start=110)).is_due(61.0, IDLE_S),
+    ]
+
+    assert [False, True] == due
+    assert see(at, 700.0, look(300)).is_due(700.0, IDLE_S)
+
+
+def test_a_recreated_topic_is_set_aside_for_good_and_a_deleted_one_until_it_is_back() -> None:
+    """
+    A topic that grows beyond where the old one was is still another one.
+    """
+    deleted = see(watch(), 2.0, GONE, GONE)
+    gone = code(deleted), deleted.is_due(99.0, IDLE_S)
+    see(deleted, 5.0, look(150), look(150))
+    anew = see(watch(), 1.0, ANEW)
+    see(anew, 5.0, look(150), look(150))
+
+    assert (("topic_deleted", False), None) == (gone, code(deleted))
+    assert ("topic_changed", False) == (code(anew), anew.is_due(99.0, IDLE_S))
+
+
+def test_a_partition_without_a_leader_is_reported_when_that_lasts() -> None:
+    """
+    An election takes a moment, and is not worth a word.
+    """
+    at = see(watch(), 0.0, SILENT)
+    first = code(see(at, SILENCE_S - 1, SILENT))
+    last = code(see(at, SILENCE_S, SILENT))
+
+    assert (None, "kafka", None) == (first, last, code(see(at, 40.0, look(100))))
+
+
+def test_everything_is_backed_up_to_the_look_whose_end_is_committed() -> None:
+    """
+    Not to the moment of the commit: what was written in between is not in it.
+    """
+    at = watch()
+    untils = [at.report.until]
+    untils.append(see(at, 1.0, look(100)).report.until)
+    untils.append(see(at, 2.0, look(130)).report.until)
+    untils.append(see(at, 3.0, look(150)).report.until)
+    visit(at, 140, None, 4.0)
+    untils.append(see(at, 5.0, look(170)).report.until)
+    untils.append(see(at, 6.0, look(180)).report.until)
+    visit(at, 180, None, 7.0)
+    untils.append(at.report.until)
+    untils.append(see(at, 8.0, look(180)).report.until)
+
+    assert [None, 1001.0, 1001.0, 1001.0, 1002.0, 1002.0, 1006.0, 1008.0] == untils
+
+
+def test_a_partition_that_stands_still_grows_old() -> None:
+    """
+    Nothing is known to be backed up after it was set aside.
+    """
+    at = see(watch(), 1.0, look(100))
+    see(at, 500.0, GONE, GONE)
+
+    assert 1001.0 == at.report.until
+
+
+def test_a_stop_does_not_hide_why_a_partition_stood_still() -> None:
+    """
+    A visit that was stopped is no failure; the one before it was.
+    """
+    failed, fine = see(watch(), 0.0, look(120)), see(watch(), 0.0, look(120))
+    visit(failed, 100, StoreError("put", "503"), 1.0)
+    for at in (failed, fine):
+        visit(at, 100, StoppedError("stopped"), 2.0)
+
+    assert ("store", "stopped") == (code(failed), code(fine))
