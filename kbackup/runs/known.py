@@ -16,6 +16,8 @@ from kbackup.backup.ledger.objects import PartitionLedger, TopicLedger
 from kbackup.backup.ledger.rows import EARLIER, SINK, TOPIC, TopicEntry, entries, topic_entries
 from kbackup.backup.ledger.stream import SYSTEM, Clock, Damage
 from kbackup.backup.recorded import Recorded
+from kbackup.errors import ConfigurationError
+from kbackup.java_regex import PatternError
 from kbackup.naming import Layout
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.runs import history
@@ -128,6 +130,7 @@ class Known:
         return replace(
             self,
             topics={**self.topics, **fresh},
+            sinks=[*self.sinks, *said.sinks],
             earlier=frozenset(unknown),
             recorded=rows,
             known_gaps=gaps,
@@ -167,9 +170,9 @@ def of_run_records(
     known_gaps: Mapping[TopicPartition, Sequence[Span]] | None = None,
 ) -> Known:
     """Return what run records, the newest first, and notes of gaps say."""
-    topics, found = _topics(records), recorded.read(records)
+    topics, found, sinks = _topics(records), recorded.read(records), _sinks(records)
     earlier = frozenset({*topics, *(where.topic for where in found)})
-    return Known(topics, earlier=earlier, recorded=found, known_gaps=known_gaps or {})
+    return Known(topics, sinks, earlier=earlier, recorded=found, known_gaps=known_gaps or {})
 
 
 def read_topics(store: Store, layout: Layout, clock: Clock = SYSTEM) -> Known:
@@ -209,6 +212,29 @@ def with_objects(
     with ThreadPoolExecutor(_THREADS) as pool:
         found = dict(zip(topics, pool.map(read_one, topics), strict=True))
     return replace(known, ledgers={**known.ledgers, **found})
+
+
+def _sinks(records: Sequence[Mapping[str, Any]]) -> list[TopicEntry]:
+    """Return what run records say that sinks were asked for by a pattern; names are topics."""
+    found = {
+        (str(record.get("cluster_id") or ""), pattern)
+        for record in records
+        if (pattern := history.pattern(record)) is not None
+    }
+    return [
+        TopicEntry(SINK, cluster_id=cluster_id, pattern=pattern)
+        for cluster_id, pattern in sorted(found)
+        if _is_pattern(pattern)
+    ]
+
+
+def _is_pattern(text: str) -> bool:
+    """Whether *text* can be read as one: what an earlier version accepted may be refused now."""
+    try:
+        select((), (), text)
+    except (ConfigurationError, PatternError):
+        return False
+    return True
 
 
 def _topics(records: Sequence[Mapping[str, Any]]) -> dict[str, TopicEntry]:

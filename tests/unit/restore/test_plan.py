@@ -319,6 +319,31 @@ def test_a_sink_watches_what_its_pattern_matches() -> None:
     assert not known.watches("payments", "elsewhere")
 
 
+@pytest.mark.parametrize(
+    ("record", "watched"),
+    [
+        pytest.param({"names": ["pay.*"], "topics_regex": "pay.*"}, True, id="pattern"),
+        pytest.param({"names": ["pay.*"]}, True, id="pattern of an earlier version"),
+        pytest.param({"names": ["pay"], "topics_regex": None}, False, id="name"),
+        pytest.param(
+            {"names": ["pay"], "topic_settings": {"pay": {}}}, False, id="name, earlier version"
+        ),
+        pytest.param({"names": ["pay.*"], "cluster_id": "another"}, False, id="another cluster"),
+        pytest.param({"names": ["ord.*"], "topics_regex": "ord.*"}, False, id="another pattern"),
+        pytest.param({"names": ["pay("], "topics_regex": "pay("}, False, id="no pattern"),
+    ],
+)
+def test_a_sink_of_an_earlier_version_watches_what_its_pattern_matches(
+    record: dict[str, object], watched: bool
+) -> None:
+    """
+    Its run records are all there is where no ledger was begun.
+    """
+    found = of_run_records([{"cluster_id": HERE, **record}])
+
+    assert watched == found.watches("pay_copy", HERE)
+
+
 def test_an_empty_topic_comes_back_with_its_partitions(store: Store) -> None:
     """
     It has no object, and the ledger knows it.
