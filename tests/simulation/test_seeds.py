@@ -6,7 +6,7 @@ from tests.simulation.play import Play, Shape, Step, script_of
 from tests.simulation.showing import described
 
 CHUNK = 50
-GATE = 400
+GATE = 600
 NIGHT = 10_000
 
 
