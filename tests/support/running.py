@@ -93,7 +93,7 @@ class Running:
         return [
             process
             for process, parent, words in named.values()
-            if "pyspark.worker" in words and "pyspark.worker" in named.get(parent, (0, 0, ""))[2]
+            if "kbackup.worker" in words and "kbackup.worker" in named.get(parent, (0, 0, ""))[2]
         ]
 
     def signal(self, number: int) -> None:
