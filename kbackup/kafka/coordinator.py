@@ -28,6 +28,9 @@ _PASSING: Final = frozenset(
         Code.UNKNOWN_TOPIC_OR_PART,
         Code.LEADER_NOT_AVAILABLE,
         Code.NOT_LEADER_FOR_PARTITION,
+        # What the client remembers of a leader is older, or newer, than what the broker knows.
+        Code.FENCED_LEADER_EPOCH,
+        Code.UNKNOWN_LEADER_EPOCH,
         Code._NOENT,  # noqa: SLF001  ("no leaders found": the client asked too soon)
     }
 )

@@ -92,6 +92,7 @@ class ColumnSource:
         with self._lock:
             reader, self._reader = self._reader, None
             if reader is not None:
+                self.consumer.unassign()  # or what is still fetched would be drained for ever
                 self._native.functions.reader_free(reader)
             if self._native.is_open:
                 self.consumer.close()

@@ -117,7 +117,8 @@ class RestoreRun:
             cluster,
             self._world.kafka.permissions(),
             settings.replication_factor,
-            exactly_once=settings.exactly_once,
+            # a run asks by its first writer, and no client of ours may outlive that question
+            asks_for_transactions=settings.exactly_once and settings.dry_run,
         )
         for error in planner.missing:
             self._summary.skip("missing_objects")

@@ -59,7 +59,7 @@ def asked(
     rights: Permissions,
     factor: int | None,
     *,
-    exactly_once: bool,
+    asks_for_transactions: bool,
 ) -> RestorePlan:
     """Return *plan* with what the target cluster has against it.
 
@@ -70,7 +70,9 @@ def asked(
         cluster: Validates what would be created.
         rights: Says what this principal may do.
         factor: Replication factor of created topics; None for the cluster's default.
-        exactly_once: Whether records are written in transactions.
+        asks_for_transactions: Take a producer id to see whether transactions are allowed: for a
+            plan alone.  After it a broker that was killed left commits of the restore's own
+            transactions without an answer.
 
     Raises:
         KafkaError: If the cluster does not answer.
@@ -79,7 +81,7 @@ def asked(
         return plan
     there = [t.intent.target for t in plan.topics if t.units and t.target.partitions is not None]
     allowed = rights.of_topics(there)
-    shared = list(_denied_to_all(plan.group, rights, exactly_once=exactly_once))
+    shared = list(_denied_to_all(plan.group, rights, asks_for_transactions))
     topics = []
     for topic in plan.topics:
         found = list(_denials(topic, cluster, allowed, factor)) if topic.units else []
@@ -106,11 +108,11 @@ def _denials(
 
 
 def _denied_to_all(
-    group: str, rights: Permissions, *, exactly_once: bool
+    group: str, rights: Permissions, asks_for_transactions: bool
 ) -> Iterator[KbackupError]:
     if "READ" not in rights.of_group(group):
         yield _denied(f"group {group}", {"READ"})
-    if exactly_once and "WRITE" not in rights.of_transactions(f"{group}-plan"):
+    if asks_for_transactions and "WRITE" not in rights.of_transactions(f"{group}-plan"):
         yield _denied(f"transactional ids that begin with {group}-", {"WRITE"})
 
 

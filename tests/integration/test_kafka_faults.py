@@ -260,7 +260,7 @@ def test_retention_that_overtakes_a_running_sink_is_a_gap(
     written = [Record(b"%d" % at, noise[at : at + 20_000]) for at in range(8000)]
     cluster.create(topic)
     cluster.write(topic, written)
-    proxy.faults = [Fault("PUT .*/topics/", "delay", seconds=0.5)]  # what is read is kept back
+    proxy.faults = [Fault("PUT /[^/]+/topics/", "delay", seconds=0.5)]  # what is read is kept back
     slow = kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
     words = ("sink", "-t", topic, "--flush-size", "500")
 

@@ -101,7 +101,7 @@ def test_requests_that_are_throttled_twice_only_cost_time(
     503 twice on a put, a head, a listing and a get: both runs end well and nothing is missing.
     """
     proxy.faults = [
-        Fault("PUT .*/topics/", "status", nth=TWICE),
+        Fault("PUT /[^/]+/topics/", "status", nth=TWICE),
         Fault("HEAD", "status", nth=TWICE),
         Fault("GET .*list-type=2", "status", nth=TWICE),
         Fault(BODY, "status", nth=TWICE),
@@ -124,7 +124,7 @@ def test_s3_that_throttles_for_ever_ends_the_run_behind_the_last_whole_object(
     Exit 6, nothing is half there, no offset is committed beyond what is stored, and the next run
     completes the backup.
     """
-    proxy.faults = [Fault("PUT .*/topics/", "status", after=3)]
+    proxy.faults = [Fault("PUT /[^/]+/topics/", "status", after=3)]
 
     failed = behind.json("sink", "-t", filled, *CUTS, expect=6)
     safe = _stored(backup, filled)
@@ -146,7 +146,7 @@ def test_lost_answers_to_uploads_leave_one_object_each(
     """
     An object whose upload was carried out and not confirmed is recognised as ours.
     """
-    proxy.faults = [Fault("PUT .*/topics/", do, nth=(1, 4, 9), status=500)]
+    proxy.faults = [Fault("PUT /[^/]+/topics/", do, nth=(1, 4, 9), status=500)]
 
     run = behind.json("sink", "-t", filled, *CUTS)
 

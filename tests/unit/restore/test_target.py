@@ -59,7 +59,7 @@ def planned(name: str, action: str = "create", *refusals: KbackupError) -> Plann
 def look(target: Any, *topics: PlannedTopic, exactly_once: bool = True) -> RestorePlan:
     """Return the plan of *topics*, asked about."""
     plan = RestorePlan(topics, "g", {})
-    return asked(plan, target, target, None, exactly_once=exactly_once)
+    return asked(plan, target, target, None, asks_for_transactions=exactly_once)
 
 
 @pytest.mark.parametrize(
@@ -129,4 +129,4 @@ def test_a_plan_without_work_asks_nothing() -> None:
     plan = RestorePlan((done,), "g", {TopicPartition("a", 0): Span(0, 1)})
     target: Any = FakeTarget(group="READ")
 
-    assert plan is asked(plan, target, target, None, exactly_once=True)
+    assert plan is asked(plan, target, target, None, asks_for_transactions=True)
