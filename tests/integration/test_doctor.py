@@ -352,13 +352,14 @@ def test_a_denied_right_is_named(
     assert found["do"]
 
 
-@pytest.mark.parametrize("command", ["plan", "run"])
 @pytest.mark.parametrize(
-    ("kind", "operation"),
+    ("kind", "operation", "command"),
     [
-        pytest.param("TOPIC", "WRITE", id="write a topic"),
-        pytest.param("GROUP", "READ", id="use the group"),
-        pytest.param("TRANSACTIONAL_ID", "WRITE", id="write in transactions"),
+        pytest.param("TOPIC", "WRITE", "plan", id="write a topic, in a plan"),
+        pytest.param("TOPIC", "WRITE", "run", id="write a topic, in a run"),
+        pytest.param("GROUP", "READ", "plan", id="use the group, in a plan"),
+        pytest.param("GROUP", "READ", "run", id="use the group, in a run"),
+        pytest.param("TRANSACTIONAL_ID", "WRITE", "plan", id="write in transactions, in a plan"),
     ],
 )
 def test_a_restore_plan_misses_the_rights_that_its_run_needs(
@@ -389,6 +390,29 @@ def test_a_restore_plan_misses_the_rights_that_its_run_needs(
     assert "refuse" == result.of("plan_topic")[0]["action"]
     if operation == "WRITE":
         assert [(0, 0)] == [TestCluster(servers).ends(topic)]
+
+
+def test_a_restore_without_the_right_to_its_transactions_writes_nothing(
+    kbackup: Kbackup,
+    guarded: LocalKafka,
+    deny: Callable[[ResourceType, str, AclOperation], None],
+    tmp_path: Path,
+) -> None:
+    """
+    A run that may not write in transactions is exit 5 and names what it was refused.
+    """
+    servers, topic, group = guarded.bootstrap_servers, f"orders-{uuid4()}", f"group-{uuid4()}"
+    Backup.in_folder(tmp_path).put(topic, 0, range(3))
+    TestCluster(servers).create(topic)
+    deny(ResourceType.TRANSACTIONAL_ID, f"{group}-{topic}-0", AclOperation.WRITE)
+
+    result = kbackup(
+        "restore", "run", "-k", servers, "-t", topic, "--group", group, "--json", "--no-lock",
+        "--store-url", f"file://{tmp_path}", timeout=60,
+    )  # fmt: skip
+
+    assert 5 == result.code, result.stdout
+    assert [(0, 0)] == [TestCluster(servers).ends(topic)]
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
