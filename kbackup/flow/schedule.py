@@ -1,8 +1,9 @@
 """Boundaries of the wall clock at which files close: ``rotate.schedule.interval.ms``."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
+
+from kbackup.joda import zones
+from kbackup.joda.calendar import DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +12,7 @@ class Schedule:
 
     Attributes:
         interval_ms: ms, at least 1.
-        timezone: An IANA name.
+        timezone: A zone that `zones.by_id` knows.
     """
 
     interval_ms: int
@@ -23,11 +24,8 @@ class Schedule:
         Days of 23 and 25 hours are honoured.  Source: storage-common 9bb1f372,
         ``DateTimeUtils.getNextTimeAdjustedByDay``.
         """
-        zone = ZoneInfo(self.timezone)
-        today = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(zone).date()
-        start, end = (
-            int(datetime.combine(day, datetime.min.time(), zone).timestamp()) * 1000
-            for day in (today, today + timedelta(days=1))
-        )
+        zone = zones.by_id(self.timezone)
+        day = (now_ms + zone.offset(now_ms)) // DAY_MS
+        start, end = (zone.to_utc(at * DAY_MS) for at in (day, day + 1))
         slot = (now_ms - start) // self.interval_ms + 1
         return min(start + slot * self.interval_ms, end)

@@ -1,0 +1,56 @@
+"""Directories by time against the connectors' own: Joda's patterns, zones and names."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+import yaml
+
+from kbackup.joda import names, zones
+from kbackup.joda.buckets import Buckets
+from kbackup.joda.pattern import Pattern
+
+CASES: Final = yaml.safe_load(
+    (Path(__file__).parent / "cases" / "path_format.yaml").read_text("utf-8")
+)["cases"]
+
+
+def expected_text(case: dict[str, Any]) -> str | None:
+    """Return the directory, None where it is refused; a newer Joda's answer where it differs."""
+    found: str | None = case.get("joda_2_14_1", case.get("expected"))
+    return found
+
+
+def printed(case: dict[str, Any]) -> str:
+    """Return the directory of the case's moment."""
+    pattern = Pattern(case["path_format"].removesuffix("/"), names.of_locale(case["locale"]))
+    buckets = Buckets(case["partition_duration_ms"], pattern, zones.by_id(case["timezone"]))
+    found: str = buckets.printed(pa.array([case["epoch_ms"]], pa.int64()))[0].as_py()
+    return found
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case["id"]) for case in CASES if expected_text(case)]
+)
+def test_a_moment_has_the_connectors_directory(case: dict[str, Any]) -> None:
+    """
+    Pattern, span, zone and language give the text that the connectors' partitioner gives.
+    """
+    assert expected_text(case) == printed(case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case["id"])
+        for case in CASES
+        if not expected_text(case) and case["partition_duration_ms"]
+    ],
+)
+def test_what_joda_refuses_is_refused(case: dict[str, Any]) -> None:
+    """
+    A pattern or a zone that means nothing there means nothing here.
+    """
+    with pytest.raises(ValueError, match=r"illegal pattern component|expected a time zone"):
+        printed(case)
