@@ -11,6 +11,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from kbackup import partitioners
+from kbackup.clock import SystemClock
 from kbackup.extractors.record import RecordExtractor
 from kbackup.flow.convert import Conversion, convert
 from kbackup.flow.cut import Rule
@@ -105,7 +106,9 @@ class Backup:
         """Store one cut after the other, given by offsets or records; return the keys."""
         where = TopicPartition(topic, partition)
         kafka = KafkaSettings("nowhere:9092")
-        job = SinkJob("r", kafka, self.settings, self.layout, views, "default", Rule(), "g")
+        job = SinkJob(
+            "r", kafka, self.settings, self.layout, SystemClock(), views, "default", Rule(), "g"
+        )
         keys = []
         for cut in cuts:
             rows = cut if isinstance(cut, pa.RecordBatch) else batch(cut)

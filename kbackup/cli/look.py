@@ -10,6 +10,7 @@ import click
 
 from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, find_jvm, run
+from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
 from kbackup.runs.summary import Event, Summary
 
@@ -73,7 +74,7 @@ def topics_command(topic: str | None, deep: bool, **parameters: Any) -> None:
             partitions=settings.partitions,
             only_format=settings.format_class,
             deep=deep,
-            known=known.read(store, layout, settings.topics, settings.topics_regex),
+            known=known.read(store, layout, SystemClock(), settings.topics, settings.topics_regex),
         )
         _tell(session, summary, events)
         return summary.finish()
@@ -148,7 +149,7 @@ def _mend(session: Session, summary: Summary, acceptance: Any, *, rebuild: bool)
         wiring.layout(settings),
         wiring.reading(settings),
         summary,
-        int(datetime.now(UTC).timestamp() * 1000),
+        SystemClock(),
         settings.topics,
         settings.topics_regex,
     )
@@ -166,10 +167,10 @@ def _verify(session: Session, summary: Summary, share: Any, *, deep: bool) -> No
     from kbackup.verify.run import Notes, on_spark, verify  # noqa: PLC0415
     from kbackup.verify.task import VerifyJob  # noqa: PLC0415
 
-    settings = session.settings
+    settings, clock = session.settings, SystemClock()
     store = open_store(wiring.store_settings(settings))
     layout = wiring.layout(settings)
-    said = known.read(store, layout, settings.topics, settings.topics_regex)
+    said = known.read(store, layout, clock, settings.topics, settings.topics_regex)
     notes = Notes(said, locks.holders(store, layout, "sink"))
     read = None
     if deep:
@@ -181,7 +182,7 @@ def _verify(session: Session, summary: Summary, share: Any, *, deep: bool) -> No
         layout,
         wiring.reading(settings),
         summary,
-        now=datetime.now(UTC),
+        now=clock.now(),
         names=settings.topics,
         pattern=settings.topics_regex,
         partitions=settings.partitions,

@@ -92,7 +92,9 @@ class RestoreRun:
     def _plan(self, cluster: Cluster, store: Store) -> RestorePlan:
         settings = self._settings
         check_idle(cluster, wiring.restore_group(settings))
-        said = known.read(store, self._layout, settings.topics, settings.topics_regex)
+        said = known.read(
+            store, self._layout, self._world.clock, settings.topics, settings.topics_regex
+        )
         found = catalog.read(
             store,
             self._layout,
@@ -110,7 +112,7 @@ class RestoreRun:
             store=store,
             catalog=found,
             known=said,
-            now_ms=int(self._world.clock.now().timestamp() * 1000),
+            now_ms=self._world.clock.ms(),
         )
         plan = asked(
             planner.plan(),

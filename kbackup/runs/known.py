@@ -14,8 +14,9 @@ from kbackup.backup.catalog import BackupFile
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.objects import PartitionLedger, TopicLedger
 from kbackup.backup.ledger.rows import EARLIER, SINK, TOPIC, TopicEntry, entries, topic_entries
-from kbackup.backup.ledger.stream import SYSTEM, Clock, Damage
+from kbackup.backup.ledger.stream import Damage
 from kbackup.backup.recorded import Recorded
+from kbackup.clock import Clock
 from kbackup.errors import ConfigurationError
 from kbackup.java_regex import PatternError
 from kbackup.naming import Layout
@@ -144,7 +145,11 @@ _NO_LEDGER: Final = TopicLedger()
 
 
 def read(
-    store: Store, layout: Layout, names: Collection[str] = (), pattern: str | None = None
+    store: Store,
+    layout: Layout,
+    clock: Clock,
+    names: Collection[str] = (),
+    pattern: str | None = None,
 ) -> Known:
     """Return what a backup says of itself: its ledger, and run records where they are needed.
 
@@ -153,15 +158,16 @@ def read(
     Args:
         store: Where the backup is.
         layout: Which ``topics.dir``.
+        clock: The time.
         names: Only the objects of these topics.
         pattern: A Java regular expression for topics, where there are no *names*.
 
     Raises:
         StoreError: If the store does not answer.
     """
-    known = read_topics(store, layout)
+    known = read_topics(store, layout, clock)
     wanted = [name for name in select(known.topics, names, pattern) if name in known.topics]
-    known = with_objects(known, store, layout, wanted)
+    known = with_objects(known, store, layout, clock, wanted)
     return known.with_run_records(store, layout, names)
 
 
@@ -175,7 +181,7 @@ def of_run_records(
     return Known(topics, sinks, earlier=earlier, recorded=found, known_gaps=known_gaps or {})
 
 
-def read_topics(store: Store, layout: Layout, clock: Clock = SYSTEM) -> Known:
+def read_topics(store: Store, layout: Layout, clock: Clock) -> Known:
     """Read what the ledger says of topics and sinks, and nothing of their objects.
 
     Raises:
@@ -197,7 +203,7 @@ def read_topics(store: Store, layout: Layout, clock: Clock = SYSTEM) -> Known:
 
 
 def with_objects(
-    known: Known, store: Store, layout: Layout, topics: Collection[str], clock: Clock = SYSTEM
+    known: Known, store: Store, layout: Layout, clock: Clock, topics: Collection[str]
 ) -> Known:
     """Return *known* with the ledgers of *topics*.
 

@@ -1,14 +1,13 @@
 """Everything outside of a run: the cluster, the bucket, the workers, the time."""
 
 import threading
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Protocol, Self
 
 from kbackup import engine
+from kbackup.clock import Clock, SystemClock
 from kbackup.config import Settings
 from kbackup.engine import Deal, FindJvm, Report, Task, Timings
 from kbackup.kafka import Connection
@@ -49,19 +48,6 @@ class RunTasks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
-    """The time.
-
-    Attributes:
-        now: The time of day, aware.
-        sleep: Waits that many seconds.
-    """
-
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    sleep: Callable[[float], object] = time.sleep
-
-
-@dataclass(frozen=True, slots=True)
 class World:
     """What a run works with and on.
 
@@ -69,13 +55,13 @@ class World:
         kafka: The cluster; crosses processes with the tasks.
         store: Where the backup lies; likewise.
         run_tasks: Runs tasks.
-        clock: The time as the driver sees it.
+        clock: The time; likewise.
     """
 
     kafka: Connection
     store: StoreSettings
     run_tasks: RunTasks
-    clock: Clock = field(default_factory=Clock)
+    clock: Clock
 
     @classmethod
     def of(cls, settings: Settings, find_jvm: FindJvm) -> Self:
@@ -92,6 +78,7 @@ class World:
             wiring.kafka_settings(settings),
             wiring.store_settings(settings),
             OnSpark(settings, find_jvm),
+            SystemClock(),
         )
 
 

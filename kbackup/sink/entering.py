@@ -21,7 +21,8 @@ from kbackup.backup.ledger.rows import (
     TopicEntry,
     table,
 )
-from kbackup.backup.ledger.stream import FOLD_AT, SYSTEM, Clock, Stream
+from kbackup.backup.ledger.stream import FOLD_AT, Stream
+from kbackup.clock import Clock
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout
@@ -36,7 +37,7 @@ _THREADS: Final = 16
 class RunLedger:
     """The ledger, as the driver of one run writes it."""
 
-    def __init__(self, store: Store, layout: Layout, run: str, clock: Clock = SYSTEM) -> None:
+    def __init__(self, store: Store, layout: Layout, run: str, clock: Clock) -> None:
         self._store, self._layout, self._run, self._clock = store, layout, run, clock
         self._entered: Counter[str] = Counter()
         self._lock = threading.Lock()  # parts are counted while others are folded
@@ -59,7 +60,7 @@ class RunLedger:
         Raises:
             StoreError: If it cannot be written.
         """
-        known, now = plan.known, self._clock.wall_ms()
+        known, now = plan.known, self._clock.ms()
         refused = {at.where.topic for at in plan.partitions if at.refusal is not None}
         names = [name for name in plan.topics if name not in refused]
         new = [name for name in names if not known.has_ledger(name)]
@@ -95,7 +96,7 @@ class RunLedger:
         Raises:
             StoreError: If it cannot be written.
         """
-        row = objects.gap(where, span, self._run, self._clock.wall_ms())
+        row = objects.gap(where, span, self._run, self._clock.ms())
         self._stream(where.topic).append(table([row], OBJECTS))
         self.note(where.topic)
 

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from kbackup.clock import Clock
 from kbackup.errors import ObjectKeyError
 from kbackup.flow.write import CutFacts
 from kbackup.kafka import Position
@@ -22,6 +23,7 @@ _THREADS: Final = 16
 def gather(
     store: Store,
     layout: Layout,
+    clock: Clock,
     logs: Mapping[TopicPartition, Span],
     committed: Mapping[TopicPartition, Position],
     known: Known = NOTHING,
@@ -34,6 +36,7 @@ def gather(
     Args:
         store: Where the objects are.
         layout: How they are named.
+        clock: The time.
         logs: What each partition's log holds.
         committed: The group's positions.
         known: What the ledger says of topics.
@@ -47,7 +50,7 @@ def gather(
         doubtful = [where for where in logs if not confirmed.get(where, _UNKNOWN).is_confirmed]
         topics = sorted({where.topic for where in doubtful})
         begun = [topic for topic in topics if known.has_ledger(topic)]
-        known = with_objects(known, store, layout, begun)
+        known = with_objects(known, store, layout, clock, begun)
         stored = _objects(store, layout, doubtful)
         mains = {where: main for where, objects in stored.items() if (main := _mains(objects))}
         cuts = pool.map(lambda objects: _last_cut(store, objects), mains.values())

@@ -7,16 +7,14 @@ tried again later; only a cluster that does not answer at all ends the task.
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from time import monotonic, time
 from typing import Final
 from zlib import crc32
 
 from kbackup import engine
 from kbackup.backup.ledger import objects, place
 from kbackup.backup.ledger.rows import OBJECTS, table
-from kbackup.backup.ledger.stream import SYSTEM
 from kbackup.channel import Event, Line
 from kbackup.errors import KafkaError, KbackupError
 from kbackup.kafka import PATIENCE_S, LogStartMovedError
@@ -98,7 +96,6 @@ class Following:
         share: The task's part of the run.
         idle_s: How long a record may wait; None: until a file is full.
         line: To the driver.
-        now: The monotonic clock.
         watches: What is known of each partition.
     """
 
@@ -106,7 +103,6 @@ class Following:
     share: Share
     idle_s: float | None
     line: Line
-    now: Callable[[], float] = monotonic
     watches: dict[TopicPartition, Watch] = field(default_factory=dict)
     _look: Lookout = field(init=False)
     _clients: Clients | None = None
@@ -120,18 +116,18 @@ class Following:
 
     def run(self) -> None:
         """Visit partitions until asked to stop, or until no broker answers."""
-        heard = self.now()
+        heard = self.job.clock.steady_s()
         while not self.line.is_stopped():
             for order in self.line.orders():
                 self.take(order)
             try:
                 self.turn()
             except KafkaError as error:
-                if self.now() - heard > PATIENCE_S:
+                if self.job.clock.steady_s() - heard > PATIENCE_S:
                     self._give_up(error)
                     return
             else:
-                heard = self.now()
+                heard = self.job.clock.steady_s()
             self.line.wait(POLL_S)
 
     def take(self, order: Event) -> None:
@@ -149,7 +145,7 @@ class Following:
         """
         look = self._look({at: watch.identity for at, watch in self.watches.items()})
         before, self._before = self._before, look
-        now, clock = self.now(), time()
+        now, clock = self.job.clock.steady_s(), self.job.clock.ms() / 1000
         for watch in self.watches.values():
             failure = watch.report.failure
             watch.see(look, before, now, clock)
@@ -158,10 +154,10 @@ class Following:
         for watch in self.watches.values():
             if self.line.is_stopped():
                 break
-            if watch.is_due(self.now(), self.idle_s) and not self._visit(watch):
+            if watch.is_due(self.job.clock.steady_s(), self.idle_s) and not self._visit(watch):
                 break  # before others wait for a broker as long, see whether any answers
-        if self.now() - self._told >= REPORT_S:
-            self._told = self.now()
+        if self.job.clock.steady_s() - self._told >= REPORT_S:
+            self._told = self.job.clock.steady_s()
             for watch in self.watches.values():
                 self._report(watch)
 
@@ -197,7 +193,7 @@ class Following:
             else:
                 if len(gap):
                     report, error = replace(report, gaps=(gap,), committed=gap.end_offset), None
-        watch.visited(report, error, self.now(), random.random())  # noqa: S311  (spreads retries)
+        watch.visited(report, error, self.job.clock.steady_s(), random.random())  # noqa: S311  (spreads retries)
         self._report(watch)
         if isinstance(error, KafkaError):
             self._clients = connect(self.job, self._clients)
@@ -214,8 +210,10 @@ class Following:
         log = self._look({where: watch.identity}).logs.get(where)
         gap = Span(position, position if log is None else log.start_offset)
         if len(gap):
-            row = objects.gap(where, gap, self.job.run, SYSTEM.wall_ms())
-            stream = place.of_topic(self._clients.store, self.job.layout, where.topic)
+            row = objects.gap(where, gap, self.job.run, self.job.clock.ms())
+            stream = place.of_topic(
+                self._clients.store, self.job.layout, where.topic, self.job.clock
+            )
             stream.append(table([row], OBJECTS))
             text = f"{where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired"
             self.line.tell({"type": "warning", "run": self.job.run, "code": "gap", "text": text})

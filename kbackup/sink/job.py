@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from kbackup.clock import Clock
 from kbackup.errors import TopicChangedError
 from kbackup.flow.cut import Rule
 from kbackup.flow.views import ViewSpec
@@ -26,6 +27,7 @@ class SinkJob:
         kafka: The cluster.
         store: Where objects go.
         layout: How they are named.
+        clock: The time.
         views: The files of one cut, in the order they are stored; the last one marks the set
             as complete.
         partitioner: Name of the partitioner's plugin.
@@ -43,6 +45,7 @@ class SinkJob:
     kafka: Connection
     store: StoreSettings
     layout: Layout
+    clock: Clock
     views: tuple[ViewSpec, ...]
     partitioner: str
     rule: Rule

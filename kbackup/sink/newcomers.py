@@ -5,8 +5,9 @@ from typing import Final
 
 from kbackup.config import Settings
 from kbackup.errors import KbackupError
-from kbackup.kafka import Cluster, Connection
+from kbackup.kafka import Cluster
 from kbackup.records import TopicIdentity, TopicPartition
+from kbackup.runs.world import World
 from kbackup.sink import plan as planning
 from kbackup.sink.plan import SinkPlan
 from kbackup.stores import Store
@@ -18,8 +19,8 @@ NEWCOMERS_S: Final = 20.0
 class Newcomers:
     """Looks for what matches and is not known yet, with one client as long as it answers."""
 
-    def __init__(self, settings: Settings, connection: Connection, store: Store) -> None:
-        self._settings, self._connection, self._store = settings, connection, store
+    def __init__(self, settings: Settings, world: World, store: Store) -> None:
+        self._settings, self._world, self._store = settings, world, store
         self._cluster: Cluster | None = None
 
     def look(self, known: Mapping[TopicPartition, TopicIdentity]) -> tuple[SinkPlan, Cluster]:
@@ -33,10 +34,13 @@ class Newcomers:
         """
         try:
             if self._cluster is None:
-                self._cluster = self._connection.cluster()
+                self._cluster = self._world.kafka.cluster()
             else:
                 self._cluster.refresh()
-            return planning.more(self._settings, self._cluster, self._store, known), self._cluster
+            plan = planning.more(
+                self._settings, self._cluster, self._store, self._world.clock, known
+            )
         except KbackupError:
             self._cluster = None  # its client may ask for ever a broker that was restarted
             raise
+        return plan, self._cluster

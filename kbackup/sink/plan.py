@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kbackup import partitioners
+from kbackup.clock import Clock
 from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
@@ -124,6 +125,7 @@ def make(
     settings: Settings,
     cluster: Cluster,
     store: Store,
+    clock: Clock,
     reached: Mapping[TopicPartition, int] | None = None,
     likely: Callable[[], object] | None = None,
 ) -> SinkPlan:
@@ -133,6 +135,7 @@ def make(
         settings: What to back up, and where to.
         cluster: Where the topics are.
         store: Where the objects are.
+        clock: The time.
         reached: Where the run stands in partitions that it plans a second time.
         likely: Called as soon as it looks as if there were something to do.
 
@@ -158,13 +161,14 @@ def make(
             f"{', '.join(names)}: at most {max(t.partitions for t in topics.values())} each",
             "correct --partitions",
         )
-    return _plan(settings, cluster, store, topics, wheres, reached=reached, likely=likely)
+    return _plan(settings, cluster, store, clock, topics, wheres, reached=reached, likely=likely)
 
 
 def more(
     settings: Settings,
     cluster: Cluster,
     store: Store,
+    clock: Clock,
     already: Mapping[TopicPartition, TopicIdentity],
 ) -> SinkPlan:
     """Plan what has come since a run began: topics that match now, partitions that were added.
@@ -176,6 +180,7 @@ def more(
         settings: What to back up, and where to.
         cluster: Where the topics are.
         store: Where the objects are.
+        clock: The time.
         already: The partitions that the run has planned before.
 
     Raises:
@@ -192,7 +197,7 @@ def more(
     if not wheres:
         return SinkPlan({}, (), wiring.group(settings, "sink"))
     new = {where.topic: topics[where.topic] for where in wheres}
-    plan = _plan(settings, cluster, store, new, wheres, reset="earliest")
+    plan = _plan(settings, cluster, store, clock, new, wheres, reset="earliest")
     keeps_start = settings.auto_offset_reset != "earliest"
     return replace(
         plan, partitions=tuple(replace(at, keeps_start=keeps_start) for at in plan.partitions)
@@ -213,6 +218,7 @@ def _plan(
     settings: Settings,
     cluster: Cluster,
     store: Store,
+    clock: Clock,
     topics: Mapping[str, Topic],
     wheres: Sequence[TopicPartition],
     *,
@@ -228,8 +234,8 @@ def _plan(
     if likely is not None and any(_waits(logs[where], committed.get(where)) for where in wheres):
         likely()
     layout = wiring.layout(settings)
-    said = known.read_topics(store, layout).with_run_records(store, layout, topics)
-    found = gather(store, layout, logs, committed, said)
+    said = known.read_topics(store, layout, clock).with_run_records(store, layout, topics)
+    found = gather(store, layout, clock, logs, committed, said)
     evidence = {
         where: replace(seen, reached=(reached or {}).get(where)) for where, seen in found.items()
     }

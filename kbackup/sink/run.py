@@ -9,7 +9,6 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from kbackup import engine, moments
-from kbackup.backup.ledger.stream import Clock
 from kbackup.config import Settings
 from kbackup.errors import KafkaError, KbackupError, StoppedError, TopicChangedError
 from kbackup.kafka import Cluster, LogStartMovedError, Position
@@ -71,9 +70,9 @@ class SinkRun:
         settings = self._settings
         cluster = self._world.kafka.cluster()
         store = open_store(self._world.store)
-        self._ledger = RunLedger(store, self._layout, self._run, self._time())
+        self._ledger = RunLedger(store, self._layout, self._run, self._world.clock)
         if settings.dry_run:
-            plan = planning.make(settings, cluster, store)
+            plan = planning.make(settings, cluster, store, self._world.clock)
             self._open(plan, cluster)
             for event in accounting.plan_topics(plan, self._layout):
                 self._tell(event)
@@ -90,7 +89,9 @@ class SinkRun:
             try:
                 self._earlier = self._last_success(store)
                 looked = self._world.clock.now().timestamp()
-                plan = planning.make(settings, cluster, store, likely=tasks.begin)
+                plan = planning.make(
+                    settings, cluster, store, self._world.clock, likely=tasks.begin
+                )
                 self._open(plan, cluster)
                 self._enter(plan, cluster)
                 self._prepare(plan.partitions, plan.group, cluster)
@@ -120,11 +121,6 @@ class SinkRun:
             self._ledger.fold(at_end=True)
         except KbackupError as error:
             _log.warning("folding the ledger: %s", error)
-
-    def _time(self) -> Clock:
-        """Return the driver's time as the ledger wants it."""
-        now = self._world.clock.now
-        return Clock(lambda: int(now().timestamp() * 1000))
 
     def _enter(self, plan: SinkPlan, cluster: Cluster) -> None:
         """Enter topics into the ledger before anything is stored of them."""
@@ -166,6 +162,7 @@ class SinkRun:
             kafka=self._world.kafka,
             store=self._world.store,
             layout=self._layout,
+            clock=self._world.clock,
             views=wiring.views(settings),
             partitioner=settings.partitioner_class,
             rule=wiring.rule(settings),
@@ -183,7 +180,7 @@ class SinkRun:
             overtaken = self._tasks(functools.partial(back_up, self._job(plan)), units)
             if not overtaken:
                 return
-            plan = planning.make(self._settings, cluster, store, overtaken)
+            plan = planning.make(self._settings, cluster, store, self._world.clock, overtaken)
             again = [at for at in plan.partitions if at.where in overtaken]
             for at in again:
                 self._news.odd(at)
@@ -203,7 +200,7 @@ class SinkRun:
         """Keep tasks at work until somebody stops them, or nothing is left to follow."""
         units = [unit for at in plan.partitions if (unit := at.followed()) is not None]
         known = {at.where: at.identity for at in plan.partitions}
-        newcomers = Newcomers(self._settings, self._world.kafka, store)
+        newcomers = Newcomers(self._settings, self._world, store)
         record = functools.partial(self._write_record, store)
         with Beats("leaving a run record", record, RECORD_S, at_once=True):
             if not known:

@@ -9,13 +9,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from time import monotonic, time
 from typing import Any, Final
 
 from kbackup import engine, extractors, partitioners
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.rows import OBJECTS, Entry, stored, table
-from kbackup.backup.ledger.stream import SYSTEM
 from kbackup.channel import Line
 from kbackup.errors import KbackupError, StoppedError
 from kbackup.flow.convert import Conversion, convert
@@ -100,12 +98,13 @@ class Work:
     clients: Clients
     line: Line
     report: PartitionReport = field(init=False)
-    _told: float = field(default_factory=monotonic)
+    _told: float = field(init=False)
     _read: int = 0
     _nulls: int = 0
 
     def __post_init__(self) -> None:
         unit, span = self.unit, self.unit.span
+        self._told = self.job.clock.steady_s()
         self.report = PartitionReport(
             unit.where, span.start_offset, span.end_offset, span.start_offset,
             bookmark=unit.bookmark,
@@ -132,7 +131,7 @@ class Work:
         with ThreadPoolExecutor(1) as uploader:
             upload: Future[None] | None = None
             try:
-                for step in cut(self._rows(span, views), self.job.rule, now_ms):
+                for step in cut(self._rows(span, views), self.job.rule, self.job.clock.ms):
                     match step:
                         case Append(rows, size):
                             files.write(rows)
@@ -196,7 +195,7 @@ class Work:
                 compatibility=self.job.rule.compatibility,
             ):
                 self._nulls += converted.left_out
-                rows = route(converted, where, partitioner, extractor, now_ms())
+                rows = route(converted, where, partitioner, extractor, self.job.clock.ms())
                 yield rows.before_bad()
                 for bad in rows.bad:
                     raise bad.error(where)
@@ -238,7 +237,9 @@ class Work:
                     ends_with = file.key, facts.last_offset
             self.line.tell(_object_event(self.job.run, file))
         if rows:
-            stream = place.of_topic(self.clients.store, self.job.layout, self.unit.where.topic)
+            stream = place.of_topic(
+                self.clients.store, self.job.layout, self.unit.where.topic, self.job.clock
+            )
             stream.append(table(rows, OBJECTS))
         stands = report.bookmark or Bookmark()
         if ends_with is not None:
@@ -258,22 +259,17 @@ class Work:
             size = size if head is None else head.size
         return stored(
             self.unit.where, file.key, file.spec.view, facts, size, file.cut.span, self.job.run,
-            SYSTEM.wall_ms(),
+            self.job.clock.ms(),
         )  # fmt: skip
 
     def _tell_open(self, files: OpenFiles) -> None:
         """Tell now and then what has been read and could still be lost."""
-        if monotonic() - self._told >= TELL_S:
+        if self.job.clock.steady_s() - self._told >= TELL_S:
             self._tell_progress(files.records)
 
     def _tell_progress(self, open_records: int) -> None:
-        self._told = monotonic()
+        self._told = self.job.clock.steady_s()
         self.line.tell(self.report.progress(self.job.run, open_records))
-
-
-def now_ms() -> int:
-    """Return the time in ms since the epoch."""
-    return int(time() * 1000)
 
 
 def _finish(upload: "Future[None] | None") -> None:

@@ -25,6 +25,7 @@ from kbackup.backup.ledger.rows import (
     topic_entries,
 )
 from kbackup.backup.ledger.stream import Contents
+from kbackup.clock import Clock
 from kbackup.errors import ConfigurationError
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
@@ -101,7 +102,7 @@ class Mending:
         layout: How objects are named.
         reading: How they are read.
         summary: Takes warnings.
-        now_ms: The time, in ms since the epoch.
+        clock: The time.
         names: Topics; all where there are none.
         pattern: A Java regular expression for topics, where there are no *names*.
     """
@@ -110,7 +111,7 @@ class Mending:
     layout: Layout
     reading: ReadOptions
     summary: Summary
-    now_ms: int
+    clock: Clock
     names: Collection[str] = ()
     pattern: str | None = None
 
@@ -126,7 +127,7 @@ class Mending:
         Raises:
             StoreError: If the store does not answer.
         """
-        said = known.read(self.store, self.layout, self.names, self.pattern)
+        said = known.read(self.store, self.layout, self.clock, self.names, self.pattern)
         found = self._listed()
         there = {*found.topics(), *said.topics, *(where.topic for where in said.recorded)}
         topics = [name for name in select(there, self.names, self.pattern) if name in there]
@@ -135,7 +136,7 @@ class Mending:
         for topic in topics:
             yield self._rebuild(topic, found, said)
         if topics:
-            stream = place.of_topics(self.store, self.layout)
+            stream = place.of_topics(self.store, self.layout, self.clock)
             stream.rewrite(lambda before: self._topics(before, topics, found, said))
 
     def accept(self, acceptance: Acceptance) -> Iterator[Event]:
@@ -145,16 +146,16 @@ class Mending:
             StoreError: If the store does not answer.
         """
         yield from self.rebuild(only_new=True)  # what has no ledger has nowhere to enter it
-        said = known.read(self.store, self.layout, self.names, self.pattern)
+        said = known.read(self.store, self.layout, self.clock, self.names, self.pattern)
         found = self._listed()
         taken: defaultdict[str, list[Entry]] = defaultdict(list)
         for where in sorted(said.partitions()):
             for entry in said.ledger(where).missing(found.keys):
                 if acceptance.takes(where, entry):
-                    row = objects.accepted(entry, self.summary.run, self.now_ms)
+                    row = objects.accepted(entry, self.summary.run, self.clock.ms())
                     taken[where.topic].append(row)
         for topic, rows in taken.items():
-            stream = place.of_topic(self.store, self.layout, topic)
+            stream = place.of_topic(self.store, self.layout, topic, self.clock)
             stream.append(table(rows, OBJECTS))
             text = f"{topic}: {len(rows)} missing objects are accepted as removed on purpose"
             yield self.summary.warn("accepted_missing", text, topic=topic)
@@ -177,7 +178,7 @@ class Mending:
             ]  # fmt: skip
             return table([*kept, *adoption.listed(self.store, found, topic)], OBJECTS)
 
-        place.of_topic(self.store, self.layout, topic).rewrite(rows)
+        place.of_topic(self.store, self.layout, topic, self.clock).rewrite(rows)
         text = f"{topic}: the ledger was written anew from its objects"
         return self.summary.warn("ledger_rebuilt", text, topic=topic)
 
@@ -192,7 +193,7 @@ class Mending:
         fresh = [self._topic(name, found, said) for name in topics if name not in entered]
         if not said.is_begun:
             left = said.earlier - set(topics)
-            fresh += [TopicEntry(EARLIER, name, time=self.now_ms) for name in sorted(left)]
+            fresh += [TopicEntry(EARLIER, name, time=self.clock.ms()) for name in sorted(left)]
         return table([*kept, *fresh], TOPICS)
 
     def _topic(self, name: str, found: Catalog, said: Known) -> TopicEntry:
@@ -207,4 +208,4 @@ class Mending:
         own = TopicIdentity.from_metadata({} if head is None else head.metadata)
         if own.topic_id:
             entry = replace(entry, cluster_id=own.cluster_id, topic_id=own.topic_id)
-        return replace(entry, kind=TOPIC, run=self.summary.run, time=self.now_ms)
+        return replace(entry, kind=TOPIC, run=self.summary.run, time=self.clock.ms())

@@ -8,6 +8,7 @@ from backup_samples import Backup
 
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.rows import OBJECTS, TOPICS, Entry, Form, table
+from kbackup.clock import SystemClock
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "ledger.md").read_text()
 
@@ -28,7 +29,7 @@ def test_anybody_can_read_it(
     The example of the page, run in a backup's folder as it stands there.
     """
     backup = Backup.in_folder(tmp_path)
-    stream = place.of_topic(backup.store, backup.layout, "orders")
+    stream = place.of_topic(backup.store, backup.layout, "orders", SystemClock())
     stream.append(table([Entry("object", 0, 0, 9, "a-key", "record", 10, 77, "ab")], OBJECTS))
     stream.append(table([Entry("gap", 0, 10, 19)], OBJECTS))
     stream.fold(1)

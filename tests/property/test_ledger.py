@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from random import Random
 from typing import BinaryIO
 from uuid import uuid4
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from kbackup.backup.ledger import stream as streams
 from kbackup.backup.ledger.rows import OBJECTS, Entry, entries, table
-from kbackup.backup.ledger.stream import Clock, Stream
+from kbackup.backup.ledger.stream import Stream
 from kbackup.errors import StoreError
 from kbackup.stores import ObjectHead, StoredObject, StoreSettings
 from kbackup.stores.memory import MemoryStore
@@ -64,6 +65,26 @@ class World:
         finally:
             self._running.remove(turn)
             self._baton.release()
+
+
+@dataclass(frozen=True)
+class SkewedClock:
+    """A `kbackup.clock.Clock` of a host that is wrong."""
+
+    world: World
+    skew_ms: int
+
+    def now(self) -> datetime:
+        """As that host has it."""
+        return datetime.fromtimestamp(self.ms() / 1000, UTC)
+
+    def ms(self) -> int:
+        """As that host has it."""
+        return self.world.now + self.skew_ms
+
+    def steady_s(self) -> float:
+        """Nobody sets it."""
+        return self.world.now / 1000
 
 
 class SlowStore(MemoryStore):
@@ -129,10 +150,7 @@ class Story:
         all_of_them: list[Callable[[], None]] = []
         for at in range(6):
             skew = random.randint(-14 * MINUTE, 14 * MINUTE)
-            clock = Clock(
-                lambda skew=skew: self.world.now + skew,  # type: ignore[misc]
-                lambda: self.world.now / 1000,
-            )
+            clock = SkewedClock(self.world, skew)
             stream = Stream(store, PREFIX, OBJECTS, clock)
             actor = (self._write, self._write, self._write, self._fold, self._fold, self._read)[at]
             all_of_them.append(lambda actor=actor, at=at, stream=stream: actor(at, stream))  # type: ignore[misc]
@@ -190,7 +208,7 @@ def test_these_stories_show_what_happens_without_either_rule(
         monkeypatch.setattr(streams, "_watermark", lambda wall_ms: wall_ms)
     else:
         monkeypatch.setattr(Stream, "append", lambda self, rows: self._put(
-            f"{streams._down(self.clock.wall_ms())}-{uuid4().hex[:16]}.parquet",
+            f"{streams._down(self.clock.ms())}-{uuid4().hex[:16]}.parquet",
             self._file(rows, {}),
         ))  # fmt: skip
 

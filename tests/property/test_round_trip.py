@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from record_samples import cut_up, record_batches
 
 from kbackup.backup import catalog, merging
+from kbackup.clock import SystemClock
 from kbackup.extractors.record import RecordExtractor
 from kbackup.flow.convert import Conversion, convert
 from kbackup.flow.cut import Append, Cut, Rule, cut
@@ -38,7 +39,15 @@ VALUES = (
 def job(views: tuple[ViewSpec, ...], rule: Rule) -> SinkJob:
     """A sink's settings; nothing in them is reached."""
     return SinkJob(
-        "run", KafkaSettings("-"), StoreSettings("-"), Layout(), views, "default", rule, "group"
+        "run",
+        KafkaSettings("-"),
+        StoreSettings("-"),
+        Layout(),
+        SystemClock(),
+        views,
+        "default",
+        rule,
+        "group",
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from record_samples import record_batches
 
 from kbackup.backup import catalog, reading
+from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
 from kbackup.flow.cut import Rule
 from kbackup.flow.views import ReadOptions, ViewSpec
@@ -31,7 +32,7 @@ def job(size: int, run: str) -> SinkJob:
     """A sink that cuts by the records alone."""
     whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
     return SinkJob(
-        run, KafkaSettings("-"), StoreSettings("-"), Layout(), (whole,), "default",
+        run, KafkaSettings("-"), StoreSettings("-"), Layout(), SystemClock(), (whole,), "default",
         Rule(records=size), "group",
     )  # fmt: skip
 

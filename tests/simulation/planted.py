@@ -76,7 +76,7 @@ def a7() -> AbstractContextManager[Any]:
     make = plan.make
 
     def forgetful(*given: Any, reached: Any = None, **named: Any) -> Any:
-        return make(*given[:3], **named)
+        return make(*given[:4], **named)
 
     return patch.object(plan, "make", forgetful)
 
@@ -87,7 +87,7 @@ def a8() -> AbstractContextManager[Any]:
 
     def forgetful(self: stream.Stream, *given: Any, **named: Any) -> stream.Contents:
         found = read(self, *given, **named)
-        oldest = self.clock.wall_ms() - 10 * 86_400_000
+        oldest = self.clock.ms() - 10 * 86_400_000
         return replace(found, rows=found.rows.filter(pc.field("time") > oldest))
 
     return patch.object(stream.Stream, "read", forgetful)

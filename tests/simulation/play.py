@@ -20,7 +20,6 @@ from kbackup.restore.run import RestoreRun
 from kbackup.runs import known, locks, wiring
 from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Summary
-from kbackup.runs.world import Clock as RunClock
 from kbackup.runs.world import World
 from kbackup.sink.run import SinkRun
 from kbackup.verify.run import Notes, verify
@@ -189,7 +188,7 @@ class Play:
             SimConnection(self.kafka, process),
             SimStoreSettings(self.bucket, process),  # type: ignore[arg-type]
             Tasks(process),
-            RunClock(self.clock.now, self.clock.sleep),
+            self.clock,
         )
 
     def _end(
@@ -282,7 +281,7 @@ class Play:
     ) -> Iterator[Any]:
         place = SimStoreSettings(self.bucket, process)
         store, layout = place.open(), wiring.layout(settings)
-        said = known.read(store, layout, settings.topics, settings.topics_regex)
+        said = known.read(store, layout, self.clock, settings.topics, settings.topics_regex)
         job = VerifyJob(place, wiring.reading(settings))  # type: ignore[arg-type]
 
         def read(units: Sequence[VerifyUnit]) -> list[Any]:
@@ -344,7 +343,7 @@ class Play:
             rows.append(
                 Row(
                     0,
-                    self.clock.ms - rng.randrange(1000) if rng.random() < 0.97 else 0,
+                    self.clock.ms() - rng.randrange(1000) if rng.random() < 0.97 else 0,
                     1,
                     rng.choice((None, b"", b"k", name)),
                     rng.choice((None, b"", name * 2)),

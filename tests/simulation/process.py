@@ -39,7 +39,7 @@ class KilledError(BaseException):
 
 
 class Clock:
-    """A virtual time, which only moves when somebody moves it."""
+    """A virtual time, which only moves when somebody moves it: a `kbackup.clock.Clock`."""
 
     def __init__(self) -> None:
         self.time = datetime(2026, 1, 1, tzinfo=UTC)
@@ -52,10 +52,13 @@ class Clock:
         """Let that much time pass."""
         self.time += timedelta(seconds=seconds)
 
-    @property
     def ms(self) -> int:
         """Milliseconds since the epoch."""
         return int(self.time.timestamp() * 1000)
+
+    def steady_s(self) -> float:
+        """Seconds since the epoch."""
+        return self.time.timestamp()
 
 
 @dataclass
@@ -283,7 +286,7 @@ class _Time:
 
     def time_ns(self) -> int:
         """As `time.time_ns`."""
-        return self._clock.ms * 1_000_000
+        return self._clock.ms() * 1_000_000
 
     def monotonic(self) -> float:
         """As `time.monotonic`."""

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from backup_samples import Backup
 
 from kbackup.channel import Event, Line
+from kbackup.clock import SystemClock
 from kbackup.flow.cut import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.kafka import KafkaSettings, Position, Topic
@@ -138,7 +139,15 @@ def run_task(
 ) -> PartitionReport:
     """Run one unit of a sink, in this process; return its report."""
     job = SinkJob(
-        "r1", KafkaSettings("-"), backup.settings, backup.layout, views, "default", Rule(), "g"
+        "r1",
+        KafkaSettings("-"),
+        backup.settings,
+        backup.layout,
+        SystemClock(),
+        views,
+        "default",
+        Rule(),
+        "g",
     )
     clients = Clients(store or backup.store, positions, reader)  # type: ignore[arg-type]
     work = Work(job, unit, clients, line)

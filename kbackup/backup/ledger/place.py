@@ -3,7 +3,8 @@
 import hashlib
 
 from kbackup.backup.ledger.rows import OBJECTS, TOPICS
-from kbackup.backup.ledger.stream import SYSTEM, Clock, Stream
+from kbackup.backup.ledger.stream import Stream
+from kbackup.clock import Clock
 from kbackup.naming import Layout
 from kbackup.stores import Store
 
@@ -14,11 +15,11 @@ def folder(layout: Layout) -> str:
     return f"{layout.records_prefix()}ledger/{digest}/"
 
 
-def of_topics(store: Store, layout: Layout, clock: Clock = SYSTEM) -> Stream:
+def of_topics(store: Store, layout: Layout, clock: Clock) -> Stream:
     """Return the stream about all topics, and about the sinks that back them up."""
     return Stream(store, f"{folder(layout)}topics/", TOPICS, clock)
 
 
-def of_topic(store: Store, layout: Layout, topic: str, clock: Clock = SYSTEM) -> Stream:
+def of_topic(store: Store, layout: Layout, topic: str, clock: Clock) -> Stream:
     """Return the stream about one topic's objects."""
     return Stream(store, f"{folder(layout)}objects/{topic}/", OBJECTS, clock)

@@ -24,16 +24,16 @@ import json
 import logging
 import re
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kbackup.backup.ledger.rows import Form
+from kbackup.clock import Clock
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.stores import Store
 
@@ -57,22 +57,6 @@ _TRIES: Final = 5
 _VERSION_KEY: Final = b"kbackup.ledger"
 _HOLDS_KEY: Final = b"kbackup.holds"
 _DAMAGED_KEY: Final = b"kbackup.damaged"
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The time as a writer sees it.
-
-    Attributes:
-        wall_ms: Returns ms since the epoch, by the host's clock.
-        steady_s: Returns seconds by a clock that nobody sets.
-    """
-
-    wall_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
-    steady_s: Callable[[], float] = field(default=time.monotonic)
-
-
-SYSTEM: Final = Clock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +139,7 @@ class Stream:
     store: Store
     prefix: str
     form: Form
-    clock: Clock = SYSTEM
+    clock: Clock
 
     def append(self, rows: pa.Table) -> None:
         """Add rows; when this returns, every later reader sees them.
@@ -168,9 +152,9 @@ class Stream:
         """
         body = self._file(rows, {})
         for _ in range(_TRIES):
-            wall, steady = self.clock.wall_ms(), self.clock.steady_s()
+            wall, steady = self.clock.ms(), self.clock.steady_s()
             self._put(f"{_down(wall)}-{secrets.token_hex(8)}.parquet", body)
-            took_ms = max(self.clock.wall_ms() - wall, (self.clock.steady_s() - steady) * 1000)
+            took_ms = max(self.clock.ms() - wall, (self.clock.steady_s() - steady) * 1000)
             if took_ms <= GRACE_MS / 2:
                 return
             _log.warning("%s: a write took %.0f s; it is made again", self.prefix, took_ms / 1000)
@@ -199,7 +183,7 @@ class Stream:
         Returns:
             Whether one was written.
         """
-        wall = self.clock.wall_ms()
+        wall = self.clock.ms()
         if self._is_folded(at_least):
             return False
         look = self._look()
@@ -219,7 +203,7 @@ class Stream:
         Raises:
             StoreError: If the store does not answer.
         """
-        wall = self.clock.wall_ms()
+        wall = self.clock.ms()
         look = self._look()
         self._write_snapshot(make(look.contents), (), look, wall)
 
@@ -232,13 +216,13 @@ class Stream:
             _HOLDS_KEY: json.dumps(holds),
             _DAMAGED_KEY: json.dumps([[one.name, one.why] for one in damage]),
         }
-        named = _down(self.clock.wall_ms())
+        named = _down(self.clock.ms())
         name = f"{named}-{secrets.token_hex(8)}.{watermark:013d}.snapshot.parquet"
         self._put(name, self._file(self.form.merged(rows), metadata))
 
     def _is_believed(self, watermark: int) -> bool:
         """Whether a snapshot may be used: one of the future would hide what is yet to come."""
-        return watermark <= self.clock.wall_ms() + GRACE_MS // 2
+        return watermark <= self.clock.ms() + GRACE_MS // 2
 
     def _is_folded(self, at_least: int) -> bool:
         """Whether fewer parts than that came after the newest snapshot, going by names alone."""

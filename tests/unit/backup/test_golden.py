@@ -8,6 +8,7 @@ import pytest
 from backup_samples import Backup
 
 from kbackup.backup.ledger import place
+from kbackup.clock import SystemClock
 from kbackup.errors import IncompleteBackupError, TopicChangedError
 from kbackup.flow.views import ReadOptions
 from kbackup.records import Span, TopicPartition
@@ -50,21 +51,21 @@ def plan(backup: Backup, there: FakeCluster) -> SinkPlan:
     settings = load(
         "sink", bootstrap_servers="-", topics="orders,audit", store_url=backup.settings.url
     ).settings
-    return make(settings, there, backup.store)  # type: ignore[arg-type]
+    return make(settings, there, backup.store, SystemClock())  # type: ignore[arg-type]
 
 
 def take_over(backup: Backup) -> None:
     """Enter what a sink enters that meets it."""
     there = cluster(backup)
     planned = plan(backup, there)
-    ledger = RunLedger(backup.store, backup.layout, "2026-11-22T00:00:00Z-0000")
+    ledger = RunLedger(backup.store, backup.layout, "2026-11-22T00:00:00Z-0000", SystemClock())
     ledger.begin(planned, there, asked("g", planned.topics, None), ReadOptions())  # type: ignore[arg-type]
 
 
 def verified(backup: Backup) -> tuple[int, dict[TopicPartition, str]]:
     """Exit code of a shallow verify, and the state of each partition."""
     summary = Summary("r", "restore verify")
-    notes = Notes(known.read(backup.store, backup.layout))
+    notes = Notes(known.read(backup.store, backup.layout, SystemClock()))
     list(verify(backup.store, backup.layout, ReadOptions(), summary, now=NOW, notes=notes))
     rows = summary.partitions
     return summary.exit_code(), {
@@ -136,9 +137,9 @@ def test_a_sink_goes_on_where_it_ends(backup: Backup) -> None:
     assert first is not None
     assert second is not None
     assert (75, 20) == (first.offset, second.offset)
-    gaps = known.read(backup.store, backup.layout).ledger(ORDERS[1]).gaps
+    gaps = known.read(backup.store, backup.layout, SystemClock()).ledger(ORDERS[1]).gaps
     assert [Span(10, 15)] == gaps
-    assert place.of_topics(backup.store, backup.layout).read().is_begun
+    assert place.of_topics(backup.store, backup.layout, SystemClock()).read().is_begun
 
 
 @pytest.mark.parametrize("is_taken_over", [False, True])

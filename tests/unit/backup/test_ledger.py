@@ -12,11 +12,12 @@ import pytest
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.objects import TopicLedger, accepted, gap, missing
 from kbackup.backup.ledger.rows import OBJECTS, Entry, entries, table
-from kbackup.backup.ledger.stream import FOLD_AT, GRACE_MS, Clock, Contents, Stream
+from kbackup.backup.ledger.stream import FOLD_AT, GRACE_MS, Contents, Stream
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.stores import StoredObject, StoreSettings
 from kbackup.stores.memory import MemoryStore
+from tests.support.hand_clock import HandClock
 
 NOW = 1_800_000_000_000
 MINUTE = 60_000
@@ -46,20 +47,9 @@ class CountingStore(MemoryStore):
             yield entry
 
 
-class Time:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.ms = NOW
-
-    def clock(self) -> Clock:
-        """As writers see it."""
-        return Clock(lambda: self.ms, lambda: self.ms / 1000)
-
-
-def stream(store: MemoryStore, time: Time) -> Stream:
+def stream(store: MemoryStore, time: HandClock) -> Stream:
     """The stream of ``orders``."""
-    return place.of_topic(store, Layout(), "orders", time.clock())
+    return place.of_topic(store, Layout(), "orders", time)
 
 
 def row(offset: int, records: int = 10, **more: int) -> Entry:
@@ -73,17 +63,17 @@ def test_the_cost_does_not_grow_with_the_number_of_runs() -> None:
     After 10,000 runs that stored 100,000 objects, of which the last 63 are not folded, all of it
     is known after one page of the listing and 64 reads; older parts are never opened.
     """
-    store, time = CountingStore(), Time()
+    store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     runs, recent = 10_000, FOLD_AT - 1
     for run in range(runs - recent):  # never to be opened: they hold nothing
         name = f"{ledger.prefix}{9_999_999_999_999 - NOW - run * 15 * MINUTE}-{run:016x}.parquet"
         MemoryStore.put(store, name, io.BytesIO(b""), sha256="", metadata={})
-    time.ms = NOW + (runs - recent) * 15 * MINUTE
+    time.at_ms = NOW + (runs - recent) * 15 * MINUTE
     old = table([row(10 * at) for at in range(10 * (runs - recent))], OBJECTS)
     ledger.rewrite(lambda _: old)
     for run in range(runs - recent, runs):
-        time.ms += 15 * MINUTE
+        time.at_ms += 15 * MINUTE
         ledger.append(table([row(10 * at) for at in range(10 * run, 10 * run + 10)], OBJECTS))
     store.requests.clear()
 
@@ -97,13 +87,13 @@ def test_what_was_folded_is_not_opened_again() -> None:
     """
     Also within the grace period, where a late part might still turn up.
     """
-    store, time = CountingStore(), Time()
+    store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     for at in range(200):
-        time.ms += 1000
+        time.at_ms += 1000
         ledger.append(table([row(10 * at)], OBJECTS))
     assert ledger.fold()
-    time.ms += 1000
+    time.at_ms += 1000
     ledger.append(table([row(5000)], OBJECTS))
     store.requests.clear()
 
@@ -118,17 +108,17 @@ def test_a_damaged_part_is_reported_and_the_others_are_used() -> None:
     """
     Its rows are lost until the ledger is rebuilt, which later folds do not forget.
     """
-    store, time = CountingStore(), Time()
+    store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     for at in range(3):
-        time.ms += 1
+        time.at_ms += 1
         ledger.append(table([row(10 * at)], OBJECTS))
     broken = [entry.key for entry in store.list(ledger.prefix)][1]
     store.put(broken, io.BytesIO(b"PAR1 no more"), sha256="", metadata={})
 
     before = ledger.read()
     ledger.fold(1)
-    time.ms += 2 * GRACE_MS
+    time.at_ms += 2 * GRACE_MS
     ledger.append(table([row(990)], OBJECTS))
     ledger.fold(1)
     after = ledger.read()
@@ -142,10 +132,10 @@ def test_a_damaged_snapshot_costs_nothing_but_time() -> None:
     """
     The one before it and all parts since are read instead.
     """
-    store, time = CountingStore(), Time()
+    store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     for at in range(6):
-        time.ms += 40 * MINUTE
+        time.at_ms += 40 * MINUTE
         ledger.append(table([row(10 * at)], OBJECTS))
         if at % 2:
             ledger.fold(1)
@@ -162,11 +152,11 @@ def test_a_snapshot_of_the_future_is_not_believed() -> None:
     """
     A host whose clock was days ahead must not hide what is written until then.
     """
-    store, time = CountingStore(), Time()
-    time.ms = NOW + 72 * 60 * MINUTE
+    store, time = CountingStore(), HandClock(NOW)
+    time.at_ms = NOW + 72 * 60 * MINUTE
     stream(store, time).append(table([row(0)], OBJECTS))
     stream(store, time).fold(1)
-    time.ms = NOW
+    time.at_ms = NOW
     ledger = stream(store, time)
     ledger.append(table([row(10)], OBJECTS))
 
@@ -177,7 +167,7 @@ def test_a_later_version_is_reported_as_such() -> None:
     """
     What its rows mean is not guessed.
     """
-    store, time = CountingStore(), Time()
+    store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     body = ledger._file(table([row(0)], OBJECTS), {b"kbackup.ledger": "2"})
     name = f"{ledger.prefix}{9_999_999_999_999 - NOW}-{1:016x}.parquet"
@@ -192,12 +182,12 @@ def test_a_rewritten_ledger_counts_for_what_came_before() -> None:
     """
     What is written afterwards counts again.
     """
-    store, time = CountingStore(), Time()
+    store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     ledger.append(table([row(0), row(10)], OBJECTS))
-    time.ms += 1
+    time.at_ms += 1
     ledger.rewrite(lambda _: table([row(10)], OBJECTS))
-    time.ms += 1
+    time.at_ms += 1
     ledger.append(table([row(20)], OBJECTS))
 
     assert {10, 20} == {entry.first for entry in entries(ledger.read().rows)}
@@ -207,15 +197,15 @@ def test_what_is_appended_while_a_ledger_is_rewritten_still_counts() -> None:
     """
     By a sink that works meanwhile, and whatever it folds.
     """
-    store, time = CountingStore(), Time()
+    store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
     ledger.append(table([row(0)], OBJECTS))
 
     def make(_: Contents) -> pa.Table:
-        time.ms += 1
+        time.at_ms += 1
         ledger.append(table([row(10)], OBJECTS))
         ledger.fold(1)
-        time.ms += 1
+        time.at_ms += 1
         return table([row(20)], OBJECTS)
 
     ledger.rewrite(make)

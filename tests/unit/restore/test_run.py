@@ -5,6 +5,7 @@ from uuid import uuid4
 
 from kbackup import config
 from kbackup.backup.catalog import Catalog
+from kbackup.clock import SystemClock
 from kbackup.records import TopicPartition
 from kbackup.reports import Restored, RestoreReport
 from kbackup.restore.run import RestoreRun
@@ -20,7 +21,9 @@ def a_run(told: list[dict[str, Any]]) -> RestoreRun:
     given = {"bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True}
     settings = config.load("restore", options=given, files=(), environ={}).settings
     nowhere: Any = None
-    return RestoreRun(settings, told.append, Stop(), World(nowhere, nowhere, nowhere))
+    return RestoreRun(
+        settings, told.append, Stop(), World(nowhere, nowhere, nowhere, SystemClock())
+    )
 
 
 def test_a_store_that_may_only_be_read_does_not_fail_a_restore() -> None:

@@ -11,6 +11,7 @@ from backup_samples import RECORD, SIBLINGS, TIME, Backup, batch
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.objects import PartitionLedger
 from kbackup.backup.ledger.rows import OBJECTS, Entry, entries, table
+from kbackup.clock import SystemClock
 from kbackup.errors import StoreError, TopicChangedError
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Position
@@ -45,14 +46,16 @@ def cluster(end: int = 0, topic_id: str = "id", **topics: int) -> FakeCluster:
 def plan(backup: Backup, there: FakeCluster, **options: object) -> SinkPlan:
     """The plan of a sink."""
     settings = load("sink", **{**WHOLE, **options}).settings
-    return make(settings, there, backup.store)  # type: ignore[arg-type]
+    return make(settings, there, backup.store, SystemClock())  # type: ignore[arg-type]
 
 
 def begin(backup: Backup, there: FakeCluster, run: str = RUN, **options: object) -> None:
     """Enter what the driver of a run enters."""
     planned = plan(backup, there, **options)
     sought = asked(planned.group, planned.topics, None)
-    RunLedger(backup.store, backup.layout, run).begin(planned, there, sought, ReadOptions())  # type: ignore[arg-type]
+    RunLedger(backup.store, backup.layout, run, SystemClock()).begin(
+        planned, there, sought, ReadOptions()
+    )  # type: ignore[arg-type]
 
 
 def back_up(backup: Backup, first: int, end: int, views: tuple[Any, ...] = RECORD) -> None:
@@ -65,12 +68,12 @@ def back_up(backup: Backup, first: int, end: int, views: tuple[Any, ...] = RECOR
 
 def read(backup: Backup) -> Known:
     """What the ledger says."""
-    return known.read(backup.store, backup.layout)
+    return known.read(backup.store, backup.layout, SystemClock())
 
 
 def partition(backup: Backup) -> PartitionLedger:
     """What the ledger says of ``orders``, partition 0."""
-    found = place.of_topic(backup.store, backup.layout, "orders").read()
+    found = place.of_topic(backup.store, backup.layout, "orders", SystemClock()).read()
     return known.TopicLedger.of(entries(found.rows)).partition(0)
 
 
@@ -266,7 +269,7 @@ def test_a_backup_of_an_earlier_version_is_taken_over_once() -> None:
     }
     assert [(10, 19)] == [(entry.first, entry.last) for entry in found.missing({*keys})]
     assert [Span(40, 50)] == found.gaps
-    assert 1 == place.of_topic(backup.store, backup.layout, "orders").read().loose
+    assert 1 == place.of_topic(backup.store, backup.layout, "orders", SystemClock()).read().loose
 
 
 def test_topics_that_this_sink_does_not_back_up_stay_with_their_run_records() -> None:
@@ -312,8 +315,8 @@ def test_a_run_folds_what_many_parts_were_added_to() -> None:
     The next reader opens one snapshot, and no part.
     """
     backup = Backup()
-    ledger = RunLedger(backup.store, backup.layout, RUN)
-    stream = place.of_topic(backup.store, backup.layout, "orders")
+    ledger = RunLedger(backup.store, backup.layout, RUN, SystemClock())
+    stream = place.of_topic(backup.store, backup.layout, "orders", SystemClock())
     for at in range(70):
         stream.append(table([Entry("object", 0, at, at, f"k{at}")], OBJECTS))
         ledger.note("orders")

@@ -1,7 +1,6 @@
 """A task that follows, over a cluster in memory: what it owns, sets aside and keeps."""
 
 import gc
-from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -19,16 +18,7 @@ from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import SilentLine
-
-
-@dataclass
-class Time:
-    """A clock that moves when it is told to."""
-
-    at: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.at
+from tests.support.hand_clock import HandClock
 
 
 class Task:
@@ -42,15 +32,17 @@ class Task:
 
     def __init__(self, kafka: FakeKafka, wheres: list[TopicPartition], size: int = 10) -> None:
         settings = StoreSettings(f"memory://{uuid4()}")
-        self.kafka, self.store, self.time = kafka, open_store(settings), Time()
+        self.kafka, self.store, self.time = kafka, open_store(settings), HandClock()
         self.line = SilentLine()
-        job = SinkJob("r1", kafka, settings, Layout(), RECORD, "default", Rule(size), "g")
+        job = SinkJob(
+            "r1", kafka, settings, Layout(), self.time, RECORD, "default", Rule(size), "g"
+        )
         share = Share(0, 1, tuple(SinkUnit(where, Span(0, 0)) for where in wheres))
-        self.following = Following(job, share, 5.0, self.line, self.time)
+        self.following = Following(job, share, 5.0, self.line)
 
     def turn(self, seconds: float = 1.0) -> None:
         """Look once more, after a while."""
-        self.time.at += seconds
+        self.time.pass_s(seconds)
         self.following.turn()
 
     def turns(self, count: int) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from backup_samples import RECORD, Backup, batch
 
+from kbackup.clock import SystemClock
 from kbackup.errors import TopicChangedError
 from kbackup.kafka import Position
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
@@ -19,7 +20,7 @@ OLD = TopicIdentity("cluster-1", "old-id")
 def planned(backup: Backup, cluster: FakeCluster) -> PlannedPartition:
     """What a sink of ``orders`` would do with partition 0."""
     settings = load("sink", **WHOLE).settings
-    return make(settings, cluster, backup.store).partitions[0]  # type: ignore[arg-type]
+    return make(settings, cluster, backup.store, SystemClock()).partitions[0]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("end", [100, 300, 5000], ids=["shorter", "as long", "longer"])

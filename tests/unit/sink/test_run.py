@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup.channel import Event, Hub, Line
+from kbackup.clock import SystemClock
 from kbackup.engine import Deal, Report, Task, deal
 from kbackup.errors import BadRecordError, StoreError
 from kbackup.kafka import Position
@@ -92,7 +93,7 @@ class Sink:
         self.told: list[Event] = []
         self.summary: dict[str, Any] = {}
         self._store = open_store(store)
-        world = World(kafka, store, self.tasks)  # type: ignore[arg-type]
+        world = World(kafka, store, self.tasks, SystemClock())  # type: ignore[arg-type]
         run = SinkRun(load("sink", **given).settings, self.told.append, self.stop, world)
         self._thread = threading.Thread(target=lambda: self.summary.update(run()))
         self._thread.start()

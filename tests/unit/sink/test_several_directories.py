@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from backup_samples import JSON, RECORD, batch
 
+from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
 from kbackup.flow.cut import Rule
 from kbackup.flow.views import ViewSpec
@@ -54,15 +55,15 @@ def run_once(
     """One run, planned as the driver plans it: from what group and bucket say."""
     reader = FakeReader(log)
     logs = {WHERE: Span(0, reader.end_offset)}
-    seen = gather(store, LAYOUT, logs, positions.positions)[WHERE]
+    seen = gather(store, LAYOUT, SystemClock(), logs, positions.positions)[WHERE]
     start = decide(WHERE, seen, reset="earliest").offset
     position = positions.read(WHERE)
     bookmark = None if position is None else Bookmark.from_metadata(position.metadata)
     if position is not None and position.offset > start:
         del positions.positions[WHERE]  # as the driver sets the group back
     job = SinkJob(
-        str(uuid4()), KafkaSettings("-"), StoreSettings("-"), LAYOUT, views, partitioner,
-        Rule(records=size), "group", plugin_options={"modulo.directories": "3"},
+        str(uuid4()), KafkaSettings("-"), StoreSettings("-"), LAYOUT, SystemClock(), views,
+        partitioner, Rule(records=size), "group", plugin_options={"modulo.directories": "3"},
     )  # fmt: skip
     unit = SinkUnit(WHERE, Span(start, reader.end_offset), bookmark)
     work = Work(job, unit, Clients(store, positions, reader), SilentLine())  # type: ignore[arg-type]
@@ -192,7 +193,7 @@ def test_objects_of_an_earlier_version_in_several_directories_say_no_end() -> No
         with store.open(one.key) as body:
             store.put(one.key, body, sha256=old.pop("sha256"), metadata=old)
 
-    seen = gather(store, LAYOUT, {WHERE: Span(0, 8)}, {})[WHERE]
+    seen = gather(store, LAYOUT, SystemClock(), {WHERE: Span(0, 8)}, {})[WHERE]
 
     assert (True, None) == (seen.has_objects, seen.stored_to)
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from kbackup.clock import SystemClock
 from kbackup.flow.cut import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
@@ -31,7 +32,8 @@ def test_a_cluster_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPat
     kafka = KafkaSettings(f"127.0.0.1:{free_ports(1)[0]}", timeout_s=1.0)
     whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
     job = SinkJob(
-        "r1", kafka, StoreSettings(f"memory://{uuid4()}"), Layout(), (whole,), "default", Rule(),
+        "r1", kafka, StoreSettings(f"memory://{uuid4()}"), Layout(),
+        SystemClock(), (whole,), "default", Rule(),
         "group",
     )  # fmt: skip
     units = [SinkUnit(TopicPartition("orders", at), Span(0, 10)) for at in range(20)]
@@ -101,7 +103,8 @@ def test_a_full_disk_is_a_report_that_says_how_much_is_needed(
         "json": ViewSpec(View.VALUE, "json", FormatOptions(), "json", {"schemas.enable": "false"}),
     }
     job = SinkJob(
-        "r1", kafka, StoreSettings(f"memory://{uuid4()}"), Layout(), (views[part],), "default",
+        "r1", kafka, StoreSettings(f"memory://{uuid4()}"), Layout(),
+        SystemClock(), (views[part],), "default",
         Rule(), "group", spool_bytes=100_000,
     )  # fmt: skip
     where = TopicPartition("orders", 0)

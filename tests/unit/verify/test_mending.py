@@ -16,18 +16,19 @@ from kbackup.runs import history, known
 from kbackup.runs.summary import Summary
 from kbackup.verify.mending import Acceptance, Mending
 from kbackup.verify.run import Notes, verify
+from tests.support.hand_clock import HandClock
 from tests.unit.verify.test_run import NOW
 
 WHERE = TopicPartition("orders", 0)
 ID = TopicIdentity("cluster-1", "id")
-LATER = int(NOW.timestamp() * 1000) + 10**12
+CLOCK = HandClock(NOW.timestamp() * 1000 + 10**12)
 
 
 def backup_with_ledger(*cuts: range) -> tuple[Backup, list[str]]:
     """A backup of ``orders`` as a sink leaves it, and its keys."""
     backup = Backup()
     topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1)]
-    place.of_topics(backup.store, backup.layout).append(table(topics, TOPICS))
+    place.of_topics(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
     keys = backup.put("orders", 0, *cuts, identity=ID)
     for key, cut in zip(keys, cuts, strict=True):
         head = backup.store.head(key)
@@ -37,20 +38,20 @@ def backup_with_ledger(*cuts: range) -> tuple[Backup, list[str]]:
         time_ms = int(head.modified.timestamp() * 1000)
         span = Span(cut.start, cut.stop)
         row = stored(WHERE, key, View.RECORD, facts, head.size, span, "r1", time_ms)
-        place.of_topic(backup.store, backup.layout, "orders").append(table([row], OBJECTS))
+        place.of_topic(backup.store, backup.layout, "orders", CLOCK).append(table([row], OBJECTS))
     return backup, keys
 
 
 def mending(backup: Backup) -> Mending:
     """What mends the ledger of *backup*."""
     summary = Summary("r2", "restore verify")
-    return Mending(backup.store, backup.layout, ReadOptions(), summary, LATER)
+    return Mending(backup.store, backup.layout, ReadOptions(), summary, CLOCK)
 
 
 def verified(backup: Backup) -> tuple[int, list[dict[str, Any]]]:
     """Exit code and findings of a shallow verify."""
     summary = Summary("r2", "restore verify")
-    notes = Notes(known.read(backup.store, backup.layout))
+    notes = Notes(known.read(backup.store, backup.layout, CLOCK))
     events = [*verify(backup.store, backup.layout, ReadOptions(), summary, now=NOW, notes=notes)]
     return summary.exit_code(), [event for event in events if event["type"] == "finding"]
 
@@ -115,7 +116,7 @@ def test_a_damaged_ledger_is_reported_and_rebuilt_from_the_objects(folder: str) 
 
     assert ["ledger_rebuilt"] == [event["code"] for event in events]
     assert (0, []) == verified(backup)
-    said = known.read(backup.store, backup.layout)
+    said = known.read(backup.store, backup.layout, CLOCK)
     assert ID == said.topics["orders"].identity
     assert {*keys} == set(said.ledger(WHERE).objects)
     assert 20 == said.ledger(WHERE).end({*keys})
@@ -179,7 +180,7 @@ def test_what_an_earlier_version_lost_is_accepted_too() -> None:
     list(mending(backup).accept(Acceptance.parse(["orders:0:10-19"], None)))
 
     assert 0 == verified(backup)[0]
-    found = place.of_topic(backup.store, backup.layout, "orders").read()
+    found = place.of_topic(backup.store, backup.layout, "orders", CLOCK).read()
     assert {"accepted", "missing", "object"} == {entry.kind for entry in entries(found.rows)}
 
 
