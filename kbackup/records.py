@@ -44,6 +44,11 @@ class TimestampType(IntEnum):
     CREATE = 1
     LOG_APPEND = 2
 
+    @staticmethod
+    def word(number: int) -> str:
+        """Return kcat's word for a type: ``unknown``, ``create`` or ``logappend``."""
+        return {1: "create", 2: "logappend"}.get(number, "unknown")
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:

@@ -103,6 +103,38 @@ def steps(
                 yield from _values(files, held(batches) if holds_values else batches)
 
 
+def records(
+    store: Store, sets: Iterable[FileSet], options: ReadOptions, *, offset: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """Read *sets* lazily, as `steps` does, each record once, and stop at the first that is bad.
+
+    Whole records know which are twice; values are counted on in each directory, and what is
+    before the last one that was read there is twice.
+
+    Yields:
+        ``records.SCHEMA``, at least one row each, in the order a restore writes them.
+
+    Raises:
+        KbackupError: If a set is bad; what was yielded before is good.
+        StoreError: If the store does not answer.
+    """
+    ends: dict[str, int] = {}
+    for step in steps(store, sets, options, offset=offset):
+        match step:
+            case Failed(_, error):
+                raise error
+            case Rows(batch, among) if among[0].is_whole:
+                end = batch["offset"][len(batch) - 1].as_py() + 1
+                ends |= {files.encoded_partition: end for files in among}
+                yield batch
+            case Rows(batch, (files, *_)):
+                begin = max(ends.get(files.encoded_partition, 0), offset)
+                fresh = batch.filter(pc.greater_equal(batch["offset"], begin))
+                if len(fresh):
+                    ends[files.encoded_partition] = fresh["offset"][len(fresh) - 1].as_py() + 1
+                    yield fresh
+
+
 def _values(files: FileSet, batches: Iterable[pa.RecordBatch]) -> Iterator[Step]:
     row = 0
     try:

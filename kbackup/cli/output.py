@@ -27,7 +27,7 @@ from kbackup.cli.live import Live
 from kbackup.cli.logs import LogFormat, Logs
 from kbackup.cli.masking import Mask
 from kbackup.cli.reasons import is_run
-from kbackup.cli.screens import Screens
+from kbackup.cli.screens import RECORDS, Screens
 from kbackup.cli.streams import Stream
 from kbackup.cli.summary_file import SummaryFile
 from kbackup.errors import KbackupError
@@ -166,7 +166,7 @@ def choose(
     parts: list[Part] = [] if summary_file is None else [SummaryFile(summary_file)]
     parts.append(Lines(command, progress_seconds))
     if json:
-        parts.append(JsonLines(out, has_summary=command != "restore peek"))  # records alone
+        parts.append(JsonLines(out, has_summary=command not in RECORDS))
     if json or quiet:
         parts.append(Failures(err, has_reason=not json, is_quiet=quiet))
     else:

@@ -1,4 +1,4 @@
-"""``kbackup restore``: run, plan, topics, verify, peek."""
+"""``kbackup restore``: run, plan, topics, verify, peek, query."""
 
 import sys
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import click
 from kbackup.cli import Family
 from kbackup.cli.look import peek_command, topics_command, verify_command
 from kbackup.cli.options import GroupedCommand, config_options
+from kbackup.cli.query import query_command
 from kbackup.cli.running import Session, find_jvm, run
 from kbackup.runs.summary import Event
 
@@ -19,7 +20,7 @@ def command() -> None:
 
 
 class _Run(GroupedCommand):
-    siblings = "[run|plan|topics|verify|peek]"
+    siblings = "[run|plan|topics|verify|peek|query]"
     examples = (
         "kbackup restore -k broker:9092 -b my-bucket --rename 'copy_of_$0'",
         "kbackup restore --config s3.properties --rename 'copy_of_$0' -t orders",
@@ -67,3 +68,4 @@ def _agree() -> Callable[[str], bool] | None:
 command.add_command(topics_command)
 command.add_command(verify_command)
 command.add_command(peek_command)
+command.add_command(query_command)

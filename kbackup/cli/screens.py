@@ -32,7 +32,8 @@ Event = Mapping[str, Any]
 _CHECK_STYLES: Final = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
-_RECORDS: Final = "restore peek"
+RECORDS: Final = frozenset({"restore peek", "restore query"})
+"""Commands that print records or rows, and nothing beside them."""
 """The command whose output is records and nothing else."""
 
 
@@ -68,7 +69,7 @@ class Screens:
         errors = unchecked(errors, self._of("check"))
         if errors and not self._has_result(summary):
             pass  # the errors say it all
-        elif self._command == _RECORDS:
+        elif self._command in RECORDS:
             pass  # the records are the result
         elif self._is_run:
             self._finish_run(summary)

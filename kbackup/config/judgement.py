@@ -18,13 +18,11 @@ from kbackup.config import (
 )
 from kbackup.config.doubts import Doubt, Value, error, short, warning
 from kbackup.config.parsing import names_store
-from kbackup.config.property import READING, SINK, STATUS
+from kbackup.config.property import CONVERTING, READING, SINK, STATUS
 from kbackup.config.settings import BY_NAME, Settings, by_attribute
 
 _NEAREST_MAX: Final = 50
 """Unknown names for which a nearest one is looked up: each costs some milliseconds."""
-_CONVERTING: Final = frozenset({"sink", "restore", "peek"})
-"""The commands that look into records."""
 _FAMILIES: Final[tuple[Callable[[str], bool], ...]] = (
     lambda name: name == "partitioner.class" or name in known.OF_PARTITIONERS,
     lambda name: name.startswith("s3.credentials.provider."),
@@ -82,7 +80,7 @@ class Judgement:
         found = seams.resolve(
             usable,
             writes=writes,
-            converts=not self.sides.isdisjoint(_CONVERTING),
+            converts=not self.sides.isdisjoint(CONVERTING),
             is_connector=self.connector is not None,
         )
         self._take(found.doubts, found.without_effect)
@@ -153,7 +151,7 @@ class Judgement:
         if transforms.is_transform(name):
             return "restore" in self.sides and self.connector != "sink"
         if name.startswith(known.CONVERTER_PREFIXES):
-            return not self.sides.isdisjoint({"sink", "restore", "peek"})
+            return not self.sides.isdisjoint(CONVERTING)
         return clients.is_client_property(name) and not self.sides.isdisjoint({"sink", "restore"})
 
     def _derive(

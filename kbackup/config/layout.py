@@ -13,7 +13,18 @@ from kbackup.config.parsing import (
     Untrimmed,
     Word,
 )
-from kbackup.config.property import ALL, READING, RESTORE, RUNS, SINK, SPARK, STATUS, Group, declare
+from kbackup.config.property import (
+    ALL,
+    CONVERTING,
+    READING,
+    RESTORE,
+    RUNS,
+    SINK,
+    SPARK,
+    STATUS,
+    Group,
+    declare,
+)
 
 RECORD_FORMAT: Final = "parquet"
 """What whole records are written in where ``format.class`` says nothing."""
@@ -66,13 +77,13 @@ class Layout(Group):
     key_converter: OptionalText = declare(
         None,
         "How a key becomes what its file holds: bytes, string, json, or a class name.",
-        commands=RUNS | {"peek"},
+        commands=CONVERTING,
         example="string",
     )
     value_converter: OptionalText = declare(
         None,
         "How a value becomes what its file holds: bytes, string, json, or a class name.",
-        commands=RUNS | {"peek"},
+        commands=CONVERTING,
         example="json",
     )
     s3_compression_type: Annotated[Literal["none", "gzip"], *ExactWord] = declare(

@@ -10,7 +10,9 @@ from kbackup.config.doubts import DEFAULT, Doubt, Origin, masked, to_error
 from kbackup.config.judgement import Judgement
 from kbackup.config.settings import BY_NAME, PROPERTIES, Settings, shown_value
 
-Command = Literal["sink", "restore", "topics", "verify", "peek", "status", "config", "doctor"]
+Command = Literal[
+    "sink", "restore", "topics", "verify", "peek", "query", "status", "config", "doctor"
+]
 
 
 @dataclass(frozen=True, slots=True)

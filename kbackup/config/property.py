@@ -15,7 +15,7 @@ from kbackup.config.parsing import Kind
 
 SINK: Final = frozenset({"sink"})
 RESTORE: Final = frozenset({"restore"})
-READING: Final = frozenset({"restore", "topics", "verify", "peek"})
+READING: Final = frozenset({"restore", "topics", "verify", "peek", "query"})
 """The commands that read a backup."""
 KAFKA: Final = frozenset({"sink", "restore", "doctor"})
 """The commands that talk to a cluster."""
@@ -24,8 +24,10 @@ STATUS: Final = frozenset({"status"})
 """What only asks how a sink's runs ended: it opens no object, so no layout concerns it."""
 CHOOSING: Final = SINK | READING - {"peek"} | STATUS
 """The commands that are given topics and partitions by options; a peek is given one place."""
-SPARK: Final = RUNS | {"verify"}
+SPARK: Final = RUNS | {"verify", "query"}
 """The commands that may start Spark."""
+CONVERTING: Final = RUNS | {"peek", "query"}
+"""The commands that look into records."""
 ALL: Final = SINK | READING | STATUS | {"doctor", "config"}
 
 
@@ -35,7 +37,7 @@ class Declaration:
 
     Attributes:
         commands: The commands that use it: "sink", "restore", "topics", "verify", "peek",
-            "status", "doctor", "config".
+            "query", "status", "doctor", "config".
         short: Other spellings of its option, such as ``-k``.
         off: The option that switches it off, such as ``--once`` for ``--follow``.
         aliases: Other names that files may use.

@@ -62,7 +62,7 @@ def _piece(match: re.Match[str], template: str) -> bytes | Callable[[Record], by
 
 
 def _stored(value: Any) -> bytes | None:
-    """Return the bytes that `peek.shown_bytes` made JSON of."""
+    """Return the bytes that `shown_bytes` made JSON of."""
     if value is None:
         return None
     return value.encode() if isinstance(value, str) else base64.b64decode(value["$base64"])

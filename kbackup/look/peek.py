@@ -1,17 +1,14 @@
 """``restore peek``: records of an object, or of a partition from an offset on, in kcat's words."""
 
-import base64
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from kbackup.backup import catalog as listing
 from kbackup.backup.catalog import Catalog, FileSet, not_in_backup
-from kbackup.backup.merging import Failed, Rows, steps
+from kbackup.backup.merging import records
+from kbackup.backup.shown import shown_bytes
 from kbackup.errors import (
     ConfigurationError,
     IncompleteBackupError,
@@ -26,12 +23,6 @@ from kbackup.stores import Store
 Record = dict[str, Any]
 
 _PLACE: Final = re.compile(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,10})(?:@(\d{1,19}))?)?", re.ASCII)
-
-_TIMESTAMP_TYPES: Final = {
-    TimestampType.NONE: "unknown",
-    TimestampType.CREATE: "create",
-    TimestampType.LOG_APPEND: "logappend",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +103,7 @@ def peek(
     found = listing.read(store, layout, options.formats, topics=[place.topic], only_format=narrow)
     left = count
     for where, sets in _chosen(found, place):
-        for batch in _records(store, sets, options, place):
+        for batch in records(store, sets, options, offset=place.offset or 0):
             rows = batch.slice(0, left)
             left -= len(rows)
             for row in rows.to_pylist():
@@ -166,45 +157,14 @@ def _from(sets: Sequence[FileSet], offset: int | None) -> list[FileSet]:
     ]
 
 
-def _records(
-    store: Store, sets: Sequence[FileSet], options: ReadOptions, place: Place
-) -> Iterator[pa.RecordBatch]:
-    """Yield records from the place on, in the order a restore writes them, each once."""
-    ends: dict[str, int] = {}
-    for step in steps(store, sets, options, offset=place.offset or 0):
-        match step:
-            case Failed(_, error):
-                raise error
-            case Rows(batch, among) if among[0].is_whole:
-                end = batch["offset"][len(batch) - 1].as_py() + 1
-                ends |= {files.encoded_partition: end for files in among}
-                yield batch
-            case Rows(batch, (files, *_)):  # counted on in each directory; what is twice is once
-                begin = max(ends.get(files.encoded_partition, 0), place.offset or 0)
-                fresh = batch.filter(pc.greater_equal(batch["offset"], begin))
-                if len(fresh):
-                    ends[files.encoded_partition] = fresh["offset"][len(fresh) - 1].as_py() + 1
-                    yield fresh
-
-
 def _shown(where: TopicPartition, row: dict[str, Any]) -> Record:
     return {
         "topic": where.topic,
         "partition": where.partition,
         "offset": row["offset"],
-        "tstype": _TIMESTAMP_TYPES.get(row["timestamp_type"], "unknown"),
+        "tstype": TimestampType.word(row["timestamp_type"]),
         "ts": row["timestamp"],
         "headers": [[header["key"], shown_bytes(header["value"])] for header in row["headers"]],
         "key": shown_bytes(row["key"]),
         "payload": shown_bytes(row["value"]),
     }
-
-
-def shown_bytes(value: bytes | None) -> str | dict[str, str] | None:
-    """Return *value* as JSON has it: null, text where it is UTF-8, else base64."""
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"$base64": base64.b64encode(value).decode()}

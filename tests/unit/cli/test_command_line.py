@@ -237,7 +237,9 @@ def test_run_is_what_is_meant_when_no_word_is_given(command: str, options: list[
         pytest.param(["sink"], "kbackup sink [run|plan|status] [OPTIONS]", id="sink"),
         pytest.param(["sink", "plan"], "kbackup sink plan [OPTIONS]", id="sink plan"),
         pytest.param(
-            ["restore"], "kbackup restore [run|plan|topics|verify|peek] [OPTIONS]", id="restore"
+            ["restore"],
+            "kbackup restore [run|plan|topics|verify|peek|query] [OPTIONS]",
+            id="restore",
         ),
     ],
 )

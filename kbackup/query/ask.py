@@ -1,0 +1,111 @@
+"""One question to a backup."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kbackup.engine.settings import EngineSettings
+from kbackup.engine.sql import session
+from kbackup.errors import ConfigurationError, IncompleteBackupError, KbackupError, SparkError
+from kbackup.query.source import FAILURE, BackupSource, Found
+from kbackup.records import TopicPartition
+
+_TOO_LARGE: Final = "maxResultSize"
+_SQL_STATE: Final = re.compile(r"SQLSTATE: *\w+")
+
+
+def ask(sql: str, found: Found, settings: EngineSettings) -> pa.Table:
+    """Return the answer to a query; each topic is a table of its name.
+
+    Args:
+        sql: In Spark's SQL.  Names with a dot or a dash stand in backquotes.
+        found: What the backup holds.
+        settings: What Spark is given.
+
+    Raises:
+        ConfigurationError: If *sql* names no topic, or Spark does not understand it.
+        KbackupError: If an object that it needs is bad.
+        SparkError: If Spark fails, or the answer is too large to be printed.
+    """
+    names = mentioned(sql, found.topics)
+    from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415
+
+    with session(settings) as spark:
+        try:
+            for name in names:
+                source = BackupSource.over(found.of_topic(name))
+                spark.dataSource.register(source)
+                spark.read.format(BackupSource.name()).load().createOrReplaceTempView(f"`{name}`")
+            answer: pa.Table = spark.sql(sql).toArrow()
+        except AnalysisException as error:
+            raise _misunderstood(sql, str(error), names) from error
+        except Exception as error:  # py4j's errors have no common class worth importing it for
+            if (failure := _of_a_task(str(error))) is not None:
+                raise failure from error
+            if _TOO_LARGE in str(error):
+                raise SparkError(
+                    "the answer is too large to be printed",
+                    f"it has more than {settings.conf.get('spark.driver.maxResultSize', '256 MB')}",
+                    "aggregate, add a where or a limit, or give more: "
+                    "--spark-conf spark.driver.maxResultSize=2g",
+                ) from error
+            if isinstance(error, PySparkException):
+                raise SparkError("Spark could not answer", _first_line(str(error))) from error
+            raise
+    return answer
+
+
+def mentioned(sql: str, topics: Iterable[str]) -> list[str]:
+    """Return the topics whose names stand in *sql*, sorted.
+
+    Raises:
+        ConfigurationError: If there is none.
+    """
+    there = sorted(topics)
+    found = [name for name in there if name.lower() in sql.lower()]
+    if not found:
+        raise ConfigurationError(
+            "the query names no topic of the backup",
+            f"there are: {', '.join(there[:10])}{' ...' if len(there) > 10 else ''}",
+            "each topic is a table: select count(*) from `NAME`",
+        )
+    return found
+
+
+def incomplete(missing: Mapping[TopicPartition, Sequence[str]]) -> IncompleteBackupError:
+    """Return that objects the ledger knows are not there, and so not in the answer."""
+    count = sum(map(len, missing.values()))
+    where, keys = next(iter(missing.items()))
+    return IncompleteBackupError(
+        f"{count} objects are missing from what was asked",
+        f"such as {keys[0]}",
+        "see which: kbackup restore verify",
+        topic=where.topic,
+        partition=where.partition,
+    )
+
+
+def _of_a_task(text: str) -> KbackupError | None:
+    """Return the error that a task met, which Spark wraps in its own words."""
+    _, mark, rest = text.partition(FAILURE)
+    if not mark:
+        return None
+    try:
+        said, _ = json.JSONDecoder().raw_decode(rest)
+    except ValueError:
+        return None
+    return KbackupError.from_dict(said)
+
+
+def _misunderstood(sql: str, text: str, names: list[str]) -> ConfigurationError:
+    awkward = [name for name in names if not re.fullmatch(r"\w+", name) and f"`{name}`" not in sql]
+    do = f"write `{awkward[0]}` in backquotes" if awkward else "see Spark's SQL reference"
+    return ConfigurationError("Spark does not understand the query", _first_line(text), do)
+
+
+def _first_line(text: str) -> str:
+    line: Any = text.strip().split("\n", 1)[0]
+    return _SQL_STATE.sub("", line).strip()

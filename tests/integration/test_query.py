@@ -1,0 +1,76 @@
+"""A backup asked in SQL, by the command and from a Spark session."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kbackup.cli.running import find_jvm
+from kbackup.engine import EngineSettings
+from kbackup.engine.sql import session
+from kbackup.query.source import BackupSource
+from tests.backup_samples import Backup
+from tests.support.command import Kbackup
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_query_opens_only_what_its_conditions_leave(kbackup: Kbackup, tmp_path: Path) -> None:
+    """
+    A damaged object that a query does not need changes nothing; one that it needs is exit 7.
+    """
+    backup = Backup.in_folder(tmp_path)
+    damaged, _ = backup.put("orders.eu", 0, range(10), range(10, 30))
+    backup.put("orders.eu", 1, range(5))
+    body = (tmp_path / damaged).read_bytes()
+    (tmp_path / damaged).write_bytes(body[: len(body) // 2])
+    asked = "select partition, count(*) n, max(cast(value as string)) top from `orders.eu`"
+    place = ("--store-url", f"file://{tmp_path}")
+
+    whole = kbackup(
+        "restore", "query", f"{asked} where offset >= 12 or partition = 1 group by 1 order by 1",
+        *place, "--json",
+    )  # fmt: skip
+    narrow = kbackup(
+        "restore", "query", f"{asked} where offset >= 12 group by 1", *place, "--json",
+    )  # fmt: skip
+
+    assert 7 == whole.code
+    assert damaged in whole.stderr
+    assert 0 == narrow.code, narrow.stderr
+    (row,) = [row for row in map(json.loads, narrow.stdout.splitlines()) if "n" in row]
+    assert {"partition": 0, "n": 18, "top": '{"n":29}'} == row
+
+
+def test_what_spark_does_not_understand_is_said_in_one_line(
+    kbackup: Kbackup, tmp_path: Path
+) -> None:
+    """
+    A name that wants backquotes is exit 2 and says so, without a trace of the JVM.
+    """
+    Backup.in_folder(tmp_path).put("orders.eu", 0, range(3))
+
+    result = kbackup(
+        "restore", "query", "select * from orders.eu", "--store-url", f"file://{tmp_path}"
+    )
+
+    assert 2 == result.code
+    assert "`orders.eu` in backquotes" in result.stderr
+    assert "org.apache" not in result.stderr
+
+
+def test_a_session_reads_a_backup_by_its_options(tmp_path: Path) -> None:
+    """
+    In a program of one's own, kbackup's properties are the options of the data source.
+    """
+    Backup.in_folder(tmp_path).put("orders", 0, range(10), range(10, 30))
+    Backup.in_folder(tmp_path).put("pay", 0, range(7))
+
+    with session(EngineSettings(jvm=find_jvm())) as spark:
+        spark.dataSource.register(BackupSource)
+        reader = spark.read.format("kbackup").option("store.url", f"file://{tmp_path}")
+        table = reader.option("topics", "orders").load()
+        counted = table.where("timestamp >= timestamp_millis(1700000000010)").count()
+        everything = reader.option("topics", "orders,pay").load().count()
+
+    assert (20, 37) == (counted, everything)
