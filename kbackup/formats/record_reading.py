@@ -43,12 +43,14 @@ def read_records(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBat
         CorruptObjectError: If the file is not as it was written, or of a later version.
     """
     with _translated():
-        parquet = pq.ParquetFile(file, page_checksum_verification=True)
+        parquet = pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
         expected = _check_footer(parquet)
         _check_sizes(parquet.metadata, max_record_bytes)
         coded = dictionaries.columns(parquet.metadata)
         if coded:
-            parquet = pq.ParquetFile(file, page_checksum_verification=True, read_dictionary=coded)
+            parquet = pq.ParquetFile(
+                file, pre_buffer=False, page_checksum_verification=True, read_dictionary=coded
+            )
     unfolding = dictionaries.Unfolding(file.seek(0, 2), max_record_bytes, READ_BYTES)
     records, first, last = 0, None, None
     for batch in _batches(parquet, file, unfolding if coded else None):

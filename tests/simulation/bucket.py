@@ -3,7 +3,7 @@
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kbackup.errors import ObjectNotFoundError, StoreError
@@ -38,10 +39,15 @@ class Held:
     head: ObjectHead
 
 
+def _read(body: bytes, columns: Sequence[str] | None = None) -> pa.Table:
+    file = pq.ParquetFile(io.BytesIO(body), pre_buffer=False)
+    return file.read(columns, use_threads=False)
+
+
 @lru_cache(20_000)
 def _decode(body: bytes) -> tuple[Row, ...] | None:
     try:
-        return tuple(to_rows(pq.ParquetFile(io.BytesIO(body)).read()))
+        return tuple(to_rows(_read(body)))
     except (pa.ArrowInvalid, OSError, KeyError):
         return None
 
@@ -54,10 +60,10 @@ def _gaps(key: str, body: bytes) -> Iterator[GapKept]:
         where = TopicPartition(gap["topic"], gap["partition"])
         yield GapKept(where, gap["start"], gap["end"])
     elif words[:2] == ["_kbackup", "ledger"] and words[3] == "objects":
-        for row in pq.ParquetFile(io.BytesIO(body)).read().to_pylist():
-            if row["kind"] == "gap":
-                where = TopicPartition(words[4], row["partition"])
-                yield GapKept(where, row["first"], row["last"] + 1)
+        rows = _read(body, ["kind", "partition", "first", "last"])
+        for row in rows.filter(pc.equal(rows["kind"], "gap")).to_pylist():
+            where = TopicPartition(words[4], row["partition"])
+            yield GapKept(where, row["first"], row["last"] + 1)
 
 
 class Bucket:

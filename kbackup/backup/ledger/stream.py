@@ -297,11 +297,11 @@ class Stream:
         key = self.prefix + name.text
         try:
             with self.store.open(key) as body:
-                file = pq.ParquetFile(body)
+                file = pq.ParquetFile(body, pre_buffer=False)  # small, and here already
                 metadata = file.metadata.metadata or {}
                 if int(metadata[_VERSION_KEY]) > VERSION:
                     raise CorruptObjectError(key, "a later version of kbackup wrote it", "")
-                rows = file.read(columns=self.form.schema.names)
+                rows = file.read(columns=self.form.schema.names, use_threads=False)
             return rows.select(self.form.schema.names).cast(self.form.schema), metadata
         except ObjectNotFoundError as error:
             raise CorruptObjectError(key, "it has gone since it was listed") from error
