@@ -3,6 +3,7 @@
 ::
 
     _kbackup/runs/2026-11-21T020000Z-7f3a-sink.json      the summary line of one run
+    _kbackup/success/5a3c11d2f09b7e46.json               up to when a sink has stored everything
     _kbackup/gaps/orders/0+1000+1500.5a3c11d2.json       a gap that an earlier version met
 
 Several ``topics.dir`` may share the folder: a run record says which it is of, a gap's name ends
@@ -18,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from typing import Any, Final, Required
 
 import orjson
@@ -43,6 +45,9 @@ NO_TOPIC: Final = "no_topic"
 
 RECORD_BYTES_MAX: Final = 64 * 2**20
 """A larger run record counts as missing: nobody of ours wrote it."""
+
+_PAST_MOST: Final = 100
+"""How many run records are asked for a last success: about a day's, at four runs an hour."""
 
 _READERS: Final = 8
 """Run records read side by side, as many as may be in memory; most have a few KB."""
@@ -166,6 +171,40 @@ def runs(store: Store, layout: Layout, command: str | None = None) -> Iterator[R
             yield record
 
 
+def write_success(store: Store, layout: Layout, summary: Mapping[str, Any]) -> None:
+    """Leave up to when the sink of a summary has stored everything.
+
+    A later run for the same names learns that in one request, however many runs came between.
+
+    Args:
+        store: Where the backup lies.
+        layout: Which ``topics.dir``.
+        summary: With ``run``, ``names`` and ``last_success``.
+
+    Raises:
+        StoreError: If it cannot be stored.
+    """
+    facts = {part: summary[part] for part in ("run", "names", "last_success")}
+    key = _success_key(layout, summary["names"])
+    put_json(store, key, {**facts, "topics_dir": layout.topics_dir})
+
+
+def read_success(store: Store, layout: Layout, names: Sequence[str]) -> datetime | None:
+    """Return what `write_success` has left, None where there is nothing that can be read.
+
+    A backup of an earlier version has only run records, of which the newest few are asked.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    left = _read(store, _success_key(layout, names))
+    if left is not None:
+        return success(left)
+    past = islice(runs(store, layout, "sink"), _PAST_MOST)
+    times = (success(run) for run in past if run.get("names") == list(names))
+    return next((time for time in times if time is not None), None)
+
+
 def success(record: Run) -> datetime | None:
     """Return up to when everything is known to be backed up, going by one run's record.
 
@@ -226,6 +265,12 @@ def known_gaps(store: Store, layout: Layout, topic: str) -> dict[TopicPartition,
 
 def _runs_prefix(layout: Layout) -> str:
     return f"{layout.records_prefix()}runs/"
+
+
+def _success_key(layout: Layout, names: Sequence[str]) -> str:
+    asked = "\n".join((layout.topics_dir, *names))
+    digest = hashlib.sha256(asked.encode()).hexdigest()[:16]
+    return f"{layout.records_prefix()}success/{digest}.json"
 
 
 def _named(command: str) -> str:

@@ -55,6 +55,7 @@ class SinkRun:
         self._ended = threading.Event()
         self._looked: float | None = None
         self._earlier: datetime | None = None
+        self._noted: str | None = None
 
     def __call__(self) -> Event:
         """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
@@ -87,7 +88,8 @@ class SinkRun:
         tasks = self._world.run_tasks
         with lock as held:
             try:
-                self._earlier = self._last_success(store)
+                self._earlier = history.read_success(store, self._layout, names)
+                self._noted = None if self._earlier is None else moments.text(self._earlier)
                 looked = self._world.clock.now().timestamp()
                 plan = planning.make(
                     settings, cluster, store, self._world.clock, likely=tasks.begin
@@ -111,7 +113,11 @@ class SinkRun:
             self._write_record(store)
 
     def _write_record(self, store: Store) -> None:
-        history.write_run(store, self._layout, self._finish())
+        summary = self._finish()
+        history.write_run(store, self._layout, summary)
+        if summary["last_success"] not in (None, self._noted):
+            history.write_success(store, self._layout, summary)
+            self._noted = summary["last_success"]
 
     def _fold(self) -> None:
         """Fold the ledger, unless asked to stop; what cannot be folded now is by a later run."""
@@ -344,13 +350,6 @@ class SinkRun:
             good = datetime.fromtimestamp(min(until, self._looked), UTC)
         good = good or self._earlier
         return {**summary, "last_success": None if good is None else moments.text(good)}
-
-    def _last_success(self, store: Store) -> datetime | None:
-        """Return up to when earlier runs of the same topics are known to have stored all."""
-        mine = self._summary.facts["names"]
-        past = history.runs(store, self._layout, "sink")
-        times = (history.success(run) for run in past if run.get("names") == mine)
-        return next((time for time in times if time is not None), None)
 
 
 def _gone(where: TopicPartition) -> KbackupError:

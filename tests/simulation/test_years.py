@@ -9,10 +9,6 @@ EVERY = 100
 """One number in this many plays a year."""
 
 
-# Tasks name ledger files by the host's clock and the driver by the simulation's, so a year that is
-# played in seconds looks like one hour to them, and a listing grows.  Not in the gate until a job
-# carries its clock.
-@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(0, GATE, EVERY))
 def test_the_promises_hold_for_a_year(seed: int, pytestconfig: pytest.Config) -> None:
     """

@@ -276,6 +276,43 @@ def test_what_a_record_says_of_success(record: history.Run, expected: str | None
     assert expected == (None if found is None else found.isoformat())
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param(["orders"], "2026-11-21T02:00:00+00:00", id="its own"),
+        pytest.param(["orders", "payments"], None, id="of other topics"),
+    ],
+)
+def test_a_sink_learns_of_its_last_success_in_one_request(
+    store: MemoryStore, names: list[str], expected: str | None
+) -> None:
+    """
+    However many runs of other topics came between, their records are neither listed nor read.
+    """
+    good = summary(names=["orders"], last_success="2026-11-21T02:00:00Z")
+    history.write_success(store, LAYOUT, good)
+    script = "ok 503" if expected else "ok"
+
+    found = history.read_success(FaultyStore(script, store), LAYOUT, names)
+
+    assert expected == (None if found is None else found.isoformat())
+
+
+def test_the_last_success_of_an_earlier_version_is_found_in_its_run_record(
+    store: MemoryStore,
+) -> None:
+    """
+    A backup that has only run records keeps its date, and no more than a day's are read for it.
+    """
+    for hour in range(3, 24):
+        history.write_run(store, LAYOUT, summary(hour, names=["payments"]))
+    history.write_run(store, LAYOUT, summary(names=["orders"]))
+
+    found = history.read_success(store, LAYOUT, ["orders"])
+
+    assert datetime(2026, 11, 21, 2, tzinfo=UTC) == found
+
+
 def write_gap(store: MemoryStore, where: TopicPartition, span: Span) -> None:
     """Write a gap down as version cf14769 did in ``topics``."""
     digest = hashlib.sha256(LAYOUT.topics_dir.encode()).hexdigest()[:8]
