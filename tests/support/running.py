@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -71,6 +72,12 @@ class Running:
 
         wait_until(there, f"line {count} of type {kind}")
 
+    def show_tail(self) -> None:
+        """Show the last lines of both streams: pytest prints them where a test has failed."""
+        for name, lines in (("stdout", self._out), ("stderr", self._err)):
+            sys.stderr.write(f"--- {name} of the command, {len(lines)} lines\n")
+            sys.stderr.writelines(lines[-40:])
+
     def members(self) -> list[psutil.Process]:
         """Processes of its session that still run: the driver, the JVM, Python workers."""
         found = []
@@ -128,6 +135,9 @@ def running(kbackup: Kbackup, *words: str) -> Iterator[Running]:
     command = Running(kbackup, *words)
     try:
         yield command
+    except BaseException:
+        command.show_tail()
+        raise
     finally:
         for process in command.members():
             try:
