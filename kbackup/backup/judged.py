@@ -6,22 +6,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kbackup.backup import judging, recorded, siblings
+from kbackup.backup.altered import altered
 from kbackup.backup.catalog import FileSet
 from kbackup.backup.findings import Finding
 from kbackup.backup.judging import Extent
 from kbackup.backup.ledger.objects import NOTHING, PartitionLedger
-from kbackup.backup.ledger.rows import Entry
 from kbackup.backup.recorded import Recorded
 from kbackup.engine import Report
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout, View
-from kbackup.records import Facts, Span, TopicPartition
-from kbackup.stores import ObjectHead, Store
+from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
+from kbackup.stores import Store
 
 _THREADS: Final = 16
-
-_LATER_MS: Final = 3_600_000
-"""By how much an object may be younger than its row before somebody must have stored it again."""
 
 
 @dataclass(slots=True)
@@ -36,6 +33,7 @@ class JudgedPartition:
         reports: What tasks say of the sets they read, by `FileSet.id`.
         is_deep: Whether objects were to be read.
         ledger: What the ledger says was stored.
+        identity: Which topic it is of, as far as that is known.
         present: Keys of the listing, also those of objects that are not judged here; None: those
             of *sets*.
     """
@@ -47,6 +45,7 @@ class JudgedPartition:
     reports: Mapping[str, Report]
     is_deep: bool
     ledger: PartitionLedger = NOTHING
+    identity: TopicIdentity = UNKNOWN
     present: Container[str] | None = None
 
     def findings(
@@ -78,12 +77,16 @@ class JudgedPartition:
         named = {finding.key for finding in lone}
         missed += [one for one in self._missing() if one.key is None or one.key not in named]
         yield from missed
-        yield from self._altered(store)
+        changed = list(altered(store, self.sets, self.ledger, self.identity))
+        yield from changed
+        known_of = {(finding.code, finding.key) for finding in changed}
         for extent in extents:
             report = self._report(extent.files)
             if report is None:
                 yield from judging.empty(extent.files)
             for problem in () if report is None else report["problems"]:
+                if (problem["code"], problem["key"]) in known_of:
+                    continue
                 start = extent.files.start_offset
                 offsets = (start, start if extent.last is None else max(start, extent.last))
                 yield Finding(where=self.where, offsets=offsets, **problem)
@@ -96,27 +99,6 @@ class JudgedPartition:
             offsets = (entry.first, entry.span.end_offset - 1)
             more = {"by": entry.run}
             yield Finding("missing_object", self.where, entry.key, offsets, more=more)
-
-    def _altered(self, store: Store) -> Iterator[Finding]:
-        """Name objects that are not what the ledger says was stored.
-
-        An object of another size, or one that was stored long after its row was written, is asked
-        what it says of itself: a run may have put more of the same in its place since.
-        """
-        doubtful = [
-            (file, entry)
-            for files in self.sets
-            for file in files.files
-            if (entry := self.ledger.objects.get(file.key)) is not None
-            and entry.bytes is not None
-            and (file.size != entry.bytes or file.modified * 1000 > entry.time + _LATER_MS)
-        ]
-        with ThreadPoolExecutor(_THREADS) as pool:
-            heads = list(pool.map(lambda pair: store.head(pair[0].key), doubtful))
-        for (file, entry), head in zip(doubtful, heads, strict=True):
-            if head is not None and (why := _less_than_stored(head, entry)):
-                offsets = (entry.first, entry.span.end_offset - 1)
-                yield Finding("count_mismatch", self.where, file.key, offsets, why)
 
     def failures(self) -> Iterator[Mapping[str, Any]]:
         """Yield why sets could not be read that are not known to be damaged."""
@@ -199,21 +181,6 @@ class JudgedPartition:
         if vouched:
             return f"all there, {listed - vouched} objects not checkable"
         return "not checkable"
-
-
-def _less_than_stored(head: ObjectHead, entry: Entry) -> str | None:
-    """Return in what an object is less than what was stored; None where it is not."""
-    stored, there = entry.facts, Facts.from_metadata(head.metadata)
-    if there is None or stored is None:
-        if head.size == entry.bytes:
-            return None
-        return f"it has {head.size} bytes, stored were {entry.bytes}"
-    if there.covers(stored):
-        return None
-    return (
-        f"it holds {there.records} records up to offset {there.last_offset}, "
-        f"stored were {stored.records} up to {stored.last_offset}"
-    )
 
 
 def _deep_state(read: int, listed: int, unchecked: int) -> str:

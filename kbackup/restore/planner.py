@@ -240,7 +240,7 @@ class Planner:
         entries = self._known.recorded.get(where, [])
         return JudgedPartition(
             where, sets, entries, (), {}, is_deep=False, ledger=self._known.ledger(where),
-            present=self._catalog.keys,
+            identity=self._known.identity(where.topic), present=self._catalog.keys,
         )  # fmt: skip
 
     def _unreplicable(self, intent: Intent, target: Target) -> list[KbackupError]:

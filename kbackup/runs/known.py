@@ -20,7 +20,7 @@ from kbackup.clock import Clock
 from kbackup.errors import ConfigurationError
 from kbackup.java_regex import PatternError
 from kbackup.naming import Layout
-from kbackup.records import Facts, Span, TopicPartition
+from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.selection import select
 from kbackup.stores import Store
@@ -64,6 +64,11 @@ class Known:
     def ledger(self, where: TopicPartition) -> PartitionLedger:
         """Return what the ledger says of a partition."""
         return self.ledgers.get(where.topic, _NO_LEDGER).partition(where.partition)
+
+    def identity(self, topic: str) -> TopicIdentity:
+        """Return which topic of that name was backed up last, as far as that is known."""
+        entry = self.topics.get(topic)
+        return UNKNOWN if entry is None else entry.identity
 
     def gaps(self, where: TopicPartition) -> list[Span]:
         """Return the offsets of a partition that expired before they were backed up."""

@@ -127,7 +127,8 @@ def verify(
     for where in wheres:
         part = JudgedPartition(
             where, found.sets.get(where, []), entries.get(where, []), known.gaps(where), reports,
-            is_deep=read is not None, ledger=known.ledger(where), present=found.keys,
+            is_deep=read is not None, ledger=known.ledger(where),
+            identity=known.identity(where.topic), present=found.keys,
         )  # fmt: skip
         findings = list(part.findings(store, layout, options, patterns.get(where.topic)))
         told += findings

@@ -1,5 +1,6 @@
 """One task of ``restore verify --deep``: read file sets whole, and say what is wrong with each."""
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Final, cast
@@ -26,6 +27,8 @@ from kbackup.records import SCHEMA, Facts
 from kbackup.stores import ObjectHead, Store, StoreSettings, open_store
 
 _BAD: Final = (CorruptObjectError, IncompleteBackupError, BadRecordError)
+
+_CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +94,14 @@ class _Check:
     def run(self) -> Report:
         files = self.unit.files
         heads = {file.key: self.store.head(file.key) for file in files.files}
-        watched = _Watched(self.store, files, heads)
+        watched = _Watched(self.store, files, heads, self.unit.stored)
         self._read(watched)
-        if not self.problems:
-            self._check_ledger()
         head = None if files.main is None else heads[files.main.key]
         known = None if head is None else Facts.from_metadata(head.metadata)
+        said = None if head is None else head.metadata.get("sha256")
+        sha256 = watched.sha256 if said is None else said
+        if not self.problems:
+            self._check_ledger(sha256)
         end = self._end(known)
         bad = {problem["key"] for problem in self.problems}
         return {
@@ -108,9 +113,10 @@ class _Check:
             "last": end,
             "unchecked": [
                 file.key for file in files.files
-                if file.key not in bad and not _is_checkable(file, heads[file.key])
+                if file.key not in {*bad, watched.hashed}
+                and not _is_checkable(file, heads[file.key])
             ],
-            "sha256": None if head is None else head.metadata.get("sha256"),
+            "sha256": sha256,
             "problems": self.problems,
             "is_same": self._is_same(end),
         }  # fmt: skip
@@ -139,8 +145,8 @@ class _Check:
                 raise
             self._problem("corrupt", watched.at, f"its name is wrong: {error}")
 
-    def _check_ledger(self) -> None:
-        """Compare what was read with what the ledger says was stored."""
+    def _check_ledger(self, sha256: str | None) -> None:
+        """Compare what was read, and its checksum, with what the ledger says was stored."""
         files, stored = self.unit.files, self.unit.stored
         if files.main is None or stored is None:
             return
@@ -150,6 +156,9 @@ class _Check:
         elif files.is_whole and (self.last or 0) < stored.last_offset:
             text = f"its last record has offset {self.last}, the ledger says {stored.last_offset}"
             self._problem("count_mismatch", files.main.key, text)
+        elif self.records == stored.records and sha256 not in (None, stored.sha256):
+            text = "it is not the object that was stored: its sha256 is another"
+            self._problem("corrupt", files.main.key, text)
 
     def _problem(self, code: str, key: str, text: str) -> None:
         self.problems.append({"code": code, "key": key, "text": text})
@@ -196,26 +205,46 @@ def _is_checkable(file: BackupFile, head: ObjectHead | None) -> bool:
     return formats.by_name(file.format).checks_itself or file.extension.endswith(GZIP_EXTENSION)
 
 
+def _sha256(body: BinaryIO) -> str:
+    digest = hashlib.sha256(usedforsecurity=False)
+    while chunk := body.read(_CHUNK):
+        digest.update(chunk)
+    body.seek(0)
+    return digest.hexdigest()
+
+
 class _Watched:
     """What reading sees of a store, remembering what was opened.
 
     Attributes:
         at: The key opened last.
         bytes: Sizes of what was opened, together.
+        hashed: The main object, where only the ledger can tell whether it is right.
+        sha256: Of that object.
     """
 
     def __init__(
-        self, store: Store, files: FileSet, heads: Mapping[str, ObjectHead | None]
+        self,
+        store: Store,
+        files: FileSet,
+        heads: Mapping[str, ObjectHead | None],
+        stored: Facts | None,
     ) -> None:
         self._store, self._heads = store, heads
         self._files = {file.key: file for file in files.files}
+        head = None if files.main is None else heads[files.main.key]
+        is_unsaid = head is not None and "sha256" not in head.metadata and stored is not None
+        self.hashed = files.main.key if files.main is not None and is_unsaid else None
         self.at = files.files[0].key
         self.bytes = 0
+        self.sha256: str | None = None
 
     def open(self, key: str) -> BinaryIO:
         self.at = key
         body = self._store.open(key)
         self.bytes += self._files[key].size
+        if key == self.hashed:
+            self.sha256 = _sha256(body)
         return body
 
     def head(self, key: str) -> ObjectHead | None:
