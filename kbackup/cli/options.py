@@ -169,7 +169,8 @@ def _option(found: Property) -> Callable[[AnyCommand], AnyCommand]:
 def _metavar(found: Property) -> str:
     if found.choices:
         return "|".join(found.choices)
-    return {"integer": "N", "duration": "TIME", "list": "LIST"}.get(found.type, "TEXT")
+    words = {"integer": "N", "duration": "TIME", "moment": "TIME", "list": "LIST"}
+    return words.get(found.type, "TEXT")
 
 
 def _help(found: Property) -> str:

@@ -8,6 +8,7 @@ reader with a word for the documentation.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
@@ -102,6 +103,31 @@ def duration(text: str) -> float:
 
 def _seconds(value: object) -> object:
     return duration(value) if isinstance(value, str) else value
+
+
+def moment(text: str) -> int:
+    """Return the milliseconds since the epoch of a time in RFC 3339, a date, or a number of them.
+
+    A time without a zone, and a date, which is its midnight, are UTC.
+
+    Raises:
+        ValueError: If it is none of these.
+    """
+    if re.fullmatch(r"-?\d{10,}", text.strip(), re.ASCII):
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise ValueError(
+            "expected a time such as 2026-11-21T02:00:00Z, a date, or milliseconds since 1970"
+        ) from error
+    aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def _moment(value: object) -> object:
+    text = _optional(value)
+    return moment(text) if isinstance(text, str) else text
 
 
 def _names(value: object) -> object:
@@ -231,6 +257,8 @@ Integer = Annotated[int, *_read(_integer, "integer")]
 OptionalInteger = Annotated[int | None, *_read(_optional_integer, "integer")]
 Duration = Annotated[float, *_read(_seconds, "duration")]
 """Seconds; ``500ms``, ``10s``, ``5m``, ``2h``, ``1d``; without a unit seconds."""
+Moment = Annotated[int | None, *_read(_moment, "moment")]
+"""Milliseconds since the epoch."""
 Names = Annotated[tuple[str, ...], *_read(_names, "list")]
 Topics = Annotated[tuple[str, ...], *_read(_topics, "list")]
 Pairs = Annotated[dict[str, str], *_read(_pairs, "NAME=VALUE")]

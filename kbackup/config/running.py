@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from kbackup.config.parsing import (
     Integer,
+    Moment,
     OptionalInteger,
     OptionalText,
     Pairs,
@@ -33,6 +34,24 @@ class Restore(Group):
     )
     if_exists: Annotated[Literal["fail", "append", "resume"], *Word] = declare(
         "fail", "What to do with a target that is not empty and has no position of this restore."
+    )
+    from_time: Moment = declare(
+        None,
+        "Only records with this timestamp or a later one: RFC 3339, a date, or milliseconds.",
+        is_property=False,
+        example="2026-11-21T02:00:00Z",
+    )
+    to_time: Moment = declare(
+        None,
+        "Only records with an earlier timestamp: the topic as it was at that time.",
+        is_property=False,
+        example="2026-11-21T14:30:00+01:00",
+    )
+    from_offset: OptionalInteger = declare(
+        None, "Only records with this offset or a higher one.", is_property=False, ge=0
+    )
+    to_offset: OptionalInteger = declare(
+        None, "Only records with a lower offset.", is_property=False, ge=0
     )
     exactly_once: Switch = declare(
         True,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kbackup.backup.catalog import BackupFile, FileSet
-from kbackup.query.window import Window
+from kbackup.backup.window import Window
 from kbackup.records import Facts, TopicPartition
 
 CHUNK_BYTES: Final = 64 * 2**20

@@ -32,16 +32,25 @@ from pyspark.sql.types import StructType
 from kbackup import config
 from kbackup.backup import catalog
 from kbackup.backup.catalog import FileSet
+from kbackup.backup.window import EVERYTHING, Window
 from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
 from kbackup.flow.views import ReadOptions
 from kbackup.query import chunks, table
 from kbackup.query.chunks import Chunk
-from kbackup.query.window import EVERYTHING, OPERATORS, Window, of_conditions
 from kbackup.records import Facts, TopicPartition
 from kbackup.runs import known, wiring
 from kbackup.runs.selection import select
 from kbackup.stores import StoreSettings, open_store
+
+_OPERATORS: Final[Mapping[str, str]] = {
+    "EqualTo": "=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+}
+"""What Spark calls the comparisons that narrow a window."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -200,12 +209,27 @@ def _settings(options: MutableMapping[str, str]) -> config.Settings:
     return config.load("query", options=given, files=files, environ=os.environ).settings
 
 
+def of_conditions(conditions: list[tuple[str, str, Any]]) -> Window:
+    """Return a window that holds at least what *conditions* leave.
+
+    Args:
+        conditions: Column, operator and number each; for ``in`` numbers.
+    """
+    window = EVERYTHING
+    for column, operator, value in conditions:
+        if operator == "in" and column == "partition":
+            window = window.among(frozenset(value))
+        elif operator != "in":
+            window = window.narrowed(column, operator, value)
+    return window
+
+
 def _conditions(filters: Iterable[Filter]) -> Iterator[tuple[str, str, Any]]:
     for one in filters:
         attribute = ".".join(getattr(one, "attribute", ()))
         if isinstance(one, In) and attribute == "partition":
             yield attribute, "in", [value for value in one.value if value is not None]
-        elif (operator := OPERATORS.get(type(one).__name__)) is not None:
+        elif (operator := _OPERATORS.get(type(one).__name__)) is not None:
             value: Any = one.value
             if isinstance(value, datetime):
                 value = _milliseconds(value, up=operator in ("<", "<="))

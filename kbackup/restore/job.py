@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from kbackup.backup.catalog import FileSet
+from kbackup.backup.window import EVERYTHING, Window
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Connection, Position
 from kbackup.records import TopicPartition
@@ -46,6 +47,7 @@ class RestoreUnit:
         committed: The position that says so; None: the run has to commit the beginning first.
         before: What stands for the value sets that are done.
         max_message_bytes: Largest record the target takes; None for what the broker says.
+        window: Which of the records are restored.
     """
 
     target: TopicPartition
@@ -54,6 +56,7 @@ class RestoreUnit:
     committed: Position | None = None
     before: str = ""
     max_message_bytes: int | None = None
+    window: Window = EVERYTHING
 
     @property
     def source(self) -> TopicPartition:

@@ -30,14 +30,18 @@ class Source:
         backup: Digest of where the backup is.
         where: The partition that was backed up.
         identity: Which topic that was, as far as its objects say.
+        window: Which of its records are restored; empty for all.
     """
 
     backup: str
     where: TopicPartition
     identity: TopicIdentity = UNKNOWN
+    window: str = ""
 
     def conflicts(self, other: "Source") -> bool:
         """Whether this is known to be another source than *other*."""
+        if self.window != other.window:
+            return True
         if self.where != other.where or self.identity.conflicts(other.identity):
             return True
         return bool(self.backup and other.backup) and self.backup != other.backup
@@ -109,6 +113,7 @@ class Mark:
         data = {
             "v": VERSION, "backup": source.backup,
             "source": [source.where.topic, source.where.partition],
+            **({"window": source.window} if source.window else {}),
             **source.identity.to_metadata(), "target-id": self.target_id,
             "log": None if log is None else [log.start_offset, log.end_offset],
             "offset": place.offset, "values": place.values, "rows": place.rows,
@@ -129,6 +134,7 @@ class Mark:
                 data["backup"],
                 TopicPartition(topic, partition),
                 TopicIdentity.from_metadata(data),
+                data.get("window", ""),
             )
             place = Place(
                 data["offset"], position.offset, data["values"], data["rows"], data["before"]

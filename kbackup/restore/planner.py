@@ -57,7 +57,7 @@ class Planner:
         self._catalog, self._known, self._now_ms = catalog, known, now_ms
         self.missing: list[KbackupError] = []
         self._first: dict[TopicPartition, ObjectHead | None] = {}
-        self._group = wiring.restore_group(settings)
+        self._group, self._window = wiring.restore_group(settings), wiring.window(settings)
 
     def plan(self) -> RestorePlan:
         """Return the plan.
@@ -140,7 +140,7 @@ class Planner:
         identity = UNKNOWN if said is None else said.identity
         if identity == UNKNOWN and head is not None:
             identity = TopicIdentity.from_metadata(head.metadata)
-        return Source(wiring.backup_id(self._settings), where, identity)
+        return Source(wiring.backup_id(self._settings), where, identity, str(self._window))
 
     def _standings(self, intent: Intent, held: Held) -> dict[TopicPartition, Standing]:
         """Return where this restore stands in each partition of an existing target."""
@@ -187,9 +187,13 @@ class Planner:
                 warnings.append(("shadowed", text))
             if not settings.yes_split_on_newline:
                 refusals += soundness.splittable(self._store, where, sets)
+            counts.append(self._judged(where, sets).records())
+            if not self._window.is_everything:
+                counts[-1] = None  # not known before they are read
+                refusals += soundness.untimed(where, sets, self._window)
+                sets = [files for files in sets if self._window.takes(files, self._facts(files))]
             objects += sum(len(files.files) for files in sets)
             stored += sum(file.size for files in sets for file in files.files)
-            counts.append(self._judged(where, sets).records())
             at = TopicPartition(intent.target, where.partition)
             standing = standings.get(at, Standing())
             left = remaining(self._facts, sets, standing.mark)
@@ -204,6 +208,7 @@ class Planner:
                         None if standing.mark is None else held.positions[at],
                         left.before,
                         None if limit is None else int(limit),
+                        self._window,
                     )
                 )
         wheres = self._catalog.partitions(intent.source)
@@ -213,6 +218,9 @@ class Planner:
         refusals += self._missing(intent)
         stored_sets = (files for where in wheres for files in self._catalog.sets[where])
         warnings += soundness.lacks(intent.source, stored_sets)
+        if wheres and not objects and not self._window.is_everything:
+            text = f"{intent.source}: no object can hold a record of what is asked for"
+            warnings.append(("window_empty", text))
         action = _action(target, has_units=bool(units), is_refused=bool(refusals))
         return PlannedTopic(
             intent, target, tuple(units), action, created, tuple(refusals),
@@ -271,6 +279,8 @@ class Planner:
                 continue
             judged = self._judged(where, sets.get(where, []))
             for finding in judged.findings(self._store, layout, reading, pattern):
+                if finding.offsets and not self._window.offset.meets(*finding.offsets):
+                    continue
                 if finding.is_error and finding.code == "missing_object":
                     first, last = finding.offsets or (None, None)
                     found.append(

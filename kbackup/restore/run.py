@@ -144,6 +144,7 @@ class RestoreRun:
             "store": settings.url,
             "topics_dir": settings.topics_dir,
             "renames": [[step.regex, step.replacement] for step in settings.renames],
+            "window": str(wiring.window(settings)) or None,
             "plan": [topic.event() for topic in plan.topics],
         }
         self._tell(

@@ -6,6 +6,7 @@ from typing import Final
 from kbackup import formats
 from kbackup.backup.catalog import FileSet
 from kbackup.backup.reading import facts
+from kbackup.backup.window import Window
 from kbackup.errors import KbackupError, RefusedError
 from kbackup.naming import View
 from kbackup.records import TopicPartition
@@ -33,6 +34,21 @@ def unbelievable(intent: Intent, highest: int, known: int) -> list[KbackupError]
             f"{says}; the target would get {highest + 1} partitions",
             "look at that object; move it away, or restore with --partitions",
             topic=intent.target,
+        )
+    ]
+
+
+def untimed(where: TopicPartition, sets: Sequence[FileSet], window: Window) -> list[KbackupError]:
+    """Refuse to choose by time among records whose layout does not store timestamps."""
+    values = next((files for files in sets if not files.is_whole), None)
+    if values is None or not window.has_times:
+        return []
+    return [
+        RefusedError(
+            f"{where}: {values.id} does not say when its records were written",
+            "objects of values alone store no timestamps",
+            "choose by --from-offset and --to-offset",
+            topic=where.topic,
         )
     ]
 

@@ -20,7 +20,7 @@ from kbackup.engine import Report
 from kbackup.errors import BadRecordError, KbackupError, RefusedError, StoppedError
 from kbackup.kafka import Outage, Position, Writer
 from kbackup.naming import Layout
-from kbackup.records import record_bytes
+from kbackup.records import NO_TIMESTAMP, record_bytes
 from kbackup.reports import NOTHING, Restored, RestoreReport
 from kbackup.restore.ahead import Ahead
 from kbackup.restore.job import RestoreJob, RestoreUnit
@@ -220,17 +220,34 @@ class Work:
             reached = max(place.reached, batch["offset"][len(batch) - 1].as_py() + 1)
             after = replace(place, rows=step.end_row, reached=reached, before=self._before)
         try:
-            good = self._without_giants(batch, step, writer.record_bytes_max)
+            good = self._without_giants(self._asked(batch), step, writer.record_bytes_max)
         except BAD:
             self._commit(writer)  # what was good until here is safe
             raise
         if not self._open.records:
             self._open.begun = monotonic()
-        zeros = writer.write(good)
+        zeros = writer.write(good) if len(good) else 0
         self._open.take(good, after, passed=len(batch) if files.is_whole else 0)
         self._open.count(zero_timestamps=zeros, duplicates=step.duplicates)
         if monotonic() - self._told >= TELL_S:
             self._tell_progress()
+
+    def _asked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the records that are asked for, and count those of which that cannot be said."""
+        window = self.unit.window
+        if window.is_everything:
+            return batch
+        if window.has_times:
+            untimed = batch.filter(pc.equal(batch["timestamp"], NO_TIMESTAMP))
+            if len(untimed):
+                error = BadRecordError(
+                    f"{self.unit.source}: {len(untimed)} records from offset "
+                    f"{untimed['offset'][0].as_py()} on have no timestamp",
+                    "--from-time and --to-time cannot place them: they are left out",
+                )
+                self._open.count(bad_records=len(untimed))
+                self._skip(error.to_dict())
+        return window.rows(batch)
 
     def _without_giants(self, batch: pa.RecordBatch, step: Rows, target_max: int) -> pa.RecordBatch:
         """Leave out records that the target cannot take, as ``behavior.on.error`` says."""

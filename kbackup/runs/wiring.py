@@ -2,6 +2,7 @@
 
 import hashlib
 
+from kbackup.backup.window import Window
 from kbackup.config import Settings
 from kbackup.config.layout import RECORD_FORMAT
 from kbackup.engine import EngineSettings, Jvm
@@ -170,9 +171,31 @@ def group(settings: Settings, purpose: str, *more: str) -> str:
     return f"kbackup-{purpose}-{_digest(text)}"
 
 
+def window(settings: Settings) -> Window:
+    """Return which records a restore is asked for.
+
+    Raises:
+        ConfigurationError: If none can be in it.
+    """
+    for name, first, end in (
+        ("offset", settings.from_offset, settings.to_offset),
+        ("time", settings.from_time, settings.to_time),
+    ):
+        if first is not None and end is not None and end <= first:
+            raise ConfigurationError(
+                f"--to-{name} is not after --from-{name}",
+                "no record is from the one on and before the other",
+                "exchange them, or leave one out",
+            )
+    return Window.between(
+        settings.from_offset, settings.to_offset, settings.from_time, settings.to_time
+    )
+
+
 def restore_group(settings: Settings) -> str:
-    """Return the group of a restore: another renaming is another restore."""
+    """Return the group of a restore: another renaming, or another window, is another restore."""
     steps = [f"{step.regex}->{step.replacement}" for step in settings.renames]
+    steps += filter(None, [str(window(settings))])
     return group(settings, "restore", *steps)
 
 

@@ -1,6 +1,10 @@
 """Restores that are run again against a real cluster: its topic ids, its logs, its groups."""
 
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
+from backup_samples import TIME, Backup
 
 from tests.support.cluster import TestCluster, varied
 from tests.support.command import Kbackup
@@ -44,3 +48,25 @@ def test_a_restore_goes_on_with_what_the_backup_and_the_target_have_become(
     kbackup.json(*restore)
 
     assert records == cluster.read(target)
+
+
+def test_a_topic_comes_back_as_it_was_at_a_point_in_time(
+    kbackup: Kbackup, cluster: TestCluster, topic: str, tmp_path: Path
+) -> None:
+    """
+    Records from that time on stay away, and a rerun of the same command finds nothing to do.
+    """
+    Backup.in_folder(tmp_path).put(topic, 0, range(10), range(10, 20))
+    moment = datetime.fromtimestamp((TIME + 13) / 1000, UTC).isoformat()
+    restore = (
+        "restore", "--store-url", f"file://{tmp_path}", "--rename", "copy_of_$0",
+        "--to-time", moment,
+    )  # fmt: skip
+
+    first = kbackup.json(*restore)
+    again = kbackup.json(*restore)
+
+    assert (13, 0) == (first.summary["records"], again.summary["records"])
+    written = cluster.read(f"copy_of_{topic}")
+    assert [b'{"n":%d}' % at for at in range(13)] == [record.value for record in written]
+    assert f"timestamp ..{TIME + 12}" == first.summary["window"]

@@ -3,9 +3,10 @@
 import pytest
 
 from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.window import EVERYTHING, Window
 from kbackup.naming import View
 from kbackup.query.chunks import chunks
-from kbackup.query.window import EVERYTHING, Window, of_conditions
+from kbackup.query.source import of_conditions
 from kbackup.records import Facts, TopicPartition
 
 WHERE = TopicPartition("orders", 0)

@@ -1,11 +1,13 @@
-"""What a query can see of a topic, by the conditions it states."""
+"""Some records of a topic, by partition, offset and time."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from kbackup.backup.catalog import FileSet
-from kbackup.records import Facts
+from kbackup.records import NO_TIMESTAMP, Facts
 
 _HIGHEST: Final = 2**63 - 1
 
@@ -28,6 +30,11 @@ class Range:
                 return Range(self.low, min(self.high, number - (operator == "<")))
         return self
 
+    def __str__(self) -> str:
+        """Return both ends; an end without a limit is empty."""
+        low = "" if self.low == -_HIGHEST else self.low
+        return f"{low}..{'' if self.high == _HIGHEST else self.high}"
+
     def meets(self, low: int, high: int) -> bool:
         """Whether any number from *low* to *high* is in it."""
         return max(low, self.low) <= min(high, self.high)
@@ -35,7 +42,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The records that a query's conditions leave; a superset where they are not simple.
+    """Some records of a topic.
 
     Attributes:
         partitions: Of these partitions; None for all.
@@ -46,6 +53,48 @@ class Window:
     partitions: frozenset[int] | None = None
     offset: Range = Range()
     timestamp_ms: Range = Range()
+
+    @classmethod
+    def between(
+        cls, first: int | None, end: int | None, from_ms: int | None, to_ms: int | None
+    ) -> "Window":
+        """Return the records from an offset and a time on, up to others; None is no limit.
+
+        What they begin with is in it, what they end with is not.
+        """
+        return cls(None, _span(first, end), _span(from_ms, to_ms))
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether all records are in it."""
+        return self == EVERYTHING
+
+    @property
+    def has_times(self) -> bool:
+        """Whether it asks for timestamps."""
+        return self.timestamp_ms != Range()
+
+    def __str__(self) -> str:
+        """Return what tells it from another one; empty for everything."""
+        named = {"offset": self.offset, "timestamp": self.timestamp_ms}
+        return " ".join(f"{name} {one}" for name, one in named.items() if one != Range())
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of ``records.SCHEMA`` that are in it.
+
+        One without a timestamp is in none that has times.
+        """
+        for name, wanted in (("offset", self.offset), ("timestamp", self.timestamp_ms)):
+            if wanted != Range() and len(batch):
+                batch = batch.filter(
+                    pc.and_(
+                        pc.greater_equal(batch[name], wanted.low),
+                        pc.less_equal(batch[name], wanted.high),
+                    )
+                )
+        if self.has_times and len(batch):
+            return batch.filter(pc.not_equal(batch["timestamp"], NO_TIMESTAMP))
+        return batch
 
     def narrowed(self, column: str, operator: str, number: int) -> "Window":
         """Return what is left where ``column OPERATOR number``.
@@ -88,24 +137,8 @@ class Window:
         return self.timestamp_ms.meets(known.min_timestamp, known.max_timestamp)
 
 
+def _span(first: int | None, end: int | None) -> Range:
+    return Range(-_HIGHEST if first is None else first, _HIGHEST if end is None else end - 1)
+
+
 EVERYTHING: Final = Window()
-
-OPERATORS: Final[Mapping[str, str]] = {
-    "EqualTo": "=",
-    "GreaterThan": ">",
-    "GreaterThanOrEqual": ">=",
-    "LessThan": "<",
-    "LessThanOrEqual": "<=",
-}
-"""What Spark calls the comparisons that narrow a window."""
-
-
-def of_conditions(conditions: list[tuple[str, str, Any]]) -> Window:
-    """Return what *conditions* leave: column, operator, number; for ``in`` a set of numbers."""
-    window = EVERYTHING
-    for column, operator, value in conditions:
-        if operator == "in" and column == "partition":
-            window = window.among(frozenset(value))
-        elif operator != "in":
-            window = window.narrowed(column, operator, value)
-    return window
