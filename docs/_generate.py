@@ -20,12 +20,16 @@ from typing import Any, Final
 
 import click
 
+from kbackup import config
 from kbackup.cli import root
 from kbackup.cli.options import GroupedCommand
-from kbackup.config import PROPERTIES, Property, clients, known
+from kbackup.config import Property, clients, known
 from kbackup.config.refusals import REFUSALS
 from kbackup.config.settings import shown_value
 from kbackup.errors import KbackupError
+
+PROPERTIES: Final = [found for found in config.PROPERTIES if found.is_built_in]
+"""The properties of this package: plugins of others that are installed here stay out."""
 
 DOCS: Final = Path(__file__).parent
 SCHEMA: Final = DOCS.parent / "kbackup" / "cli" / "json_schema.json"
@@ -90,9 +94,15 @@ def commands() -> Iterator[str]:
             yield "\n".join(rows[heading]) + "\n"
 
 
+def documented(command: click.Command) -> list[click.Parameter]:
+    """Return the parameters of *command*, those of other packages' plugins left out."""
+    foreign = {found.attribute for found in config.PROPERTIES if not found.is_built_in}
+    return [each for each in command.params if each.name not in foreign]
+
+
 def _option_rows(context: click.Context, command: click.Command) -> dict[str, list[str]]:
     rows: dict[str, list[str]] = {}
-    for parameter in command.get_params(context):
+    for parameter in documented(command):
         record = parameter.get_help_record(context)
         if record is not None and "--help" not in parameter.opts:
             heading = getattr(parameter, "group", "Options")

@@ -1,36 +1,43 @@
-"""Entry points to classes: what is installed for each seam, and from which package.
+"""What is installed for each seam, and the options that it declares.
 
-Built-in formats, converters, partitioners and stores register in ``pyproject.toml`` exactly as a
-third party's do in its own.
+A plugin is a class, registered under the group of its seam::
+
+    [project.entry-points."kbackup.formats"]
+    netstring = "kbackup_netstring:NetstringFormat"
+
+Built-in formats, converters, partitioners, timestamp extractors and stores register in
+``pyproject.toml`` exactly as a third party's do in its own.  A plugin with options registers them
+too, under the name of its seam and its own::
+
+    [project.entry-points."kbackup.options"]
+    "formats.netstring" = "kbackup_netstring_options:OPTIONS"
+
+``OPTIONS`` is a tuple of `kbackup.options.Option`, each the one declaration from which the
+property, the variable, the command-line option, the documentation and the check follow.
+
+- The module that holds it is imported by every command, ``--help`` included, so it imports
+  `kbackup.options` and nothing heavy.  The plugin's own module may hold it if that one is light.
+- A plugin is given the values of the options in the way of its seam, by the name of the property,
+  checked and of their types, and reads each with `Option.of`.
+- Options count for the plugins that a configuration chooses; for others they are accepted, with a
+  warning that they have no effect.
+- Options of a converter are declared without prefix; ``schemas.enable`` becomes
+  ``key.converter.schemas.enable`` and ``value.converter.schemas.enable``.
+- Several plugins may declare the same option, as formats do that are compressed alike: both
+  tuples hold the same `Option`.  Two different options of one name are an error of the plugins,
+  reported to whoever chooses one of them.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from kbackup.errors import ConfigurationError
+from kbackup.options import Option
 
 SEAMS: Final = ("formats", "converters", "partitioners", "extractors", "stores")
 """The folders that have implementations to choose from; the group is ``kbackup.<seam>``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One property of a plugin, declared in its class's ``options``.
-
-    Attributes:
-        name: As it stands in a file or in ``-X NAME=VALUE``, such as ``partition.field.name``.
-        help: One sentence.
-        default: Its text where nothing is given.
-        check: Reads the text; its ``ValueError`` says what was expected.
-    """
-
-    name: str
-    help: str
-    default: str = ""
-    check: Callable[[str], object] = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,69 @@ class Plugin:
     target: str
     package: str
     version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An option, and who declares it.
+
+    Attributes:
+        seam: The seam of its plugins.
+        plugins: Their names, sorted; several where they share it.
+        option: The declaration.
+        is_built_in: Whether kbackup's own package declares it.
+    """
+
+    seam: str
+    plugins: tuple[str, ...]
+    option: Option[Any]
+    is_built_in: bool
+
+
+@cache
+def declared() -> tuple[Declared, ...]:
+    """Return the options of all installed plugins, in the order of their seams and plugins.
+
+    Of a module that cannot be imported there are none: whoever chooses its plugin learns why
+    from `options`.
+    """
+    found: dict[tuple[str, str], Declared] = {}
+    for seam in SEAMS:
+        for name in sorted(_points(seam), key=lambda name: (not _is_built_in(seam, name), name)):
+            try:
+                mine = options(seam, name)
+            except ConfigurationError:
+                continue
+            for option in mine:
+                at = (seam, option.name)
+                others = found[at].plugins if at in found else ()
+                first = found[at].option if at in found else option
+                if first == option:
+                    is_built_in = _is_built_in(seam, (*others, name)[0])
+                    found[at] = Declared(seam, (*others, name), option, is_built_in)
+    return tuple(found.values())
+
+
+@cache
+def options(seam: str, name: str) -> tuple[Option[Any], ...]:
+    """Return the options that the plugin *name* of *seam* declares.
+
+    Raises:
+        ConfigurationError: If the module that declares them cannot be imported.
+    """
+    point = _points("options").get(f"{seam}.{name}")
+    if point is None:
+        return ()
+    try:
+        return tuple(point.load())
+    except Exception as error:
+        raise _not_importable(
+            f"options of the {seam.removesuffix('s')} {name!r}", point, error
+        ) from error
+
+
+def _is_built_in(seam: str, name: str) -> bool:
+    return _points(seam)[name].value.startswith("kbackup.")
 
 
 @cache
@@ -81,11 +151,15 @@ def load(seam: str, name: str) -> Any:
     try:
         return point.load()
     except Exception as error:
-        raise ConfigurationError(
-            f"{seam.removesuffix('s')} {name!r} cannot be imported",
-            f"{type(error).__name__}: {error}",
-            f"reinstall {point.dist.name if point.dist else point.value}",
-        ) from error
+        raise _not_importable(f"{seam.removesuffix('s')} {name!r}", point, error) from error
+
+
+def _not_importable(what: str, point: EntryPoint, error: Exception) -> ConfigurationError:
+    return ConfigurationError(
+        f"{what} cannot be imported",
+        f"{type(error).__name__}: {error}",
+        f"reinstall {point.dist.name if point.dist else point.value}",
+    )
 
 
 def by_class_name(seam: str, text: str) -> str:

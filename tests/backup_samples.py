@@ -27,11 +27,11 @@ from kbackup.sink.keep import keep
 from kbackup.stores import Store, StoreSettings, open_store
 
 OPTIONS: Final = FormatOptions()
-GZIP: Final = FormatOptions(compression="gzip")
+GZIP: Final = FormatOptions({"s3.compression.type": "gzip"})
 TIME: Final = 1_700_000_000_000
 
 RECORD: Final = (ViewSpec(View.RECORD, "parquet", OPTIONS),)
-SNAPPY: Final = (ViewSpec(View.RECORD, "parquet", FormatOptions(codec="snappy")),)
+SNAPPY: Final = (ViewSpec(View.RECORD, "parquet", FormatOptions({"parquet.codec": "snappy"})),)
 JSON: Final = (ViewSpec(View.VALUE, "json", OPTIONS, "json", {"schemas.enable": "false"}),)
 JSON_GZIP: Final = (ViewSpec(View.VALUE, "json", GZIP, "json", {"schemas.enable": "false"}),)
 BYTES: Final = (ViewSpec(View.VALUE, "bytes", OPTIONS, "bytes"),)

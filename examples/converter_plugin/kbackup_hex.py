@@ -1,27 +1,24 @@
 """Bytes as hexadecimal text, ``00ff``: values that are no text become readable JSON strings."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
+from kbackup_hex_options import UPPER
 
 from kbackup.columns import Bad, Column
-from kbackup.errors import BadRecordError, ConfigurationError
+from kbackup.errors import BadRecordError
 
 
 class HexConverter:
     """``string`` of two hexadecimal digits a byte."""
 
     class_names: ClassVar[tuple[str, ...]] = ("HexConverter",)
-    defaults: ClassVar[Mapping[str, str]] = {"upper": "false"}
+    defaults: ClassVar[Mapping[str, Any]] = {}
 
-    def configure(self, properties: Mapping[str, str]) -> None:
+    def configure(self, properties: Mapping[str, Any]) -> None:
         """Take ``upper``, true for ``00FF``."""
-        text = properties.get("upper", "false").strip().lower()
-        if text not in ("true", "false"):
-            why = f"upper={text} is neither true nor false"
-            raise ConfigurationError("HexConverter", why, "correct it", property="upper")
-        self._upper = text == "true"
+        self._upper = UPPER.of(properties)
 
     def decode(self, column: pa.Array) -> Sequence[Column]:
         """Return the digits of each value."""

@@ -5,7 +5,7 @@ from kbackup.testing import ConverterContract
 
 
 class TestHexConverter(ConverterContract):
-    @pytest.fixture(params=["false", "true"])
+    @pytest.fixture(params=[False, True])
     def converter(self, request):
         found = HexConverter()
         found.configure({"upper": request.param})

@@ -1,13 +1,13 @@
 """``bucket=00`` to ``bucket=15`` by a checksum of the key: records of one key stay together."""
 
 import zlib
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import pyarrow as pa
+from kbackup_bucket_options import COUNT
 
 from kbackup.records import TopicPartition
-
-BUCKETS = 16
 
 
 class BucketPartitioner:
@@ -17,13 +17,19 @@ class BucketPartitioner:
     goes_by_time: ClassVar[bool] = False
     no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
 
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take ``bucket.count``."""
+        self._count = COUNT.of(options)
+
     def only_directory(self, _where: TopicPartition) -> None:
         """Return nothing: it follows from the record."""
 
     def encode(self, where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return a directory for each row."""
         keys = batch["key"].dictionary_encode()  # one checksum a key, not one a record
-        names = [f"bucket={zlib.crc32(key) % BUCKETS:02}" for key in keys.dictionary.to_pylist()]
+        names = [
+            f"bucket={zlib.crc32(key) % self._count:02}" for key in keys.dictionary.to_pylist()
+        ]
         names.append("bucket=none")
         indices = keys.indices.fill_null(len(names) - 1)
         return pa.DictionaryArray.from_arrays(indices, names)

@@ -5,6 +5,8 @@ from kbackup.testing import PartitionerContract
 
 
 class TestBucketPartitioner(PartitionerContract):
-    @pytest.fixture
-    def partitioner(self):
-        return BucketPartitioner()
+    @pytest.fixture(params=[1, 16])
+    def partitioner(self, request):
+        found = BucketPartitioner()
+        found.configure({"bucket.count": request.param})
+        return found

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from hashlib import sha256 as checksum
 from typing import BinaryIO
 
+from kbackup_sqlite_options import TIMEOUT
+
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.stores import ObjectHead, StoredObject, StoreSettings
 
@@ -16,7 +18,6 @@ _TABLE = (
     "CREATE TABLE IF NOT EXISTS objects (key BLOB PRIMARY KEY, body BLOB, modified TEXT,"
     " metadata TEXT, version INTEGER)"
 )
-_WAIT_S = 60.0
 
 
 class SqliteStore:
@@ -30,6 +31,7 @@ class SqliteStore:
 
     def __init__(self, settings: StoreSettings) -> None:
         self._path = settings.url.removeprefix("sqlite://")
+        self._timeout_s = TIMEOUT.of(settings.more)
 
     def put(
         self,
@@ -96,7 +98,7 @@ class SqliteStore:
             database.execute("DELETE FROM objects WHERE key = ?", [key.encode()])
 
     def _connected(self) -> "_Connected":
-        return _Connected(self._path)
+        return _Connected(self._path, self._timeout_s)
 
     def _head(self, database: sqlite3.Connection, key: str) -> ObjectHead | None:
         row = database.execute(
@@ -112,8 +114,8 @@ class SqliteStore:
 class _Connected(closing[sqlite3.Connection]):
     """A connection of its own for each call: threads share none; committed unless it failed."""
 
-    def __init__(self, path: str) -> None:
-        database = sqlite3.connect(path, timeout=_WAIT_S)
+    def __init__(self, path: str, timeout_s: float) -> None:
+        database = sqlite3.connect(path, timeout=timeout_s)
         database.execute(_TABLE)
         super().__init__(database)
 

@@ -44,7 +44,7 @@ def _list(session: Session) -> Event:
 def _options(seam: str, name: str) -> dict[str, str]:
     """Return what a plugin declares for itself: properties, and what they say."""
     try:
-        declared = getattr(plugins.load(seam, name), "options", ())
+        declared = plugins.options(seam, name)
     except ConfigurationError:
         return {}  # whoever chooses it is told why it cannot be imported
     return {option.name: option.help for option in declared}

@@ -249,9 +249,9 @@ def _signals(stop: Stop, *, is_asked: bool) -> Iterator[None]:
 def secrets(loaded: Loaded) -> list[str]:
     """Return the texts that must not be shown anywhere."""
     found = [
-        str(getattr(loaded.settings, entry.attribute))
+        str(loaded.settings.value_of(entry))
         for entry in config.PROPERTIES
-        if entry.is_secret and getattr(loaded.settings, entry.attribute) is not None
+        if entry.is_secret and loaded.settings.value_of(entry) is not None
     ]
     settings = loaded.settings
     passed_on = (

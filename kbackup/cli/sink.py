@@ -71,13 +71,13 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
 
     def work(session: Session) -> Event:
         from kbackup import durable  # noqa: PLC0415
-        from kbackup.config.parsing import duration  # noqa: PLC0415
+        from kbackup.options import read_duration  # noqa: PLC0415
         from kbackup.runs import wiring  # noqa: PLC0415
         from kbackup.sink import status  # noqa: PLC0415
         from kbackup.stores import open_store  # noqa: PLC0415
 
         try:
-            oldest = 0.0 if max_age is None else duration(max_age)
+            oldest = 0.0 if max_age is None else read_duration(max_age)
         except ValueError as error:
             raise ConfigurationError(f"--max-age {max_age} is no duration", str(error)) from error
         settings = session.settings

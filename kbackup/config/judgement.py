@@ -67,14 +67,15 @@ class Judgement:
         self.doubts = list(merged.doubts)
         self.used: list[str] = []
         self.without_effect: list[str] = []
-        self.options = plugin_options.declared(self.given)
         self.is_complete = merged.is_complete
 
     def judge(self) -> Settings:
         """Return the settings; what is wrong with them is in `doubts`."""
-        self.doubts += plugin_options.check(self.options, self.given)
         bad = {doubt.name for doubt in self.doubts if doubt.level == "error"}
         self._sort(bad)
+        unreadable = list(plugin_options.check(self.used, self.given))
+        self.doubts += unreadable
+        bad |= {doubt.name for doubt in unreadable}
         usable = {name: self.given[name] for name in self.used if name not in bad}
         writes = "sink" in self.sides
         found = seams.resolve(
@@ -87,11 +88,12 @@ class Judgement:
         values: dict[str, Any] = {
             BY_NAME[name].attribute: value.value
             for name, value in usable.items()
-            if name in BY_NAME and name not in found.without_effect
+            if name in BY_NAME and BY_NAME[name].option is None and name not in found.without_effect
         }
         self._derive(values, usable, found)
         if self.is_complete:
             self._requirements(found.view)
+        options = self._options(values | found.found, usable)
         self.doubts += checks.suspicions(self.given, self.sides)
         kafka = clients.translate(
             {name: value for name, value in usable.items() if clients.is_client_property(name)}
@@ -105,7 +107,7 @@ class Judgement:
         return self._settings(
             values | found.found,
             renames=renaming.steps,
-            plugin_options=plugin_options.values(self.options, usable),
+            plugin_options=options,
             **{f"kafka_{client}": pairs for client, pairs in kafka.properties.items()},
         )
 
@@ -146,13 +148,20 @@ class Judgement:
             if not found.is_property and value.origin.kind == "file":
                 return False
             return bool(found.commands & self.sides) or not found.is_property
-        if name in self.options:
-            return True
         if transforms.is_transform(name):
             return "restore" in self.sides and self.connector != "sink"
-        if name.startswith(known.CONVERTER_PREFIXES):
-            return not self.sides.isdisjoint(CONVERTING)
         return clients.is_client_property(name) and not self.sides.isdisjoint({"sink", "restore"})
+
+    def _options(self, settings: dict[str, Any], usable: Mapping[str, Value]) -> dict[str, Any]:
+        """Return what was given for the options of the chosen plugins; note what has no effect."""
+        reads = self.sides != SINK
+        idle = set(plugin_options.idle(self.used, settings, reads=reads))
+        self.without_effect += [name for name in self.used if name in idle]
+        if self.is_complete:
+            self.doubts += plugin_options.missing(settings, self.given, self.sides)
+        return plugin_options.values(
+            {name: value for name, value in usable.items() if name not in idle}
+        )
 
     def _derive(
         self, values: dict[str, Any], usable: Mapping[str, Value], found: seams.Seams

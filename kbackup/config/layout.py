@@ -5,12 +5,10 @@ from typing import Annotated, ClassVar, Final, Literal
 from kbackup.config.parsing import (
     Boolean,
     Duration,
-    ExactWord,
     Integer,
     OptionalText,
     Switch,
     Text,
-    Untrimmed,
     Word,
 )
 from kbackup.config.property import (
@@ -86,32 +84,11 @@ class Layout(Group):
         commands=CONVERTING,
         example="json",
     )
-    s3_compression_type: Annotated[Literal["none", "gzip"], *ExactWord] = declare(
-        "none", "Compression of JSON and byte-array files as a whole.", commands=SINK
-    )
-    s3_compression_level: Integer = declare(
-        -1,
-        "Level of gzip: -1 for the fastest library, 1 to 9 for zlib and a connector's bytes.",
-        commands=SINK,
-        ge=-1,
-        le=9,
-    )
-    parquet_codec: Annotated[
-        Literal["none", "snappy", "gzip", "brotli", "lz4", "lz4_raw", "zstd"], *ExactWord
-    ] = declare("zstd", "Compression inside Parquet files.", commands=SINK)
     partitioner_class: Text = declare(
         "default",
         "How records are spread over directories: default, or the connectors' class name.",
         commands=RUNS,
         short=("--partitioner",),
-    )
-    format_bytearray_extension: Text = declare(
-        ".bin", "Extension of byte-array files.", min_length=1
-    )
-    format_bytearray_separator: Untrimmed = declare(
-        None,
-        "Stands behind each value of a byte-array file, taken as it is; default: a line feed.",
-        example=";",
     )
 
 

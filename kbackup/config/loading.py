@@ -38,7 +38,7 @@ class Loaded:
         """
         rows = []
         for found in PROPERTIES:
-            effective = getattr(self.settings, found.attribute)
+            effective = self.settings.value_of(found)
             if all or found.name in self.origins or effective != found.default:
                 text = masked(found.name, shown_value(effective))
                 rows.append((found.name, text, str(self.origins.get(found.name, DEFAULT))))

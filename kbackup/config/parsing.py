@@ -18,6 +18,7 @@ from kbackup import plugins
 from kbackup.errors import ConfigurationError, IllegalTopicNameError
 from kbackup.java_regex import PatternError, translate
 from kbackup.naming import PARTITION_MAX, check_topic
+from kbackup.options import read_boolean, read_duration, read_integer, read_names
 
 PARTITIONS_MAX: Final = 200_000
 """Partitions that one ``--partitions`` may name: more than a cluster can hold."""
@@ -36,8 +37,6 @@ class Kind:
     word: str
 
 
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
 _SERVER: Final = re.compile(
     r"(?:[A-Za-z_]+://)?"
     r"(?:(?:\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[^\s:/\[\]@=]+)(?::(\d{1,5}))?"
@@ -61,48 +60,23 @@ def _word(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-def _boolean(value: object) -> bool:
-    """Source: Kafka's ``ConfigDef.parseType``: true or false in any case, nothing else."""
-    known = {"true": True, "false": False}
-    answer = value if isinstance(value, bool) else known.get(str(value).strip().lower())
-    if answer is None:
-        raise ValueError("expected true or false")
-    return answer
-
-
 def _switch(value: object) -> bool:
     """One of our own variables, such as ``KBACKUP_DEBUG=1``."""
     known = {"1": True, "yes": True, "on": True, "0": False, "no": False, "off": False, "": False}
     answer = known.get(str(value).strip().lower())
-    return _boolean(value) if answer is None else answer
+    return read_boolean(value) if answer is None else answer
 
 
 def _integer(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    if re.fullmatch(r"\s*[+-]?\d{1,19}\s*", value, re.ASCII) is None:
-        raise ValueError("expected a whole number")
-    return int(value)
+    return read_integer(value) if isinstance(value, str) else value
 
 
 def _optional_integer(value: object) -> object:
     return None if _optional(value) is None else _integer(value)
 
 
-def duration(text: str) -> float:
-    """Return the seconds of ``500ms``, ``10s``, ``5m``, ``2h``, ``1d``; of a number, itself.
-
-    Raises:
-        ValueError: If it is none of these.
-    """
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise ValueError("expected a duration such as 10s, 500ms or 2h")
-    return float(match[1]) * _UNITS[match[2] or "s"]
-
-
 def _seconds(value: object) -> object:
-    return duration(value) if isinstance(value, str) else value
+    return read_duration(value) if isinstance(value, str) else value
 
 
 def moment(text: str) -> int:
@@ -130,15 +104,9 @@ def _moment(value: object) -> object:
     return moment(text) if isinstance(text, str) else text
 
 
-def _names(value: object) -> object:
-    """A list as Kafka's ``ConfigDef`` reads it: commas, blanks around a name dropped."""
-    parts: Iterable[str] = [value] if isinstance(value, str) else value  # type: ignore[assignment]
-    return tuple(name for part in parts for name in map(str.strip, part.split(",")) if name)
-
-
 def _topics(value: object) -> object:
-    names = _names(value)
-    for name in names:  # type: ignore[attr-defined]
+    names = read_names(value)
+    for name in names:
         try:
             check_topic(name)
         except IllegalTopicNameError as error:
@@ -165,9 +133,9 @@ def _partitions(value: object) -> object:
     if not isinstance(value, str):
         return value
     found: set[int] = set()
-    if value.strip() and not _names(value):
+    if value.strip() and not read_names(value):
         raise ValueError("expected partitions such as 0,3-5")
-    for part in _names(value):  # type: ignore[attr-defined]
+    for part in read_names(value):
         match = re.fullmatch(r"(\d{1,10})(?:\s*-\s*(\d{1,10}))?", part, re.ASCII)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if first > last or last > PARTITION_MAX:
@@ -183,7 +151,7 @@ def _servers(value: object) -> object:
     text = _optional(value)
     if not isinstance(text, str):
         return text
-    servers: tuple[str, ...] = _names(text)  # type: ignore[assignment]
+    servers = read_names(text)
     if not servers:
         raise ValueError("expected HOST:PORT, separated by commas")
     for server in servers:
@@ -251,7 +219,7 @@ Untrimmed = Annotated[str | None, Kind("text")]
 OptionalText = Annotated[str | None, *_read(_optional, "text")]
 Word = _read(_word, "choice")
 ExactWord = _read(_text, "choice")
-Boolean = Annotated[bool, *_read(_boolean, "boolean")]
+Boolean = Annotated[bool, *_read(read_boolean, "boolean")]
 Switch = Annotated[bool, *_read(_switch, "switch")]
 Integer = Annotated[int, *_read(_integer, "integer")]
 OptionalInteger = Annotated[int | None, *_read(_optional_integer, "integer")]
@@ -259,7 +227,7 @@ Duration = Annotated[float, *_read(_seconds, "duration")]
 """Seconds; ``500ms``, ``10s``, ``5m``, ``2h``, ``1d``; without a unit seconds."""
 Moment = Annotated[int | None, *_read(_moment, "moment")]
 """Milliseconds since the epoch."""
-Names = Annotated[tuple[str, ...], *_read(_names, "list")]
+Names = Annotated[tuple[str, ...], *_read(read_names, "list")]
 Topics = Annotated[tuple[str, ...], *_read(_topics, "list")]
 Pairs = Annotated[dict[str, str], *_read(_pairs, "NAME=VALUE")]
 Servers = Annotated[str | None, *_read(_servers, "HOST:PORT")]

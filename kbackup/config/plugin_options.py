@@ -1,61 +1,111 @@
-"""The properties that the chosen plugins declare for themselves.
+"""The options of plugins: read like any property, and used where their plugin is chosen.
 
-A plugin's class has ``options``, a tuple of `kbackup.plugins.Option`.  Those of the plugins that a
-configuration chooses are properties like any other: known by name, checked once, documented by
-``kbackup plugins``, and handed to the plugin; those of the others are unknown names.
+Who declares them, and how, `kbackup.plugins` says.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kbackup import plugins
 from kbackup.config.doubts import Doubt, Value, error
 from kbackup.config.parsing import names_store
+from kbackup.config.property import PREFIXES, Property
+from kbackup.config.settings import BY_NAME, Settings
 from kbackup.errors import ConfigurationError
-from kbackup.plugins import Option
 
 _CHOICES: Final = (
-    ("formats", "format.class"),
-    ("formats", "keys.format.class"),
-    ("formats", "headers.format.class"),
-    ("partitioners", "partitioner.class"),
+    ("formats", "format_class"),
+    ("formats", "keys_format_class"),
+    ("formats", "headers_format_class"),
+    ("partitioners", "partitioner_class"),
+    ("converters", "key_converter"),
+    ("converters", "value_converter"),
 )
+"""Seams, and the settings that name their plugins."""
 
 
-def declared(given: Mapping[str, Value]) -> dict[str, Option]:
-    """Return the options of the plugins that *given* chooses, by name."""
-    found: dict[str, Option] = {}
-    for seam, text in _chosen(given):
-        try:
-            kind: Any = plugins.load(seam, plugins.by_class_name(seam, text))
-        except ConfigurationError:
-            continue  # refused by name elsewhere
-        found |= {option.name: option for option in getattr(kind, "options", ())}
-    return found
-
-
-def check(options: Mapping[str, Option], given: Mapping[str, Value]) -> Iterator[Doubt]:
+def check(names: Iterable[str], given: Mapping[str, Value]) -> Iterator[Doubt]:
     """Yield an error for each value that its option refuses."""
-    for name, option in options.items():
-        if name in given:
+    for name in names:
+        found = BY_NAME.get(name)
+        if found is not None and found.option is not None:
             try:
-                option.check(given[name].text)
+                found.option.read(given[name].value)
             except ValueError as problem:
                 yield error("value", name, given[name], str(problem), "correct it")
 
 
-def values(options: Mapping[str, Option], given: Mapping[str, Value]) -> dict[str, str]:
-    """Return each option's text, its default where it is not given."""
-    return {
-        name: given[name].text if name in given else option.default
-        for name, option in options.items()
-    }
+def values(given: Mapping[str, Value]) -> dict[str, Any]:
+    """Return the value of each option in *given*, of the option's type."""
+    found = (
+        (name, value, BY_NAME[name].option) for name, value in given.items() if name in BY_NAME
+    )
+    return {name: option.read(value.value) for name, value, option in found if option is not None}
 
 
-def _chosen(given: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
-    for seam, name in _CHOICES:
-        if name in given and given[name].text:
-            yield seam, given[name].text
-    url = given.get("store.url")
-    if url is not None and names_store(url.text):
-        yield "stores", url.text.partition("://")[0]
+def idle(names: Iterable[str], settings: Mapping[str, Any], *, reads: bool) -> Iterator[str]:
+    """Yield the options among *names* none of whose plugins is chosen.
+
+    Args:
+        names: Properties.
+        settings: What chooses plugins, by attribute of `Settings`.
+        reads: Whether a backup is read: what no setting names follows from its objects then.
+    """
+    chosen = _chosen(settings)
+    for name in names:
+        found = BY_NAME.get(name)
+        if found is None or found.option is None:
+            continue
+        if not any(
+            _is_chosen(found, seam, plugin, chosen, reads=reads) for seam, plugin in found.plugins
+        ):
+            yield name
+
+
+def missing(
+    settings: Mapping[str, Any], given: Mapping[str, Value], sides: frozenset[str]
+) -> Iterator[Doubt]:
+    """Yield what the chosen plugins need and was not given, and options they cannot declare."""
+    for attribute, (seam, plugin) in _chosen(settings).items():
+        try:
+            options = plugins.options(seam, plugin)
+        except ConfigurationError as problem:
+            yield error("plugin", "", None, f"{problem.what}: {problem.why}", problem.do)
+            continue
+        prefix = f"{attribute.replace('_', '.')}." if seam in PREFIXES else ""
+        for option in options:
+            found = BY_NAME[prefix + option.name]
+            if found.option != option:
+                why = f"{plugin} declares it differently from another plugin, or from kbackup"
+                yield error("plugin", found.name, None, why, "uninstall one of the two")
+            elif option.is_required and found.name not in given and found.commands & sides:
+                why = f"it is not given, and {plugin} needs it"
+                yield error("missing", found.name, None, why, f"set it: {option.help}")
+
+
+def _chosen(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return seam and plugin by the setting that names it."""
+    found = {}
+    for seam, attribute in _CHOICES:
+        name = settings.get(attribute) or Settings.model_fields[attribute].default
+        if name is not None:
+            found[attribute] = (seam, name)
+    url = settings.get("store_url") or ""
+    found["store_url"] = ("stores", url.partition("://")[0] if names_store(url) and url else "s3")
+    return found
+
+
+def _is_chosen(
+    found: Property,
+    seam: str,
+    plugin: str,
+    chosen: Mapping[str, tuple[str, str]],
+    *,
+    reads: bool,
+) -> bool:
+    if seam == "formats" and reads:
+        return True
+    if seam in PREFIXES:
+        attribute = found.name.partition(".converter.")[0] + "_converter"
+        return (seam, plugin) == chosen.get(attribute, (seam, plugin) if reads else None)
+    return (seam, plugin) in chosen.values()

@@ -4,6 +4,7 @@ A group of settings is a `Group` class, a setting a field made by `declare`; eve
 is known of a property follows from these two.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, Literal, get_args, get_origin
@@ -12,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from kbackup.config.parsing import Kind
+from kbackup.options import Option
+from kbackup.plugins import Declared
 
 SINK: Final = frozenset({"sink"})
 RESTORE: Final = frozenset({"restore"})
@@ -73,6 +76,10 @@ class Property(Declaration):
         help: One sentence.
         group: The heading it stands under.
         choices: What it may be, empty where anything of its type.
+        plugins: The seam and the names of the plugins that declare it; empty where it is
+            kbackup's own.
+        option: Their declaration, None where it is kbackup's own.
+        is_built_in: Whether it comes with kbackup.
     """
 
     name: str
@@ -82,6 +89,9 @@ class Property(Declaration):
     help: str
     group: str
     choices: tuple[str, ...] = ()
+    plugins: tuple[tuple[str, str], ...] = ()
+    option: Option[Any] | None = None
+    is_built_in: bool = True
 
     @property
     def is_flag(self) -> bool:
@@ -181,3 +191,46 @@ def _property(group: type[Group], attribute: str, field: FieldInfo) -> Property:
         group=group.title,
         choices=tuple(map(str, get_args(field.annotation))) if is_literal else (),
     )
+
+
+_HEADINGS: Final = {"converters": "Converters", "stores": "S3"}
+"""Of the options of plugins, by seam; the others stand under "Layout"."""
+
+_SINK_AND_RESTORE: Final = {
+    "formats": ALL - STATUS,
+    "converters": CONVERTING,
+    "partitioners": RUNS,
+    "extractors": SINK,
+    "stores": ALL,
+}
+"""The commands that use an option that is declared for both sides, by seam."""
+
+PREFIXES: Final = {"converters": ("key.converter.", "value.converter.")}
+"""What stands in front of the names of a plugin's options, by seam."""
+
+
+def of_plugins(declared: Declared) -> Iterator[Property]:
+    """Yield the properties of an option that plugins declare, one for each prefix of their seam."""
+    option = declared.option
+    both = _SINK_AND_RESTORE[declared.seam]
+    commands = {"sink": both & SINK, "restore": both - SINK, "both": both}[option.commands]
+    for prefix in PREFIXES.get(declared.seam, ("",)):
+        name = prefix + option.name
+        yield Property(
+            commands=commands,
+            short=option.short,
+            aliases=option.aliases,
+            example=option.example,
+            is_secret=option.is_secret,
+            is_option=not option.is_secret,
+            name=name,
+            attribute=re.sub(r"\W", "_", name),
+            type=option.type,
+            default=option.default,
+            help=option.help,
+            group=_HEADINGS.get(declared.seam, "Layout"),
+            choices=option.choices,
+            plugins=tuple((declared.seam, plugin) for plugin in declared.plugins),
+            option=option,
+            is_built_in=declared.is_built_in,
+        )

@@ -11,6 +11,7 @@ from typing import Any, Final
 from kbackup import plugins
 from kbackup.config.doubts import Doubt, Value, error, warning
 from kbackup.config.layout import RECORD_FORMAT
+from kbackup.config.settings import BY_NAME, shown_value
 from kbackup.errors import ConfigurationError
 from kbackup.naming import View
 
@@ -171,11 +172,6 @@ def _converter(
 ) -> None:
     """Note the converter of *part* and its sub-properties."""
     name = f"{part}.converter"
-    properties = {
-        key.removeprefix(f"{name}."): value.text
-        for key, value in given.items()
-        if key.startswith(f"{name}.")
-    }
     value = given.get(name)
     _name(seams, "converters", name, given)
     found = seams.found.get(f"{part}_converter")
@@ -185,7 +181,7 @@ def _converter(
         if found is not None:
             seams.found[f"{part}_converter"] = found
             defaults = plugins.load("converters", found).defaults
-            says = "".join(f" with {key}={text}" for key, text in defaults.items())
+            says = "".join(f" with {key}={shown_value(own)}" for key, own in defaults.items())
             why = f"not given, its worker's was used; {found}{says} is assumed"
             do = f"set {name} to what the worker has"
             seams.doubts.append(warning("assumed", name, None, why, do))
@@ -193,8 +189,10 @@ def _converter(
     if found is not None and allowed is not None and found not in allowed:
         why = f"this version writes {format_name} files of: {', '.join(allowed)}"
         seams.doubts.append(error("combination", name, value, why, f"set {name}={allowed[0]}"))
+    properties: dict[str, Any] = {}
     if found is not None:
         converter = plugins.load("converters", found)
+        properties = _given_options(given, f"{name}.", found)
         if value is None or value.text == found:  # a Java class keeps Connect's own defaults
             properties = {**converter.defaults, **properties}
         try:
@@ -205,6 +203,22 @@ def _converter(
             doubt = error("unsupported", named, given.get(named), why, problem.do)
             seams.doubts.append(doubt)
     seams.found[f"{part}_converter_properties"] = properties
+
+
+def _given_options(given: Mapping[str, Value], prefix: str, converter: str) -> dict[str, Any]:
+    """Return what was given for the options of *converter*, by their names without *prefix*."""
+    mine = {
+        name: BY_NAME[name].option
+        for name in given
+        if name.startswith(prefix)
+        and name in BY_NAME
+        and ("converters", converter) in BY_NAME[name].plugins
+    }
+    return {
+        option.name: option.read(given[name].value)
+        for name, option in mine.items()
+        if option is not None
+    }
 
 
 def _format(name: str | None) -> Any:

@@ -1,14 +1,16 @@
 """`Settings`: every value a run needs, checked once, then frozen; and the list of properties."""
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
 from pydantic import Field, SkipValidation
 
+from kbackup import plugins
 from kbackup.config.connection import Kafka, Store
 from kbackup.config.layout import Layout, Rotation, Safety
 from kbackup.config.parsing import names_store
-from kbackup.config.property import Group, Property, properties
+from kbackup.config.property import Group, Property, of_plugins, properties
 from kbackup.config.running import Output, Restore, Run
 from kbackup.renaming import Rename
 
@@ -30,10 +32,11 @@ class Settings(Output, Run, Restore, Safety, Rotation, Layout, Store, Kafka):
     Beside the declared properties stand what follows from them:
 
     Attributes:
-        plugin_options: What the chosen plugins declare for themselves, by property.
+        plugin_options: What was given for the options of plugins, by property, each value of its
+            option's type.
         renames: The renaming of a restore, one step after the other.
-        key_converter_properties: Sub-properties of the key's converter: ``schemas.enable`` ...
-        value_converter_properties: Sub-properties of the value's converter.
+        key_converter_properties: Options of the key's converter: ``schemas.enable`` ...
+        value_converter_properties: Options of the value's converter.
         kafka_consumer: Properties of librdkafka's consumer, ``bootstrap.servers`` excepted.
         kafka_producer: The same of its producer.
         kafka_admin: The same of its admin client.
@@ -42,10 +45,10 @@ class Settings(Output, Run, Restore, Safety, Rotation, Layout, Store, Kafka):
     ``value_converter`` and ``partitioner_class`` hold names that `kbackup.plugins` knows.
     """
 
-    plugin_options: dict[str, str] = Field({}, repr=False)
+    plugin_options: dict[str, Any] = Field({}, repr=False)
     renames: SkipValidation[tuple[Rename, ...]] = ()
-    key_converter_properties: dict[str, str] = Field({}, repr=False)
-    value_converter_properties: dict[str, str] = Field({}, repr=False)
+    key_converter_properties: dict[str, Any] = Field({}, repr=False)
+    value_converter_properties: dict[str, Any] = Field({}, repr=False)
     kafka_consumer: dict[str, str] = Field({}, repr=False)
     kafka_producer: dict[str, str] = Field({}, repr=False)
     kafka_admin: dict[str, str] = Field({}, repr=False)
@@ -62,16 +65,34 @@ class Settings(Output, Run, Restore, Safety, Rotation, Layout, Store, Kafka):
         """The S3 server's URL, None for AWS and for other stores."""
         return None if self.url == self.store_url else self.store_url
 
-    @property
-    def separator(self) -> bytes:
-        """Bytes behind each value of a byte-array file."""
-        text = self.format_bytearray_separator
-        return b"\n" if text is None else text.encode()
+    def value_of(self, found: Property) -> Any:
+        """Return the value of a property, its default where nothing was given."""
+        if found.option is None:
+            return getattr(self, found.attribute)
+        return self.plugin_options.get(found.name, found.default)
 
 
-PROPERTIES: Final[tuple[Property, ...]] = tuple(
-    found for group in GROUPS for found in properties(group)
-)
+def _properties() -> Iterator[Property]:
+    """Yield kbackup's own properties and those of plugins, heading by heading.
+
+    The first declaration of a name counts: no plugin redefines what kbackup or another one has.
+    """
+    own = {group.title: list(properties(group)) for group in GROUPS}
+    names = {found.name for group in own.values() for found in group}
+    added: dict[str, list[Property]] = {}
+    for declared in plugins.declared():
+        for found in of_plugins(declared):
+            if found.name not in names:
+                names.add(found.name)
+                added.setdefault(found.group, []).append(found)
+    for title, group in own.items():
+        yield from group
+        yield from added.pop(title, ())
+    for rest in added.values():
+        yield from rest
+
+
+PROPERTIES: Final[tuple[Property, ...]] = tuple(_properties())
 """All declarations, in the order of the documentation."""
 
 BY_NAME: Final[dict[str, Property]] = {found.name: found for found in PROPERTIES}

@@ -3,13 +3,18 @@
 Only the connectors' layout needs converters; whole records keep their bytes.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Protocol
+from __future__ import annotations
 
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from kbackup import plugins
-from kbackup.columns import Column
+
+if TYPE_CHECKING:  # modules of options here are imported for --help
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from kbackup.columns import Column
 
 
 class Converter(Protocol):
@@ -17,15 +22,15 @@ class Converter(Protocol):
 
     Attributes:
         class_names: Simple names of the Java classes that stand for this converter.
-        defaults: Sub-properties that hold where the converter is assumed, or named by the name
-            it is registered as; a Java class keeps the defaults of Connect.
+        defaults: Values of its options where the converter is assumed, or named by the name it
+            is registered as; a Java class keeps the declared defaults, which are Connect's.
     """
 
     class_names: ClassVar[tuple[str, ...]]
-    defaults: ClassVar[Mapping[str, str]]
+    defaults: ClassVar[Mapping[str, Any]]
 
-    def configure(self, properties: Mapping[str, str]) -> None:
-        """Take the sub-properties, such as ``schemas.enable``; called once, first.
+    def configure(self, properties: Mapping[str, Any]) -> None:
+        """Take what was given for its options, such as ``schemas.enable``; called once, first.
 
         Raises:
             ConfigurationError: If a property asks for what this converter cannot do; its
@@ -54,7 +59,7 @@ class Converter(Protocol):
         ...
 
 
-def by_name(name: str, properties: Mapping[str, str] | None = None) -> Converter:
+def by_name(name: str, properties: Mapping[str, Any] | None = None) -> Converter:
     """Return the converter registered as *name*, configured; without properties by its own."""
     found: Converter = plugins.load("converters", name)()
     found.configure(properties or found.defaults)

@@ -3,7 +3,7 @@
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -16,9 +16,9 @@ class ByteArrayConverter:
     """``binary`` both ways; a JSON file has it as base64."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ByteArrayConverter",)
-    defaults: ClassVar[Mapping[str, str]] = {}
+    defaults: ClassVar[Mapping[str, Any]] = {}
 
-    def configure(self, properties: Mapping[str, str]) -> None:
+    def configure(self, properties: Mapping[str, Any]) -> None:
         """Take nothing: there is nothing to choose."""
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:

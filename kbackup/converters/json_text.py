@@ -1,13 +1,14 @@
 """JSON without schemas: Kafka Connect's ``JsonConverter`` with ``schemas.enable=false``."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import jackson
 from kbackup.columns import Column
+from kbackup.converters.json_options import SCHEMAS_ENABLE
 from kbackup.errors import ConfigurationError
 
 
@@ -19,15 +20,15 @@ class JsonConverter:
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("JsonConverter",)
-    defaults: ClassVar[Mapping[str, str]] = {"schemas.enable": "false"}
+    defaults: ClassVar[Mapping[str, Any]] = {SCHEMAS_ENABLE.name: False}
 
-    def configure(self, properties: Mapping[str, str]) -> None:
+    def configure(self, properties: Mapping[str, Any]) -> None:
         """Take ``schemas.enable``, which is true unless it says otherwise, as in Connect.
 
         Raises:
             ConfigurationError: If it is true.
         """
-        if properties.get("schemas.enable", "true").strip().lower() != "false":
+        if SCHEMAS_ENABLE.of(properties):
             raise ConfigurationError(
                 "JsonConverter with schemas.enable=true is not supported yet",
                 "" if "schemas.enable" in properties else "true is Connect's default",

@@ -1,13 +1,14 @@
 """Text in UTF-8: Kafka Connect's ``StringConverter``."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import jackson
 from kbackup.columns import Bad, Column
+from kbackup.converters.string_options import ENCODING
 from kbackup.errors import BadRecordError, ConfigurationError
 
 
@@ -15,15 +16,15 @@ class StringConverter:
     """``string`` from bytes, and the text of anything to bytes."""
 
     class_names: ClassVar[tuple[str, ...]] = ("StringConverter",)
-    defaults: ClassVar[Mapping[str, str]] = {}
+    defaults: ClassVar[Mapping[str, Any]] = {}
 
-    def configure(self, properties: Mapping[str, str]) -> None:
+    def configure(self, properties: Mapping[str, Any]) -> None:
         """Take ``converter.encoding``.
 
         Raises:
             ConfigurationError: If it is not UTF-8.
         """
-        encoding = properties.get("converter.encoding", "UTF-8")
+        encoding = ENCODING.of(properties)
         if encoding.strip().upper() not in ("UTF-8", "UTF8"):
             raise ConfigurationError(
                 f"converter.encoding={encoding} is not supported",

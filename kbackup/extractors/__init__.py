@@ -1,11 +1,15 @@
 """SEAM: the time of each record, by which files rotate and time-based directories are named."""
 
-from collections.abc import Mapping
-from typing import ClassVar, Protocol
+from __future__ import annotations
 
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from kbackup import plugins
+
+if TYPE_CHECKING:  # modules of options here are imported for --help
+    from collections.abc import Mapping
+
+    import pyarrow as pa
 
 
 class TimestampExtractor(Protocol):
@@ -17,8 +21,8 @@ class TimestampExtractor(Protocol):
 
     class_names: ClassVar[tuple[str, ...]]
 
-    def configure(self, properties: Mapping[str, str]) -> None:
-        """Take the properties, such as ``timestamp.field``; called once, first.
+    def configure(self, properties: Mapping[str, Any]) -> None:
+        """Take what was given for its options, such as ``timestamp.field``; called once, first.
 
         Raises:
             ConfigurationError: If a property asks for what this extractor cannot do.
@@ -39,7 +43,7 @@ class TimestampExtractor(Protocol):
         ...
 
 
-def by_name(name: str, properties: Mapping[str, str]) -> TimestampExtractor:
+def by_name(name: str, properties: Mapping[str, Any]) -> TimestampExtractor:
     """Return the extractor registered as *name*, configured."""
     found: TimestampExtractor = plugins.load("extractors", name)()
     found.configure(properties)

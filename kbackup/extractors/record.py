@@ -1,7 +1,7 @@
 """The timestamp that Kafka keeps with each record."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +14,7 @@ class RecordExtractor:
 
     class_names: ClassVar[tuple[str, ...]] = ("Record", "RecordTimestampExtractor")
 
-    def configure(self, properties: Mapping[str, str]) -> None:
+    def configure(self, properties: Mapping[str, Any]) -> None:
         """Take nothing: there is nothing to choose."""
 
     def extract(self, batch: pa.RecordBatch, now_ms: int) -> pa.Int64Array:  # noqa: ARG002

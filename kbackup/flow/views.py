@@ -6,7 +6,7 @@ file, and where asked a keys file and a headers file beside it, row for row.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,14 +33,14 @@ class ViewSpec:
         format: Name of the format's plugin.
         options: What the configuration says about files.
         converter: Name of the converter's plugin; None for whole records and headers.
-        properties: The converter's sub-properties.
+        properties: What was given for the converter's options.
     """
 
     view: View
     format: str
     options: FormatOptions
     converter: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict)
 
     def open_format(self) -> Format:
         """Return the format, ready to use."""
@@ -65,7 +65,7 @@ class ReadOptions:
         formats: What the configuration says about files.
         key_converter: Plugin name, None for what suits the format of the file.
         value_converter: Plugin name, None for what suits the format of the file.
-        properties: Sub-properties of each converter, by view.
+        properties: What was given for the options of each converter, by view.
         wants_keys: A value object without its keys object is incomplete.
         wants_headers: A value object without its headers object is incomplete.
     """
@@ -73,7 +73,7 @@ class ReadOptions:
     formats: FormatOptions = field(default_factory=FormatOptions)
     key_converter: str | None = None
     value_converter: str | None = None
-    properties: Mapping[View, Mapping[str, str]] = field(default_factory=dict)
+    properties: Mapping[View, Mapping[str, Any]] = field(default_factory=dict)
     wants_keys: bool = False
     wants_headers: bool = False
 

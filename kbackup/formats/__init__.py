@@ -4,16 +4,21 @@ A new format is one file here with a class that fits `Format`, one line under
 ``[project.entry-points."kbackup.formats"]``, and nothing else: the contract suite finds it there.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import BinaryIO, ClassVar, Protocol
+from __future__ import annotations
 
-import pyarrow as pa
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Protocol
 
 from kbackup import plugins
-from kbackup.columns import Bad, Schema
 from kbackup.errors import ConfigurationError
 from kbackup.naming import View
+
+if TYPE_CHECKING:  # the modules of options here are imported for --help
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from kbackup.columns import Bad, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +26,13 @@ class FormatOptions:
     """What the configuration says about files; plain data.
 
     Attributes:
-        codec: Parquet compression, in the connectors' words: ``none``, ``snappy``, ``zstd`` ...
-        compression: Of text and byte files as a whole: ``none`` or ``gzip``.
-        compression_level: -1 (the fastest library), or 0 to 9 of zlib.
-        separator: Bytes behind each value of a byte-array file.
-        byte_array_extension: Extension of a byte-array file, dot first.
+        values: What was given for the options that formats declare, by property; a format
+            reads its own with `kbackup.options.Option.of`.
         max_record_bytes: A file with a longer record than this is refused when it is read.
-        more: What a format has declared in its ``options``, by property.
     """
 
-    codec: str = "zstd"
-    compression: str = "none"
-    compression_level: int = -1
-    separator: bytes = b"\n"
-    byte_array_extension: str = ".bin"
+    values: Mapping[str, Any] = field(default_factory=dict)
     max_record_bytes: int = 2**28
-    more: Mapping[str, str] = field(default_factory=dict)
 
 
 class Writer(Protocol):

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from kbackup.columns import Bad, Schema
 from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions, refuse_view
+from kbackup.formats.byte_array_options import EXTENSION, SEPARATOR
 from kbackup.formats.separated import (
     GZIP_EXTENSION,
     SeparatedWriter,
@@ -42,11 +43,11 @@ class ByteArrayFormat:
 
     def extension(self, options: FormatOptions) -> str:
         """Return ``format.bytearray.extension``, and ``.gz`` where it is compressed."""
-        return extension(options.byte_array_extension, options)
+        return extension(EXTENSION.of(options.values), options)
 
     def reads(self, extension: str, options: FormatOptions) -> bool:
         """Whether *extension* is the configured one."""
-        return extension.removesuffix(GZIP_EXTENSION) == options.byte_array_extension
+        return extension.removesuffix(GZIP_EXTENSION) == EXTENSION.of(options.values)
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
         """Refuse null, which would come back as empty."""
@@ -93,7 +94,7 @@ class ByteArrayFormat:
         _check(view, options)
         schema = pa.schema([(_COLUMNS[view], pa.binary())])
         is_compressed = extension.endswith(GZIP_EXTENSION)
-        rows = read_rows(file, options.separator, is_compressed, options)
+        rows = read_rows(file, separator(options), is_compressed, options)
         return (pa.RecordBatch.from_arrays([each], schema=schema) for each in rows)
 
 
@@ -107,8 +108,8 @@ class ByteArrayWriter:
     """
 
     def __init__(self, file: BinaryIO, view: View, options: FormatOptions) -> None:
-        self._out = SeparatedWriter(file, options.separator, options)
-        self._separator = options.separator
+        self._separator = separator(options)
+        self._out = SeparatedWriter(file, self._separator, options)
         self._column = _COLUMNS[view]
         self._has_warned = False
 
@@ -139,10 +140,16 @@ class ByteArrayWriter:
         self._out.finish()
 
 
+def separator(options: FormatOptions) -> bytes:
+    """Return what follows each value."""
+    text = SEPARATOR.of(options.values)
+    return b"\n" if text is None else text.encode()
+
+
 def _check(view: View, options: FormatOptions) -> None:
     if view not in _COLUMNS:
         raise refuse_view("bytes", view)
-    if not options.separator:
+    if not separator(options):
         raise ConfigurationError(
             "format.bytearray.separator is empty",
             "nothing would tell one value from the next",

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kbackup.columns import Bad, Schema
-from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions, refuse_view
+from kbackup.formats.parquet_options import CODEC
 from kbackup.formats.record_reading import FORMAT_VERSION, METADATA_PREFIX, read_records
 from kbackup.formats.row_groups import RowGroups
 from kbackup.naming import View
@@ -81,9 +81,7 @@ class ParquetFormat:
 
     def extension(self, options: FormatOptions) -> str:
         """Return ``.parquet`` behind the codec's part."""
-        if options.codec not in EXTENSIONS:
-            raise _unknown_codec(options.codec)
-        return EXTENSIONS[options.codec]
+        return EXTENSIONS[CODEC.of(options.values)]
 
     def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
         """Whether *extension* is that of a codec."""
@@ -103,13 +101,11 @@ class ParquetFormat:
         """Begin a file of whole records.
 
         Raises:
-            ConfigurationError: If *view* is another, or the codec cannot be written.
+            ConfigurationError: If *view* is another.
         """
         if view is not View.RECORD:
             raise refuse_view("parquet", view)
-        if options.codec not in _ARROW_CODECS:
-            raise _unknown_codec(options.codec)
-        return RecordWriter(file, *_ARROW_CODECS[options.codec])
+        return RecordWriter(file, *_ARROW_CODECS[CODEC.of(options.values)])
 
     def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:
         """Return what stands in the footer under our prefix."""
@@ -177,11 +173,3 @@ class RecordWriter:
     def _write_group(self, group: pa.RecordBatch) -> None:
         table = pa.Table.from_batches([group], SCHEMA)
         self._parquet.write_table(table, row_group_size=len(group))
-
-
-def _unknown_codec(codec: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"parquet.codec={codec} cannot be written",
-        "lzo and Hadoop's lz4 framing are for reading only" if codec in EXTENSIONS else "",
-        f"choose one of {', '.join(_ARROW_CODECS)}",
-    )

@@ -7,9 +7,10 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions
 from kbackup.formats.gzip_stream import PIECE_BYTES, GzipWriter, inflate
+from kbackup.formats.separated_options import COMPRESSION, LEVEL
 
 GZIP_EXTENSION = ".gz"
 """Behind the format's own, where the file is compressed."""
@@ -21,11 +22,7 @@ def extension(own: str, options: FormatOptions) -> str:
     Raises:
         ConfigurationError: If there is no such compression.
     """
-    if options.compression not in ("none", "gzip"):
-        raise ConfigurationError(
-            f"s3.compression.type={options.compression} cannot be written", do="choose none or gzip"
-        )
-    return own + GZIP_EXTENSION if options.compression == "gzip" else own
+    return own + GZIP_EXTENSION if COMPRESSION.of(options.values) == "gzip" else own
 
 
 class SeparatedWriter:
@@ -40,7 +37,9 @@ class SeparatedWriter:
     def __init__(self, file: BinaryIO, separator: bytes, options: FormatOptions) -> None:
         self._separator = separator
         self._gzip = (
-            GzipWriter(file, options.compression_level) if options.compression == "gzip" else None
+            GzipWriter(file, LEVEL.of(options.values))
+            if COMPRESSION.of(options.values) == "gzip"
+            else None
         )
         self._write = file.write if self._gzip is None else self._gzip.write
 

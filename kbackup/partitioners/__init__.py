@@ -1,12 +1,17 @@
 """SEAM: a batch to the encoded partition of each row."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from __future__ import annotations
 
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from kbackup import plugins
-from kbackup.records import TopicPartition
+
+if TYPE_CHECKING:  # modules of options here are imported for --help
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from kbackup.records import TopicPartition
 
 
 class Partitioner(Protocol):
@@ -25,8 +30,8 @@ class Partitioner(Protocol):
     goes_by_time: ClassVar[bool]
     no_directory: ClassVar[tuple[str, str]]
 
-    def configure(self, options: Mapping[str, str]) -> None:
-        """Take the text of each of its ``options``; called once, first, where it declares any."""
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take what was given for its options; called once, first, where it declares any."""
         ...
 
     def only_directory(self, where: TopicPartition) -> str | None:
@@ -49,11 +54,10 @@ class Partitioner(Protocol):
         ...
 
 
-def by_name(name: str, options: Mapping[str, str] | None = None) -> Partitioner:
+def by_name(name: str, options: Mapping[str, Any] | None = None) -> Partitioner:
     """Return the partitioner registered as *name*, given its *options* if it declares any."""
-    kind: Any = plugins.load("partitioners", name)
-    found: Partitioner = kind()
-    if options is not None and getattr(kind, "options", None):
+    found: Partitioner = plugins.load("partitioners", name)()
+    if options is not None and plugins.options("partitioners", name):
         found.configure(options)
     return found
 

@@ -1,7 +1,7 @@
 """``partition=<n>``: one directory a Kafka partition."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ class DefaultPartitioner:
     goes_by_time: ClassVar[bool] = False
     no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
 
-    def configure(self, options: Mapping[str, str]) -> None:
+    def configure(self, options: Mapping[str, Any]) -> None:
         """Take nothing: there is nothing to choose."""
 
     def only_directory(self, where: TopicPartition) -> str:

@@ -84,15 +84,7 @@ def engine_settings(settings: Settings, jvm: Jvm | None) -> EngineSettings:
 
 def format_options(settings: Settings) -> FormatOptions:
     """Return what the configuration says about files."""
-    return FormatOptions(
-        codec=settings.parquet_codec,
-        compression=settings.s3_compression_type,
-        compression_level=settings.s3_compression_level,
-        separator=settings.separator,
-        byte_array_extension=settings.format_bytearray_extension,
-        max_record_bytes=settings.max_record_bytes,
-        more=settings.plugin_options,
-    )
+    return FormatOptions(settings.plugin_options, max_record_bytes=settings.max_record_bytes)
 
 
 def views(settings: Settings) -> tuple[ViewSpec, ...]:

@@ -36,7 +36,7 @@ class SinkJob:
         flush_tail: Close the last, short file at the end of a span.
         drops_nulls: Leave out records without a value (``behavior.on.null.values=ignore``);
             otherwise the connectors' layout refuses them.
-        plugin_options: What the chosen plugins declare for themselves, by property.
+        plugin_options: What was given for the options of plugins, by property.
         extractor: Name of the timestamp extractor's plugin.
         spool_bytes: What an unfinished file may hold in memory before it moves to disk.
     """
@@ -53,7 +53,7 @@ class SinkJob:
     flush_tail: bool = True
     drops_nulls: bool = False
     extractor: str = "record"
-    plugin_options: Mapping[str, str] = field(default_factory=dict)
+    plugin_options: Mapping[str, Any] = field(default_factory=dict)
     spool_bytes: int = SPOOL_BYTES
 
 

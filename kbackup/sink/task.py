@@ -184,7 +184,7 @@ class Work:
         """
         where = self.unit.where
         partitioner = partitioners.by_name(self.job.partitioner, self.job.plugin_options)
-        extractor = extractors.by_name(self.job.extractor, {})
+        extractor = extractors.by_name(self.job.extractor, self.job.plugin_options)
         for batch in self.clients.reader.read(where, span):
             if self.line.is_stopped():
                 raise StoppedError(f"{where} stopped")

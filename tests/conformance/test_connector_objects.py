@@ -84,9 +84,11 @@ def parts(name: str) -> tuple[Format, Converter, FormatOptions, Layout]:
         else converters.by_name("json", {"schemas.enable": "false"})
     )
     options = FormatOptions(
-        compression=chosen.get("s3.compression.type", "none"),
-        # zlib's default by its number: only a level that is named gives the connector's bytes.
-        compression_level=int(chosen.get("s3.compression.level", "6")),
+        {
+            "s3.compression.type": chosen.get("s3.compression.type", "none"),
+            # zlib's default by its number: only a level that is named gives the connector's bytes.
+            "s3.compression.level": chosen.get("s3.compression.level", "6"),
+        }
     )
     layout = Layout(
         chosen.get("topics.dir", "topics"),

@@ -17,7 +17,7 @@ from kbackup.naming import View
 from kbackup.testing import decoded
 
 FORMATS = [plugin.name for plugin in plugins.installed("formats")]
-COMPRESSED = FormatOptions(codec="gzip", compression="gzip")
+COMPRESSED = FormatOptions({"parquet.codec": "gzip", "s3.compression.type": "gzip"})
 
 RECORDS = batch_of(
     [

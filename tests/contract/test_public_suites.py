@@ -49,4 +49,4 @@ class TestPartitioners(PartitionerContract):
 
     @pytest.fixture(params=names("partitioners"))
     def partitioner(self, request: pytest.FixtureRequest) -> Partitioner:
-        return partitioners.by_name(request.param)
+        return partitioners.by_name(request.param, {})

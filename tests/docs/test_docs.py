@@ -18,7 +18,6 @@ from click.testing import CliRunner
 
 from kbackup.backup import merging, reading
 from kbackup.cli import root
-from kbackup.config import PROPERTIES
 from kbackup.config.refusals import REFUSALS
 from kbackup.formats import record_reading, row_groups
 from kbackup.kafka import reader, writer
@@ -116,12 +115,14 @@ def test_each_command_and_its_options_are_mentioned(context: Any) -> None:
     page = text(REFERENCE / "commands.md")
 
     assert f"## {context.command_path}\n" in page
-    for parameter in context.command.params:
+    for parameter in GENERATOR.documented(context.command):
         for option in (*parameter.opts, *parameter.secondary_opts):
             assert not option.startswith("-") or option in page
 
 
-@pytest.mark.parametrize("found", [pytest.param(each, id=each.name) for each in PROPERTIES])
+@pytest.mark.parametrize(
+    "found", [pytest.param(each, id=each.name) for each in GENERATOR.PROPERTIES]
+)
 def test_each_property_is_mentioned_with_its_variable(found: Any) -> None:
     """
     Every property can be looked up by name, option and variable.

@@ -24,7 +24,7 @@ from kbackup.formats.json_lines import HEADERS, JsonFormat
 from kbackup.formats.parquet import ParquetFormat
 from kbackup.naming import View
 
-GZIP = FormatOptions(compression="gzip")
+GZIP = FormatOptions({"s3.compression.type": "gzip"})
 FLIPS = 60
 
 

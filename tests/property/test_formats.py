@@ -12,7 +12,7 @@ from kbackup.converters.byte_array import ByteArrayConverter
 from kbackup.converters.json_text import JsonConverter
 from kbackup.converters.string import StringConverter
 from kbackup.formats import FormatOptions
-from kbackup.formats.byte_array import ByteArrayFormat
+from kbackup.formats.byte_array import ByteArrayFormat, separator
 from kbackup.formats.json_lines import HEADERS, JsonFormat
 from kbackup.formats.parquet import ParquetFormat
 from kbackup.formats.row_groups import RowGroups
@@ -23,8 +23,12 @@ from kbackup.testing import decoded
 cuts = st.lists(st.integers(0, 60), max_size=8)
 options = st.builds(
     FormatOptions,
-    compression=st.sampled_from(["none", "gzip"]),
-    compression_level=st.integers(-1, 9),
+    st.fixed_dictionaries(
+        {
+            "s3.compression.type": st.sampled_from(["none", "gzip"]),
+            "s3.compression.level": st.integers(-1, 9),
+        }
+    ),
 )
 json_values = st.recursive(
     st.none()
@@ -83,7 +87,7 @@ def test_bytes_come_back(values: list[bytes], ends: list[int], how: FormatOption
     """
     Values that do not hold the separator come back, empty ones too, from the same bytes.
     """
-    kept = [value.replace(how.separator, b"") for value in values]
+    kept = [value.replace(separator(how), b"") for value in values]
     batch = one_column("value", pa.array(kept, pa.binary()))
     data = write(ByteArrayFormat(), View.VALUE, cut_up(batch, ends), how)
 

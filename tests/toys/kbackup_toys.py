@@ -1,18 +1,12 @@
 """A third party's partitioners: found by their entry points, like anybody's."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
+from kbackup_toys_options import DIRECTORIES
 
-from kbackup.plugins import Option
 from kbackup.records import TopicPartition
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise ValueError("expected a positive number")
-    return int(text)
 
 
 class Modulo:
@@ -22,16 +16,12 @@ class Modulo:
     goes_by_time: ClassVar[bool] = False
     no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
 
-    options: ClassVar[tuple[Option, ...]] = (
-        Option("modulo.directories", "How many directories there are.", "3", _positive),
-    )
-
     def __init__(self, directories: int = 3) -> None:
         self.directories = directories
 
-    def configure(self, options: Mapping[str, str]) -> None:
+    def configure(self, options: Mapping[str, Any]) -> None:
         """Take the number."""
-        self.directories = _positive(options["modulo.directories"])
+        self.directories = DIRECTORIES.of(options)
 
     def only_directory(self, _where: TopicPartition) -> None:
         """Return nothing: it follows from the record."""

@@ -387,6 +387,14 @@ IN_ITS_PLACE: dict[str, list[str]] = {
     "s3.compression.type": ["-f", "json"],
     "rename.regex": ["--rename", "x"],
 }
+KEYS = ["-f", "json", "--store-kafka-keys", "--keys-format-class", "json"]
+for each in PROPERTIES:
+    if each.plugins and each.plugins[0][0] == "converters":
+        converter, plugin = each.name.partition(".converter.")[0] + "-converter", each.plugins[0][1]
+        IN_ITS_PLACE[each.name] = [*KEYS, f"--{converter}", plugin]
+IN_ITS_PLACE |= {
+    name: ["-f", "bytes"] for name in ("format.bytearray.extension", "format.bytearray.separator")
+}
 """What else must be given for a property to have an effect."""
 
 SAMPLES = {
@@ -394,6 +402,8 @@ SAMPLES = {
     "file.delim": "|",
     "topics.dir": "lake",
     "format.bytearray.extension": ".raw",
+    "key.converter.converter.encoding": "utf8",
+    "value.converter.converter.encoding": "utf8",
     "partitioner.class": "default",
     "key.converter": "json",
     "value.converter": "string",
@@ -405,7 +415,7 @@ SAMPLES = {
     "s3.compression.level": "3",
 }
 
-PLAIN = [found for found in PROPERTIES if found.is_property]
+PLAIN = [found for found in PROPERTIES if found.is_property and found.is_built_in]
 
 
 def sample(found: Property) -> str:

@@ -16,6 +16,7 @@ from kbackup import config
 from kbackup.config.known import NO_EFFECT
 from kbackup.config.refusals import REFUSALS
 from kbackup.errors import ConfigurationError
+from kbackup.formats.parquet_options import CODEC
 from kbackup.renaming import Rename
 from tests.support.configurations import JSON, SINK, WHOLE, Write, errors, load
 
@@ -29,7 +30,7 @@ def test_whole_records_need_no_setting() -> None:
     assert ("record", "parquet", "zstd") == (
         settings.view,
         settings.format_class,
-        settings.parquet_codec,
+        CODEC.of(settings.plugin_options),
     )
     assert (1_000_000, 134_217_728, 86_400_000) == (
         settings.flush_size,
@@ -59,7 +60,7 @@ def test_a_connectors_file_is_a_configuration(write: Write) -> None:
         settings.rotate_bytes,
         settings.rotate_interval_ms,
     )
-    assert ("json", {"schemas.enable": "false"}) == (
+    assert ("json", {"schemas.enable": False}) == (
         settings.value_converter,
         settings.value_converter_properties,
     )

@@ -20,7 +20,7 @@ def test_every_field_of_a_group_is_declared_once() -> None:
         name for group in GROUPS for name in group.__annotations__ if name in group.model_fields
     ]
 
-    assert fields == [found.attribute for found in config.PROPERTIES]
+    assert fields == [found.attribute for found in config.PROPERTIES if found.option is None]
     assert set(fields) <= set(Settings.model_fields)
 
 
@@ -84,7 +84,9 @@ def test_a_default_is_a_value_it_may_have(found: Property) -> None:
     """
     if found.choices:
         assert found.default in found.choices
-    if found.default is not None:
+    if found.option is not None:
+        assert found.default == found.option.of({found.option.name: found.default})
+    elif found.default is not None:
         settings = Settings.model_validate({found.attribute: found.default})
         assert found.default == getattr(settings, found.attribute)
 

@@ -3,6 +3,8 @@
 import pytest
 
 from kbackup import config
+from kbackup.formats.byte_array import separator
+from kbackup.runs import wiring
 from tests.support.configurations import JSON, SINK, Write, errors, load
 
 BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
@@ -123,4 +125,4 @@ def test_the_separator_is_taken_as_it_is(write: Write) -> None:
         "sink", write(text + "format.bytearray.separator=\\u0020\\n"), bootstrap_servers="h:1"
     ).settings
 
-    assert b" \n" == settings.separator
+    assert b" \n" == separator(wiring.format_options(settings))

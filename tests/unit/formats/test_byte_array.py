@@ -17,17 +17,17 @@ def batch(*values: bytes | None) -> pa.RecordBatch:
     return pa.record_batch([pa.array(values, pa.binary())], ["value"])
 
 
-@pytest.mark.parametrize("separator", [b"\n", b"\r\n", b"\x00", b"--", b"\xff\xfe"])
-def test_values_stand_between_separators(separator: bytes) -> None:
+@pytest.mark.parametrize("separator", ["\n", "\r\n", "\x00", "--", "\u00ff\u00fe"])
+def test_values_stand_between_separators(separator: str) -> None:
     """
     Each value is followed by the separator, and comes back, empty ones too.
     """
-    options = FormatOptions(separator=separator)
+    options = FormatOptions({"format.bytearray.separator": separator})
     values = [b"", b"a", b"", b"\x01\x80", b""]
 
     data = write(BYTES, View.VALUE, [batch(*values)], options)
 
-    assert b"".join(value + separator for value in values) == data
+    assert b"".join(value + separator.encode() for value in values) == data
     assert values == [row["value"] for row in read(BYTES, View.VALUE, data, options)]
 
 
@@ -35,7 +35,7 @@ def test_a_separator_of_many_bytes_is_found_wherever_reading_stops() -> None:
     """
     A separator that lies across two reads still ends its value.
     """
-    options = FormatOptions(separator=b"<end of the value>")
+    options = FormatOptions({"format.bytearray.separator": "<end of the value>"})
     values = [bytes([65 + at % 26]) * (at * 37 % 5000) for at in range(500)]
 
     data = write(BYTES, View.VALUE, [batch(*values)], options)
@@ -64,7 +64,12 @@ def test_values_that_only_meet_like_a_separator_are_not_blamed(
     Two values whose ends look like a separator are two good values.
     """
     with caplog.at_level(logging.WARNING):
-        write(BYTES, View.VALUE, [batch(b"a-", b"-b")], FormatOptions(separator=b"--"))
+        write(
+            BYTES,
+            View.VALUE,
+            [batch(b"a-", b"-b")],
+            FormatOptions({"format.bytearray.separator": "--"}),
+        )
 
     assert [] == caplog.messages
 
@@ -94,7 +99,7 @@ def test_without_a_separator_nothing_is_written_or_read() -> None:
     """
     Values that run into each other could never be told apart.
     """
-    options = FormatOptions(separator=b"")
+    options = FormatOptions({"format.bytearray.separator": ""})
 
     with pytest.raises(ConfigurationError, match="separator"):
         BYTES.writer(io.BytesIO(), View.VALUE, options)
@@ -106,7 +111,7 @@ def test_the_extension_is_the_configured_one() -> None:
     """
     format.bytearray.extension names the files, and finds them.
     """
-    options = FormatOptions(byte_array_extension=".raw", compression="gzip")
+    options = FormatOptions({"format.bytearray.extension": ".raw", "s3.compression.type": "gzip"})
 
     assert ".raw.gz" == BYTES.extension(options)
     assert [True, True, False] == [
@@ -119,7 +124,7 @@ def test_another_compression_is_refused() -> None:
     Only what connectors write is written.
     """
     with pytest.raises(ConfigurationError, match=r"s3\.compression\.type=zip"):
-        BYTES.extension(FormatOptions(compression="zip"))
+        BYTES.extension(FormatOptions({"s3.compression.type": "zip"}))
 
 
 @pytest.mark.parametrize(

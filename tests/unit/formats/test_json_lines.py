@@ -166,7 +166,7 @@ def test_compressed_or_not_is_said_by_the_extension() -> None:
     """
     A file named .json.gz is gzip, one named .json is not.
     """
-    options = FormatOptions(compression="gzip", compression_level=9)
+    options = FormatOptions({"s3.compression.type": "gzip", "s3.compression.level": 9})
     data = write(
         JSON, View.VALUE, [pa.record_batch([pa.array(["1"], pa.json_())], ["value"])], options
     )

@@ -126,7 +126,7 @@ def test_each_codec_comes_back(codec: str) -> None:
     """
     The connectors' codecs are written under the connectors' extensions.
     """
-    options = FormatOptions(codec=codec)
+    options = FormatOptions({"parquet.codec": codec})
     data = write(PARQUET, View.RECORD, [RECORDS], options)
 
     assert RECORDS.to_pylist() == read(PARQUET, View.RECORD, data, options)
@@ -139,7 +139,7 @@ def test_a_codec_that_cannot_be_written_is_refused(codec: str) -> None:
     Another codec is not put in the place of the one that was asked for.
     """
     with pytest.raises(ConfigurationError, match=f"parquet.codec={codec}"):
-        PARQUET.writer(io.BytesIO(), View.RECORD, FormatOptions(codec=codec))
+        PARQUET.writer(io.BytesIO(), View.RECORD, FormatOptions({"parquet.codec": codec}))
 
 
 def test_a_column_of_the_future_is_ignored() -> None:

@@ -1,0 +1,282 @@
+"""One option of a plugin: name, type, default, check and help, declared once.
+
+From a declaration follow the property in files (``parquet.codec``), the environment variable
+(``KBACKUP_PARQUET_CODEC``), the command-line option (``--parquet-codec``), the reference page and
+the check.  The functions below make one of each type::
+
+    CODEC = words("parquet.codec", "Compression inside Parquet files.", ("none", "zstd"), "zstd")
+    OPTIONS = (CODEC,)
+
+and the plugin reads it from the mapping it is given: ``CODEC.of(options)``.
+
+`kbackup.plugins` says how a package announces its declarations.  A module that declares options
+is imported for ``--help``: it imports nothing but this one and the standard library.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Literal, TypedDict, TypeVar, Unpack
+
+from kbackup.errors import ConfigurationError
+
+T = TypeVar("T")
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option(Generic[T]):
+    """One option, as its plugin declares it.
+
+    Attributes:
+        name: The property, such as ``partition.field.name``.  A converter's stands without its
+            prefix: ``schemas.enable`` is ``key.converter.schemas.enable`` for keys and
+            ``value.converter.schemas.enable`` for values.
+        help: One sentence.
+        type: The word for its type in the reference.
+        default: The value where none is given, of the option's type; may be None.
+        read: Turns text, or a value of its type, into the value.  Its ``ValueError`` says what
+            was expected.
+        commands: Which side uses it: "sink", "restore" (with all commands that read a backup),
+            or "both".
+        choices: The words it may be; empty where any value of its type will do.
+        example: A value for the reference.
+        is_required: A run that uses the plugin needs it.
+        is_secret: Masked wherever it is shown, and not a command-line option, which anybody
+            on the machine could read.  Its name must look like a secret's: see
+            `kbackup.config.doubts.is_secret`.
+        aliases: Other names that files may use.
+        short: Other spellings of the command-line option, such as ``--region``.
+    """
+
+    name: str
+    help: str
+    type: str
+    default: T
+    read: Callable[[Any], T] = field(repr=False)
+    commands: Literal["sink", "restore", "both"] = "both"
+    choices: tuple[str, ...] = ()
+    example: str = ""
+    is_required: bool = False
+    is_secret: bool = False
+    aliases: tuple[str, ...] = ()
+    short: tuple[str, ...] = ()
+
+    def of(self, given: Mapping[str, Any]) -> T:
+        """Return the value in *given*, the default where it is absent.
+
+        Raises:
+            ConfigurationError: If *given* holds text that cannot be read.
+        """
+        if self.name not in given:
+            return self.default
+        try:
+            return self.read(given[self.name])
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{self.name}={given[self.name]} cannot be used",
+                str(error),
+                "correct it",
+                property=self.name,
+            ) from error
+
+
+class More(TypedDict, total=False):
+    """What every function below takes as well: see `Option`."""
+
+    commands: Literal["sink", "restore", "both"]
+    example: str
+    is_required: bool
+    is_secret: bool
+    aliases: tuple[str, ...]
+    short: tuple[str, ...]
+
+
+def text(
+    name: str,
+    help: str,  # noqa: A002
+    default: str = "",
+    *,
+    check: Callable[[str], object] | None = None,
+    **more: Unpack[More],
+) -> Option[str]:
+    """Declare text, surrounding blanks dropped.
+
+    Args:
+        name: See `Option`.
+        help: See `Option`.
+        default: See `Option`.
+        check: Raises ``ValueError`` for a text that cannot be used.
+        more: See `Option`.
+    """
+    return Option(name=name, help=help, type="text", default=default, read=_checked(check), **more)
+
+
+def optional_text(
+    name: str,
+    help: str,  # noqa: A002
+    *,
+    check: Callable[[str], object] | None = None,
+    **more: Unpack[More],
+) -> Option[str | None]:
+    """Declare text that may be absent: None, also where nothing but blanks is given."""
+    read_text = _checked(check)
+
+    def read(value: object) -> str | None:
+        return None if value is None or not str(value).strip() else read_text(value)
+
+    return Option(name=name, help=help, type="text", default=None, read=read, **more)
+
+
+def verbatim(
+    name: str,
+    help: str,  # noqa: A002
+    default: str | None = None,
+    **more: Unpack[More],
+) -> Option[str | None]:
+    """Declare text that is taken as it is, surrounding blanks included."""
+    return Option(
+        name=name, help=help, type="text as it is", default=default, read=_as_it_is, **more
+    )
+
+
+def words(
+    name: str,
+    help: str,  # noqa: A002
+    choices: tuple[str, ...],
+    default: str,
+    *,
+    any_case: bool = False,
+    **more: Unpack[More],
+) -> Option[str]:
+    """Declare one of *choices*; where *any_case*, capitals are taken for lower case."""
+
+    def read(value: object) -> str:
+        word = str(value).strip()
+        word = word.lower() if any_case else word
+        if word not in choices:
+            quoted = [f"'{choice}'" for choice in choices]
+            raise ValueError(f"expected {', '.join(quoted[:-1])} or {quoted[-1]}")
+        return word
+
+    return Option(
+        name=name, help=help, type="choice", default=default, read=read, choices=choices, **more
+    )
+
+
+def integer(
+    name: str,
+    help: str,  # noqa: A002
+    default: int,
+    *,
+    ge: int | None = None,
+    le: int | None = None,
+    **more: Unpack[More],
+) -> Option[int]:
+    """Declare a whole number, from *ge* to *le*, both included."""
+
+    def read(value: object) -> int:
+        number = read_integer(value)
+        if ge is not None and number < ge:
+            raise ValueError(f"expected at least {ge}")
+        if le is not None and number > le:
+            raise ValueError(f"expected at most {le}")
+        return number
+
+    return Option(name=name, help=help, type="integer", default=default, read=read, **more)
+
+
+def boolean(
+    name: str,
+    help: str,  # noqa: A002
+    default: bool,
+    **more: Unpack[More],
+) -> Option[bool]:
+    """Declare true or false, in any case, as Kafka's ``ConfigDef`` reads them."""
+    return Option(name=name, help=help, type="boolean", default=default, read=read_boolean, **more)
+
+
+def duration(
+    name: str,
+    help: str,  # noqa: A002
+    default: float,
+    **more: Unpack[More],
+) -> Option[float]:
+    """Declare seconds, given as ``500ms``, ``10s``, ``5m``, ``2h``, ``1d`` or a number."""
+
+    def read(value: object) -> float:
+        return read_duration(value) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
+
+    return Option(name=name, help=help, type="duration", default=default, read=read, **more)
+
+
+def names(
+    name: str,
+    help: str,  # noqa: A002
+    default: tuple[str, ...] = (),
+    **more: Unpack[More],
+) -> Option[tuple[str, ...]]:
+    """Declare a list separated by commas, blanks around each name dropped."""
+    return Option(name=name, help=help, type="list", default=default, read=read_names, **more)
+
+
+def read_boolean(value: object) -> bool:
+    """Return true or false.
+
+    Source: Kafka's ``ConfigDef.parseType``: either word in any case, nothing else.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    known = {"true": True, "false": False}
+    answer = value if isinstance(value, bool) else known.get(str(value).strip().lower())
+    if answer is None:
+        raise ValueError("expected true or false")
+    return answer
+
+
+def read_integer(value: object) -> int:
+    """Return a whole number of at most 19 digits.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if re.fullmatch(r"\s*[+-]?\d{1,19}\s*", str(value), re.ASCII) is None:
+        raise ValueError("expected a whole number")
+    return int(str(value))
+
+
+def read_duration(text: str) -> float:
+    """Return the seconds of ``500ms``, ``10s``, ``5m``, ``2h``, ``1d``; of a number, itself.
+
+    Raises:
+        ValueError: If it is none of these.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError("expected a duration such as 10s, 500ms or 2h")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def read_names(value: object) -> tuple[str, ...]:
+    """Return the names of a list as Kafka's ``ConfigDef`` reads it; of several texts, all."""
+    parts: Iterable[str] = [value] if isinstance(value, str) else value  # type: ignore[assignment]
+    return tuple(name for part in parts for name in map(str.strip, part.split(",")) if name)
+
+
+def _as_it_is(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _checked(check: Callable[[str], object] | None) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        stripped = str(value).strip()
+        if check is not None:
+            check(stripped)
+        return stripped
+
+    return read
