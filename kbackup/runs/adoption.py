@@ -1,6 +1,6 @@
 """Objects into the ledger that are not in it: those of earlier versions and other tools."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
@@ -54,13 +54,26 @@ def adopt(
     return rows
 
 
-def listed(store: Store, found: Catalog, topic: str) -> list[Entry]:
-    """Return a row for each listed object of *topic*, with what is stored beside it."""
+def listed(
+    store: Store, found: Catalog, topic: str, only: Container[str] | None = None
+) -> list[Entry]:
+    """Return a row for each listed object of *topic*, with what is stored beside it.
+
+    Args:
+        store: Where they are.
+        found: A listing of the topic.
+        topic: The topic.
+        only: The keys of those that are wanted; None for all.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
     pairs = [
         (where, files, file)
         for where in found.partitions(topic)
         for files in found.sets[where]
         for file in files.files
+        if only is None or file.key in only
     ]
     with ThreadPoolExecutor(_THREADS) as pool:
         heads = list(pool.map(lambda pair: store.head(pair[2].key), pairs))

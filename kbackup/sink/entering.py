@@ -5,7 +5,7 @@ Its tasks enter the objects.
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
@@ -48,8 +48,9 @@ class RunLedger:
     ) -> None:
         """Enter the topics of a run before anything is stored of them.
 
-        A topic that has no ledger yet gets one of all that is there.  Nothing is written where
-        nothing has changed since the last run.
+        A topic that has no ledger yet gets one of all that is there; so do objects that it lacks
+        and that the run goes on after: a run may have died between storing and entering them.
+        Nothing is written where nothing has changed since the last run.
 
         Args:
             plan: The run's; topics that it refuses are left as they are.
@@ -64,8 +65,12 @@ class RunLedger:
         refused = {at.where.topic for at in plan.partitions if at.refusal is not None}
         names = [name for name in plan.topics if name not in refused]
         new = [name for name in names if not known.has_ledger(name)]
+        left_out = {
+            name: keys for name in names if name not in new and (keys := _left_out(plan, name))
+        }
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(lambda name: self._adopt(name, plan, reading), new))
+            list(pool.map(lambda name: self._enter(name, left_out[name], reading), left_out))
         configs = cluster.topic_config(names, overridden_only=True)
         ids = cluster.cluster_id
         rows = [
@@ -130,8 +135,25 @@ class RunLedger:
         if rows:
             self._stream(topic).append(table(rows, OBJECTS))
 
+    def _enter(self, topic: str, keys: Collection[str], reading: ReadOptions) -> None:
+        found = catalog.read(self._store, self._layout, reading.formats, topics=[topic])
+        rows = adoption.listed(self._store, found, topic, keys)
+        if rows:
+            self._stream(topic).append(table(rows, OBJECTS))
+
     def _stream(self, topic: str) -> Stream:
         return place.of_topic(self._store, self._layout, topic, self._clock)
+
+
+def _left_out(plan: SinkPlan, topic: str) -> set[str]:
+    """Return the objects of *topic* that a run goes on after and that the ledger lacks."""
+    return {
+        key
+        for at in plan.partitions
+        if at.where.topic == topic and at.start is not None
+        for first, key in at.seen.unentered
+        if first < at.start.offset
+    }
 
 
 def _config(found: Mapping[str, str] | None, before: TopicEntry | None) -> Mapping[str, str]:

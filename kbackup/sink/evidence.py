@@ -58,7 +58,8 @@ def gather(
     evidence = {}
     for where, log in logs.items():
         said, cut = confirmed.get(where, _UNKNOWN), last.get(where, _LastCut())
-        end = known.ledger(where).end({at.key for at in stored.get(where, ())})
+        ledger, listed = known.ledger(where), stored.get(where, ())
+        end = ledger.end({at.key for at in listed})
         evidence[where] = Evidence(
             log,
             committed.get(where),
@@ -66,6 +67,12 @@ def gather(
             cut.stored_to if end is None else end,
             where in mains,
             (*said.identities, cut.identity),
+            known_to=ledger.reached(),
+            unentered=tuple(
+                (at.start_offset, at.key) for at in listed if at.key not in ledger.objects
+            )
+            if where.topic in begun
+            else (),
         )
     return evidence
 

@@ -25,6 +25,9 @@ class Evidence:
         identities: Which topic the position and the objects looked at say they are of.
         reached: Where this run stands already, when it plans a second time; None before it
             has begun.
+        known_to: The offset before which everything was stored once, going by the ledger, whether
+            or not it still is; None where the ledger does not know the partition.
+        unentered: The bucket's objects that the ledger lacks, each with its start offset.
     """
 
     log: Span
@@ -34,6 +37,8 @@ class Evidence:
     has_objects: bool = False
     identities: tuple[TopicIdentity, ...] = ()
     reached: int | None = None
+    known_to: int | None = None
+    unentered: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +73,14 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
     if wanted is None:
         wanted = seen.reached  # what expired since this run began is a gap, though nobody knew it
     if wanted is None:
-        is_new = seen.committed is None and not seen.has_objects  # reset serves a first start only
+        # reset serves a first start only
+        is_new = seen.committed is None and not seen.has_objects and seen.known_to is None
         is_news_only = is_new and reset == "latest"
         first = seen.log.end_offset if is_news_only else seen.log.start_offset
-        return Start(first, warnings=warnings, moves_group=seen.committed is not None)
+        expired = None
+        if seen.known_to is not None and seen.known_to < first:
+            expired = Span(seen.known_to, first)  # what had been stored before it is missing
+        return Start(first, expired, warnings, seen.committed is not None)
     if wanted > seen.log.end_offset:
         raise TopicChangedError(
             f"{where} ends at offset {seen.log.end_offset}, but was backed up to {wanted}",

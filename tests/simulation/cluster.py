@@ -400,10 +400,24 @@ class SimReader:
     def _some(self, where: TopicPartition, position: int, span: Span, count: int) -> list[Row]:
         log = self._to.log(where)
         if position < log.start:
+            self._drop_unsafe(where, log.start)
             raise LogStartMovedError(f"{where} no longer has offset {position}", "it has expired")
         if log.end < span.end_offset:
             raise TopicChangedError(f"{where} ends at {log.end}", "it was cut back", "")
         return log.between(position, min(span.end_offset, log.stable_end))[:count]
+
+    def _drop_unsafe(self, where: TopicPartition, log_start: int) -> None:
+        """Forget having read what a run that retention overtakes will not store any more.
+
+        An earlier run may have stored the same records, which does not make them this one's.
+        """
+        process = vars(self._to.process)
+        safe = process.get("committed", {}).get(where, 0)
+        process["read"] = {
+            (at, offset)
+            for at, offset in process.get("read", ())
+            if at != where or offset < safe or offset >= log_start
+        }
 
 
 class SimPositions:

@@ -10,28 +10,10 @@ GATE = 600
 NIGHT = 10_000
 
 
-KNOWN = {
-    17: "a run dies between storing an object and entering it into the ledger, another run goes on"
-    " after it, a person deletes it: nothing says that it was ever there",
-}
-"""Numbers that break a promise, and how.  Whoever mends one has to take it out."""
-
-
 def play_all(seeds: range) -> None:
     """Play numbers; fail at the first that breaks a promise."""
     for seed in seeds:
-        if seed not in KNOWN:
-            play_one(seed, *script_of(seed))
-
-
-@pytest.mark.parametrize(
-    "seed", [pytest.param(at, marks=pytest.mark.xfail(reason=why)) for at, why in KNOWN.items()]
-)
-def test_what_is_known_to_break_a_promise_still_does(seed: int) -> None:
-    """
-    A defect that is known is named, and is missed when it is gone.
-    """
-    play_one(seed, *script_of(seed))
+        play_one(seed, *script_of(seed))
 
 
 def play_one(seed: int, shape: Shape, steps: list[Step]) -> None:

@@ -50,6 +50,14 @@ class PartitionLedger:
         lacking = [entry for entry in (*gone, *self.lost) if not is_accepted(entry)]
         return sorted(lacking, key=lambda entry: (entry.first, entry.key or ""))
 
+    def reached(self) -> int | None:
+        """Return the offset before which everything was stored once, or had expired.
+
+        Objects that were there and have gone since count too.  None where nothing is known.
+        """
+        ends = [one.next_offset for one in self.objects.values() if one.next_offset is not None]
+        return max((*ends, *(gap.end_offset for gap in self.gaps)), default=None)
+
     def end(self, present: Container[str]) -> int | None:
         """Return where the backup goes on if its position is lost.
 

@@ -325,3 +325,27 @@ def test_a_run_folds_what_many_parts_were_added_to() -> None:
 
     found = stream.read()
     assert (70, 0) == (len(found.rows), found.loose)
+
+
+def test_a_run_that_goes_on_after_objects_that_the_ledger_lacks_enters_them() -> None:
+    """
+    A run that died between storing an object and entering it leaves nothing that could vanish
+    unseen.
+    """
+    backup = Backup()
+    begin(backup, cluster(10))  # the topic is in the ledger, nothing of it is stored
+    store = FaultyStore("ok 503", backup.store, methods=frozenset({"put"}))
+    unit, reader = SinkUnit(WHERE, Span(0, 10), identity=ID), FakeReader(batch(range(10)))
+    with pytest.raises(StoreError):
+        run_task(backup, unit, reader, FakePositions(), SilentLine(), RECORD, store=store)
+    before = partition(backup).objects
+
+    begin(backup, cluster(20))
+
+    (key,) = (entry.key for entry in backup.store.list("topics/"))
+    assert {} == before
+    assert [(key, 0, 9, 10)] == [
+        (one.key, one.first, one.last, one.next_offset)
+        for one in partition(backup).objects.values()
+    ]
+    assert 10 == plan(backup, cluster(20)).partitions[0].start.offset  # type: ignore[union-attr]

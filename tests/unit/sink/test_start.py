@@ -12,7 +12,7 @@ WHERE = TopicPartition("orders", 0)
 
 def start(log: Span, *, reset: str = "earliest", committed: int | None = None,
           confirmed: bool = False, stored_to: int | None = None, objects: bool | None = None,
-          reached: int | None = None) -> Start:  # fmt: skip
+          reached: int | None = None, known_to: int | None = None) -> Start:  # fmt: skip
     """The decision for a partition of which this is known."""
     seen = Evidence(
         log,
@@ -21,6 +21,7 @@ def start(log: Span, *, reset: str = "earliest", committed: int | None = None,
         stored_to,
         stored_to is not None if objects is None else objects,
         reached=reached,
+        known_to=known_to,
     )
     return decide(WHERE, seen, reset=reset)
 
@@ -69,6 +70,23 @@ def test_expired_offsets_are_a_gap_and_the_log_start_is_next() -> None:
     What the cluster deleted before it was backed up is named.
     """
     found = start(Span(50, 90), committed=40, confirmed=True)
+
+    assert (50, Span(40, 50)) == (found.offset, found.expired)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param({"committed": 40}, id="the group stands where it was"),
+        pytest.param({}, id="the group's offset expired too"),
+        pytest.param({"reset": "latest"}, id="reset serves a first start only"),
+    ],
+)
+def test_what_expired_after_all_objects_were_deleted_is_a_gap(known: dict[str, object]) -> None:
+    """
+    The ledger knows how far a backup had come, though none of its objects is left.
+    """
+    found = start(Span(50, 90), known_to=40, **known)  # type: ignore[arg-type]
 
     assert (50, Span(40, 50)) == (found.offset, found.expired)
 
