@@ -182,6 +182,21 @@ def test_parts_are_thrown_away_through_faults(
     assert (0, 2) == (unfinished(truth, bucket), proxy.seen(ABORT))
 
 
+@pytest.mark.parametrize("status", [503, 429])
+def test_a_failed_upload_spends_one_budget(
+    store: S3Store, proxy: S3Faults, pauses: list[float], status: int
+) -> None:
+    """
+    B2: a server that has not taken a part in all attempts is asked to abort once, and not again.
+    """
+    proxy.faults = [Fault(f"{PART}|{ABORT}", "status", status=status)]
+
+    with pytest.raises(StoreError, match="part 2"):
+        put_bytes(store, "a", LARGE)
+
+    assert (3, 1, 2) == (proxy.seen(PART), proxy.seen(ABORT), len(pauses))
+
+
 @pytest.mark.parametrize(
     ("code", "remedy"),
     [

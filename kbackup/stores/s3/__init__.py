@@ -2,6 +2,8 @@
 
 S3 makes an object visible whole or not at all.  What is left to do is to send each body with its
 checksum, to tell a lost answer from a lost object, and to read on where a body broke off.
+
+boto3 is imported when a store is made: to list what is installed, none is.
 """
 
 import logging
@@ -12,9 +14,7 @@ from typing import Any, BinaryIO, Final
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.stores import ObjectHead, StoredObject, StoreSettings
 from kbackup.stores.bucket_facts import BucketFacts
-from kbackup.stores.s3 import bucket, errors
-from kbackup.stores.s3.download import fetch
-from kbackup.stores.s3.requests import Requests
+from kbackup.stores.s3 import bucket, outcomes
 from kbackup.stores.s3.upload import Features, Upload
 
 _log: Final = logging.getLogger(__name__)
@@ -45,6 +45,8 @@ class S3Store:
         Raises:
             ConfigurationError: If URL, endpoint or credentials are malformed.
         """
+        from kbackup.stores.s3.requests import Requests  # noqa: PLC0415
+
         self._requests = Requests(settings, read_timeout, sleep)
         self._part_bytes = settings.part_bytes
         self._features = Features()  # until the server says otherwise
@@ -71,10 +73,12 @@ class S3Store:
             except StoreError as error:
                 if (outcome := self._outcome(error, upload)) is not None:
                     return outcome
-                less = features.less() if errors.not_implemented(error) else None
+                less = features.less() if outcomes.not_implemented(error) else None
                 if less is not None:
                     features, less_was_needed = less, True
-                elif was_forgotten or not (errors.is_taken(error) or errors.is_forgotten(error)):
+                elif was_forgotten or not (
+                    outcomes.is_taken(error) or outcomes.is_forgotten(error)
+                ):
                     raise
                 else:  # what was in the way, or the upload, is gone: once more
                     was_forgotten = True
@@ -85,6 +89,8 @@ class S3Store:
 
     def open(self, key: str) -> BinaryIO:
         """Fetch into a spool, twice if the first does not match: `Store.open`."""
+        from kbackup.stores.s3.download import fetch  # noqa: PLC0415
+
         try:
             return fetch(self._requests, key, self._part_bytes)
         except CorruptObjectError as error:
@@ -155,13 +161,13 @@ class S3Store:
 
     def _outcome(self, error: StoreError, upload: Upload) -> bool | None:
         """Return what the put came to all the same, going by what is stored; None if to nothing."""
-        is_refused = errors.is_taken(error) or (
-            upload.if_match is not None and errors.is_missing(error)
+        is_refused = outcomes.is_taken(error) or (
+            upload.if_match is not None and outcomes.is_missing(error)
         )
-        if not (is_refused or errors.is_forgotten(error) or errors.is_lost(error)):
+        if not (is_refused or outcomes.is_forgotten(error) or outcomes.is_lost(error)):
             return None
         try:  # once where the put has spent its budget: the same server is not worth another one
-            there = self._head(upload.key, is_tried_again=not errors.is_lost(error))
+            there = self._head(upload.key, is_tried_again=not outcomes.is_lost(error))
         except StoreError:
             raise error from None  # the first error says more
         if _holds(there, upload):

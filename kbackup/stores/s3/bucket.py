@@ -5,12 +5,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kbackup.errors import StoreError
 from kbackup.stores.bucket_facts import BucketFacts, LifecycleRule
-from kbackup.stores.s3 import errors
-from kbackup.stores.s3.requests import Requests
+from kbackup.stores.s3 import outcomes
+
+if TYPE_CHECKING:
+    from kbackup.stores.s3.requests import Requests
 
 _T = TypeVar("_T")
 
@@ -34,7 +36,7 @@ _CONDITIONS: Final = (
 _Put: TypeAlias = "Callable[[Requests, str, dict[str, Any]], None]"
 
 
-def facts(requests: Requests) -> BucketFacts:
+def facts(requests: "Requests") -> BucketFacts:
     """Return what the server says of the bucket: `Bucket.bucket_facts`."""
     untold: dict[str, str] = {}
 
@@ -62,7 +64,7 @@ def facts(requests: Requests) -> BucketFacts:
     )
 
 
-def probe_upload(requests: Requests, key: str) -> None:
+def probe_upload(requests: "Requests", key: str) -> None:
     """Upload in parts, and abort an upload: `Bucket.probe_upload`."""
     _put_parts(requests, key, {})
     created = requests.send("create_multipart_upload", key, Key=key)
@@ -73,7 +75,7 @@ def probe_upload(requests: Requests, key: str) -> None:
         requests.send("abort_multipart_upload", key, **one)
 
 
-def probe_conditions(requests: Requests, key: str) -> tuple[str, ...]:
+def probe_conditions(requests: "Requests", key: str) -> tuple[str, ...]:
     """Try to put where a condition must fail: `Bucket.probe_conditions`."""
     return tuple(
         f"{header} on {operation}"
@@ -83,21 +85,21 @@ def probe_conditions(requests: Requests, key: str) -> tuple[str, ...]:
     )
 
 
-def _is_kept(put: _Put, requests: Requests, key: str, condition: dict[str, Any]) -> bool:
+def _is_kept(put: _Put, requests: "Requests", key: str, condition: dict[str, Any]) -> bool:
     try:
         put(requests, key, condition)
     except StoreError as error:
-        if not (errors.is_taken(error) or errors.not_implemented(error)):
+        if not (outcomes.is_taken(error) or outcomes.not_implemented(error)):
             raise
-        return errors.is_taken(error)
+        return outcomes.is_taken(error)
     return False
 
 
-def _put(requests: Requests, key: str, condition: dict[str, Any]) -> None:
+def _put(requests: "Requests", key: str, condition: dict[str, Any]) -> None:
     requests.send("put_object", key, body=io.BytesIO(_BODY), Key=key, **condition)
 
 
-def _put_parts(requests: Requests, key: str, condition: dict[str, Any]) -> None:
+def _put_parts(requests: "Requests", key: str, condition: dict[str, Any]) -> None:
     created = requests.send("create_multipart_upload", key, Key=key)
     one = {"Key": key, "UploadId": created["UploadId"]}
     try:

@@ -6,7 +6,7 @@ from botocore.exceptions import FlexibleChecksumError
 
 from kbackup.errors import CorruptObjectError, StoreError
 from kbackup.spool import Spool
-from kbackup.stores.s3 import errors
+from kbackup.stores.s3 import errors, outcomes
 from kbackup.stores.s3.requests import Requests
 
 _CHUNK: Final = 1 << 20
@@ -77,7 +77,7 @@ def _read_on(requests: Requests, key: str, spool: Spool, etag: str) -> Any:
     try:
         answer = requests.send("get_object", key, Key=key, Range=f"bytes={start}-", IfMatch=etag)
     except StoreError as error:
-        if not errors.is_taken(error):
+        if not outcomes.is_taken(error):
             raise
         why = "it was replaced while it was read"
         raise CorruptObjectError(requests.resource(key), why, "run again") from error

@@ -24,6 +24,7 @@ from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
 from kbackup.errors import ConfigurationError, KbackupError, ObjectNotFoundError, StoreError
+from kbackup.stores.s3.outcomes import NOT_IMPLEMENTED
 
 NETWORK: Final = (ConnectionError, HTTPClientError, IncompleteReadError, HTTPError)
 """Refused, reset, timed out, broken off."""
@@ -45,7 +46,6 @@ _PASSING: Final = frozenset(
         "XAmzContentSHA256Mismatch",
     }
 )
-_IMPLEMENTED: Final = 501
 _ACTIONS: Final = {
     "list_objects_v2": "s3:ListBucket",
     "get_object": "s3:GetObject",
@@ -79,39 +79,13 @@ def transient(error: Exception) -> str | None:
     """Say in a few words why trying again may help; None where it cannot."""
     if isinstance(error, ClientError):
         status = _status(error)
-        passing = status == 429 or (status >= 500 and status != _IMPLEMENTED)
+        passing = status == 429 or (status >= 500 and status != NOT_IMPLEMENTED)
         if passing or code(error) in _PASSING:
             return f"{status} {code(error)}".removesuffix(f" {status}")
         return None
     if isinstance(error, (*NETWORK, FlexibleChecksumError, ResponseParserError)):
         return f"{type(error).__name__} ({_reason(error)})"
     return None
-
-
-def not_implemented(error: StoreError) -> bool:
-    """Whether the server lacks a feature that the request used."""
-    return error.place.get("status") == _IMPLEMENTED
-
-
-def is_taken(error: StoreError) -> bool:
-    """Whether a condition failed: the key is taken, or the object is another one by now."""
-    return error.place.get("s3_code") == "PreconditionFailed"
-
-
-def is_missing(error: StoreError) -> bool:
-    """Whether there is no such object to replace."""
-    return error.place.get("s3_code") == "NoSuchKey"
-
-
-def is_forgotten(error: StoreError) -> bool:
-    """Whether there is no such upload: completed before, aborted, or never heard of."""
-    return error.place.get("s3_code") == "NoSuchUpload"
-
-
-def is_lost(error: StoreError) -> bool:
-    """Whether the request may have been carried out all the same."""
-    status = error.place.get("status")
-    return status is None or (status >= 500 and status != _IMPLEMENTED)
 
 
 def translated(

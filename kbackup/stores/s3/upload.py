@@ -4,13 +4,15 @@ import base64
 import hashlib
 import logging
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from kbackup.errors import StoreError
 from kbackup.spool import Section
 from kbackup.stores import ObjectHead
-from kbackup.stores.s3 import errors
-from kbackup.stores.s3.requests import Requests
+from kbackup.stores.s3 import outcomes
+
+if TYPE_CHECKING:
+    from kbackup.stores.s3.requests import Requests
 
 _log: Final = logging.getLogger(__name__)
 
@@ -81,7 +83,7 @@ class Upload:
             return there is not None and there.etag == self.if_match
         return there is None or not self.if_absent
 
-    def send(self, requests: Requests, part_bytes: int, features: Features) -> None:
+    def send(self, requests: "Requests", part_bytes: int, features: Features) -> None:
         """Store the body as an object, visible only once it is whole.
 
         Raises:
@@ -109,7 +111,7 @@ class Upload:
         return {"IfNoneMatch": "*"} if self.if_absent else {}
 
     def _send_parts(
-        self, requests: Requests, part_bytes: int, features: Features, condition: dict[str, Any]
+        self, requests: "Requests", part_bytes: int, features: Features, condition: dict[str, Any]
     ) -> None:
         kind: dict[str, Any] = {"ChecksumAlgorithm": "SHA256"} if features.checksums else {}
         created = requests.send(
@@ -133,13 +135,16 @@ class Upload:
                 for number, start in enumerate(range(0, self.size, length), 1)
             ]
             _complete(requests, one, parts, condition)
-        except BaseException:
-            _abort(requests, one)
+        except BaseException as error:
+            _abort(requests, one, is_tried_again=not outcomes.is_worn_out(error))
             raise
 
 
 def _complete(
-    requests: Requests, one: dict[str, Any], parts: list[dict[str, Any]], condition: dict[str, Any]
+    requests: "Requests",
+    one: dict[str, Any],
+    parts: list[dict[str, Any]],
+    condition: dict[str, Any],
 ) -> None:
     done = requests.send(
         "complete_multipart_upload",
@@ -154,7 +159,7 @@ def _complete(
 
 
 def _send_part(
-    requests: Requests, one: dict[str, Any], number: int, section: Section, features: Features
+    requests: "Requests", one: dict[str, Any], number: int, section: Section, features: Features
 ) -> dict[str, Any]:
     checksum = _checksum(_sha256(section)) if features.checksums else {}
     answer = requests.send(
@@ -169,12 +174,15 @@ def _send_part(
     return {"PartNumber": number, "ETag": answer["ETag"], **checksum}
 
 
-def _abort(requests: Requests, one: dict[str, Any]) -> None:
-    """Throw an upload's parts away, if that can be done; nobody sees them in any case."""
+def _abort(requests: "Requests", one: dict[str, Any], *, is_tried_again: bool) -> None:
+    """Throw an upload's parts away, if that can be done; nobody sees them in any case.
+
+    Asked once where a part has spent its budget: the same server is not worth another one.
+    """
     try:
-        requests.send("abort_multipart_upload", one["Key"], **one)
+        requests.send("abort_multipart_upload", one["Key"], is_tried_again=is_tried_again, **one)
     except StoreError as error:
-        if not errors.is_forgotten(error):
+        if not outcomes.is_forgotten(error):
             _log.warning("the parts of an unfinished upload are left: %s", error)
 
 

@@ -107,13 +107,12 @@ def test_help_takes_less_than_a_second(words: tuple[str, ...]) -> None:
 )
 def test_commands_that_look_import_no_spark(words: list[str]) -> None:
     """
-    What only looks starts no JVM, and neither Kafka nor S3 is asked; ``plugins`` imports them all.
+    What only looks starts no JVM, and neither Kafka nor S3 is asked.
     """
     code, modules = one_shot(*words)
 
-    unneeded = {"pyspark", "py4j"} | ({"boto3"} if words != ["plugins"] else set())
     assert 0 == code
-    assert not modules.intersection(unneeded)
+    assert not modules.intersection(HEAVY)
 
 
 @pytest.mark.parametrize(
