@@ -88,7 +88,7 @@ def run(
         if stop.is_set():
             return []  # the signal that stops the run may have reached the starting JVM too
         raise
-    ready, context = time.monotonic(), spark.context
+    ready, context, is_idle = time.monotonic(), spark.context, False
     try:
         host = context.getConf().get("spark.driver.host")
         hub = Hub(host, hear)
@@ -102,6 +102,7 @@ def run(
             shares = deal(units, count)
             job = _Job(task, hub.address, kbackup.__version__)
             reports = _collect(context.parallelize(shares, len(shares)).mapPartitions(job))
+            is_idle = True
             if not stop.is_set():
                 check_whole(reports, len(units))
             return reports
@@ -114,7 +115,7 @@ def run(
                 timings.worker_start_s += met - ready
                 timings.work_s += time.monotonic() - met
     finally:
-        end_beside(spark)
+        end_beside(spark, is_idle=is_idle)
 
 
 def archive_classes(settings: EngineSettings, task: Task) -> Path:

@@ -3,11 +3,14 @@
 It takes half a second to start and to import what tasks need, which is just about what Java needs.
 """
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -52,6 +55,12 @@ class Ahead:
     def environment(self) -> Mapping[str, str]:
         """What tells the process that Spark starts where this one is."""
         return {worker.SOCKET: str(self.folder / "socket")}
+
+    def kill(self) -> None:
+        """End the process and its workers at once: none is at work."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.close()
 
     def close(self) -> None:
         """End the process if Spark has not taken it over, else wait until Spark has ended it."""

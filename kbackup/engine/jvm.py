@@ -2,15 +2,11 @@
 
 import logging
 import os
-import shutil
 import signal
-import struct
-import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +15,8 @@ from typing import Any, Final
 from kbackup.engine.ahead import Ahead
 from kbackup.engine.archive import class_archive
 from kbackup.engine.command import direct_command, java_options
-from kbackup.engine.complaints import exit_sentence, not_started
+from kbackup.engine.complaints import not_started
+from kbackup.engine.java import Java
 from kbackup.engine.settings import EngineSettings
 from kbackup.errors import KbackupError, SparkError
 
@@ -37,8 +34,9 @@ _CRASH: Final = "A fatal error has been detected by the Java Runtime"
 _JVM_EXIT_S: Final = 180.0
 """The JVM ends within a second, or within a minute of CPU time when it makes an archive."""
 
-_LOOK_S: Final = 0.005
-_SAID: Final = "gateway"
+
+_LOCAL_DIRS: Final = ("SPARK_LOCAL_DIRS", "LOCAL_DIRS", "MESOS_SANDBOX")
+"""Variables that send Spark's files elsewhere than to the folder that is removed with its JVM."""
 
 _CONF: Final = {
     "spark.app.name": "kbackup",
@@ -58,27 +56,46 @@ class Spark:
         context: Its ``SparkContext``.
         log: What its JVM printed: an unnamed file.
         workers: The Python that its workers are forked from, None where Spark starts it.
+        java: Its JVM, None where Spark's scripts have started it.
+        is_ours: Nothing that it does may outlast the run, such as an event log.
     """
 
     context: Any
     log: Any
     workers: Ahead | None
+    java: Java | None
+    is_ours: bool
 
-    def end(self) -> None:
-        """End Spark and its JVM; what goes wrong is logged, for its work is done."""
+    def end(self, *, is_idle: bool = False) -> None:
+        """End Spark and its JVM; what goes wrong is logged, for its work is done.
+
+        Args:
+            is_idle: No task is at work.
+        """
         try:
-            _stop(self.context)
-            _gateway_down()
+            if is_idle and self.is_ours and self.java is not None:
+                _kill(self.context, self.java)
+                if self.workers is not None:
+                    self.workers.kill()
+            else:
+                _stop(self.context)
+                _gateway_down()
         except Exception as error:  # noqa: BLE001  (its work is done, whatever it says at its end)
             _log.warning("Spark did not end in good order: %s", error)
         finally:
             self.log.close()
             if self.workers is not None:
                 self.workers.close()
+            if self.java is not None:
+                self.java.clean()
 
 
-def start(settings: EngineSettings) -> Spark:
+def start(settings: EngineSettings, launched: Callable[[Java], object] = lambda _: None) -> Spark:
     """Start Spark.
+
+    Args:
+        settings: What it is given.
+        launched: Called with its JVM, once there is one that we started ourselves.
 
     Raises:
         SparkError: If it does not start.
@@ -86,7 +103,7 @@ def start(settings: EngineSettings) -> Spark:
     """
     archive = class_archive(settings)
     try:
-        spark = _launch(settings, archive)
+        spark = _launch(settings, archive, launched)
     except OSError as error:
         raise not_started(str(error), "") from error
     except SparkError as error:
@@ -95,7 +112,7 @@ def start(settings: EngineSettings) -> Spark:
         _log.warning("Java crashed with the class archive %s: starting without it", archive)
         with suppress(OSError):  # the doctor makes another one
             archive.unlink()
-        return _launch(settings, None)
+        return _launch(settings, None, launched)
     if archive is not None and _CUT_SHORT in os.pread(spark.log.fileno(), _HEAD_BYTES, 0):
         _log.warning("Java did without the class archive %s: it is cut short", archive)
         with suppress(OSError):
@@ -103,7 +120,9 @@ def start(settings: EngineSettings) -> Spark:
     return spark
 
 
-def _launch(settings: EngineSettings, archive: Path | None) -> Spark:
+def _launch(
+    settings: EngineSettings, archive: Path | None, launched: Callable[[Java], object]
+) -> Spark:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if settings.jvm is not None:
@@ -117,23 +136,24 @@ def _launch(settings: EngineSettings, archive: Path | None) -> Spark:
         command = direct_command(settings, given, archive)
         given["spark.driver.extraJavaOptions"] = f"{options} {own}".strip()
         environment = {} if ahead is None else ahead.environment
-        context = _context(settings.master, given, command, environment, log)
+        java = None if command is None else Java.run(command, environment, log)
+        if java is not None:
+            launched(java)
+        context = _context(settings.master, given, java, log)
     except BaseException:
         if ahead is not None:
-            ahead.close()
+            ahead.kill()
         raise
-    return Spark(context, log, ahead)
+    return Spark(context, log, ahead, java, _is_ours(settings))
 
 
 def _context(
     master: str,
     given: Mapping[str, str],
-    command: Sequence[str] | None,
-    environment: Mapping[str, str],
+    java: Java | None,
     log: Any,
 ) -> Any:
-    """Return a new ``SparkContext`` on a new JVM."""
-    java = None if command is None else _Java.run(command, environment, log)
+    """Return a new ``SparkContext`` on *java*, or on a JVM that Spark's scripts start."""
     # imported while the JVM starts; commands that look need no Spark
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -160,63 +180,7 @@ def _context(
     return context
 
 
-@dataclass(frozen=True, slots=True)
-class _Java:
-    """A JVM that we started ourselves, and the folder in which it says where it listens."""
-
-    process: subprocess.Popen[bytes]
-    folder: Path
-
-    @classmethod
-    def run(cls, command: Sequence[str], environment: Mapping[str, str], log: Any) -> "_Java":
-        folder = Path(tempfile.mkdtemp(prefix="kbackup-jvm-"))
-        said = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / _SAID)}
-        try:
-            process = subprocess.Popen(  # noqa: S603  (a Java that was found, options of ours)
-                list(command),
-                stdin=subprocess.PIPE,  # when it breaks, the JVM ends
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **environment, **said},
-                process_group=0,  # Ctrl-C is for the run, which then ends the JVM
-            )
-        except OSError:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        return cls(process, folder)
-
-    def gateway(self, connect: Callable[[], Any]) -> Any:
-        """Return pyspark's connection to the JVM, once it listens.
-
-        Raises:
-            OSError: If the JVM ended first.
-        """
-        try:
-            while not (self.folder / _SAID).is_file():  # it appears whole, by a rename
-                if self.process.poll() is not None:
-                    raise OSError(exit_sentence(self.process.returncode))
-                time.sleep(_LOOK_S)
-            said = (self.folder / _SAID).read_bytes()
-        finally:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        port, length = struct.unpack(">ii", said[:8])
-        os.environ |= {"PYSPARK_GATEWAY_PORT": str(port),
-                       "PYSPARK_GATEWAY_SECRET": said[8 : 8 + length].decode()}  # fmt: skip
-        try:  # this is how pyspark is told that there is a JVM already
-            gateway = connect()
-        finally:
-            del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
-        gateway.proc = self.process
-        return gateway
-
-    def kill(self) -> None:
-        """End a JVM that nobody is connected to."""
-        self.process.kill()
-        self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _give_up(java: _Java | None) -> None:
+def _give_up(java: Java | None) -> None:
     """End a JVM that did not become a Spark, and let pyspark forget it: the next is another one."""
     from pyspark import SparkContext  # noqa: PLC0415
 
@@ -246,6 +210,11 @@ def _forks_ours(settings: EngineSettings) -> bool:
     )
 
 
+def _is_ours(settings: EngineSettings) -> bool:
+    """Whether Spark leaves nothing behind that an operator has asked for or knows the place of."""
+    return not settings.conf and not any(os.environ.get(name) for name in _LOCAL_DIRS)
+
+
 def _not_started(why: str, log: Any) -> KbackupError:
     log.seek(0)
     return not_started(why, log.read().decode(errors="replace"))
@@ -256,6 +225,20 @@ def _stop(context: Any) -> None:
     accumulators, context._accumulatorServer = context._accumulatorServer, None  # noqa: SLF001
     accumulators.handle_error = lambda *_: None  # the JVM hangs up first, which it would print
     context.stop()
+    threading.Thread(target=accumulators.shutdown, daemon=True).start()
+
+
+def _kill(context: Any, java: Java) -> None:
+    """End Spark in no time: with no task at work it has nothing to finish, only to take down."""
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    accumulators, context._accumulatorServer = context._accumulatorServer, None  # noqa: SLF001
+    accumulators.handle_error = lambda *_: None
+    gateway, context._jsc = SparkContext._gateway, None  # noqa: SLF001
+    java.kill()
+    context.stop()
+    gateway.close()
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
     threading.Thread(target=accumulators.shutdown, daemon=True).start()
 
 

@@ -42,4 +42,4 @@ def session(settings: EngineSettings) -> Iterator[Any]:
                 SparkSession._instantiatedSession = None  # noqa: SLF001  (the next has its own)
                 SparkSession._activeSession = None  # noqa: SLF001
         finally:
-            end_beside(spark)
+            end_beside(spark, is_idle=False)

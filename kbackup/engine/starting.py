@@ -2,7 +2,9 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
+from kbackup.engine.java import Java
 from kbackup.engine.jvm import Spark, start
 from kbackup.engine.settings import EngineSettings
 from kbackup.errors import KbackupError
@@ -23,15 +25,22 @@ class Starting:
         self._settings = settings
         self._spark: Spark | None = None
         self._error: BaseException | None = None
+        self._java: Java | None = None
+        self._is_dropped = False
         self._thread = threading.Thread(target=self._start, name="spark-start")
         self._thread.start()
 
     def _start(self) -> None:
         ended()
         try:
-            self._spark = start(self._settings())
+            self._spark = start(self._settings(), self._launched)
         except BaseException as error:  # noqa: BLE001  (raised again where Spark is asked for)
             self._error = error
+
+    def _launched(self, java: Java) -> None:
+        self._java = java
+        if self._is_dropped:
+            java.drop()
 
     def spark(self) -> Spark:
         """Return it, once it takes work; whoever asks has to end it.
@@ -47,22 +56,26 @@ class Starting:
         return self._spark
 
     def drop(self) -> None:
-        """End it unasked for, beside whatever else the run has to do."""
+        """End it unasked for, at once where it has not come far, else beside the run's end."""
+        self._is_dropped = True
+        if self._java is not None:
+            self._java.drop()
         threading.Thread(target=self._drop, name=_ENDING).start()
 
     def _drop(self) -> None:
         try:
-            self.spark().end()
+            self.spark().end(is_idle=True)
         except KbackupError:
             return  # nobody needed it
 
 
-def end_beside(spark: Spark) -> None:
-    """End Spark and its JVM, which takes 0.4 s, while the run does what is left to do.
+def end_beside(spark: Spark, *, is_idle: bool) -> None:
+    """End Spark and its JVM, which may take 0.4 s, while the run does what is left to do.
 
     The interpreter waits for the thread before it exits, and the next start does.
     """
-    threading.Thread(target=spark.end, name=_ENDING).start()
+    end = partial(spark.end, is_idle=is_idle)
+    threading.Thread(target=end, name=_ENDING).start()
 
 
 def ended() -> None:

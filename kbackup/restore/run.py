@@ -67,19 +67,27 @@ class RestoreRun:
         lock = RunLock.for_settings(
             settings, store, self._layout, "restore", group, self._run, self._stop.event.wait
         )
+        tasks = self._world.run_tasks
         with lock as held:
-            plan = self._plan(cluster, store)
-            self._show(plan, cluster)
-            if plan.refusals:
-                return
-            self._confirm(plan, agree)
+            tasks.begin()  # a restore that finds nothing to do is rare, and drops it unused
             try:
-                self._write(plan, cluster)
-            except KbackupError as error:
-                self._summary.fail(error)
+                plan = self._plan(cluster, store)
+                self._show(plan, cluster)
+                if plan.refusals:
+                    return
+                self._confirm(plan, agree)
+                self._restore(plan, cluster)
+            finally:
+                tasks.end()
             if held is not None and held.is_lost:
                 self._summary.fail(lost_lock())
             self._leave_record(store)
+
+    def _restore(self, plan: RestorePlan, cluster: Cluster) -> None:
+        try:
+            self._write(plan, cluster)
+        except KbackupError as error:
+            self._summary.fail(error)
 
     def _leave_record(self, store: Store) -> None:
         """Leave the run record, which nothing depends on: a store may be there to be read only."""

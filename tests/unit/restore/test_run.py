@@ -1,5 +1,6 @@
 """What a restore leaves behind."""
 
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from kbackup.runs.world import World
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
+from tests.support.target import FakeTarget
 
 
 def a_run(told: list[dict[str, Any]]) -> RestoreRun:
@@ -56,3 +58,45 @@ def test_what_is_left_out_or_altered_is_exit_3() -> None:
     assert [("foreign_object", "topics/orders/README")] == [(e["code"], e["key"]) for e in told]
     found = run._summary.finish()
     assert (3, [1, 1, 2, 3]) == (found["exit_code"], list(found["skipped"].values()))
+
+
+class Counted:
+    """Counts what a run asks of what runs its tasks: `runs.world.RunTasks`."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def begin(self) -> None:
+        """Note it."""
+        self.asked.append("begin")
+
+    def end(self) -> None:
+        """Note it."""
+        self.asked.append("end")
+
+
+class Idle(FakeTarget):
+    """A target whose groups nobody else works with."""
+
+    def members(self, group: str) -> list[str]:
+        """Nobody."""
+        del group
+        return []
+
+
+def test_a_restore_that_is_refused_lets_go_of_the_spark_it_has_begun_to_start() -> None:
+    """
+    Spark starts beside the plan, and nothing of it is left where the plan says no.
+    """
+    tasks = Counted()
+    options = {
+        "bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True, "topics": "orders",
+    }  # fmt: skip
+    settings = config.load("restore", options=options, files=(), environ={}).settings
+    kafka = SimpleNamespace(cluster=Idle)
+    store = StoreSettings(f"memory://{uuid4()}")
+    world = World(kafka, store, tasks, SystemClock())  # type: ignore[arg-type]
+
+    summary = RestoreRun(settings, lambda _: None, Stop(), world)()
+
+    assert (7, ["begin", "end"]) == (summary["exit_code"], tasks.asked)

@@ -1,0 +1,106 @@
+"""The process of Spark's JVM, where we start it ourselves."""
+
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from kbackup.engine.complaints import exit_sentence
+
+_LOOK_S: Final = 0.005
+_SAID: Final = "gateway"
+_NOT_NEEDED: Final = "it was not needed any more"
+
+
+@dataclass(slots=True)
+class Java:
+    """A JVM that we started ourselves.
+
+    Attributes:
+        process: It.
+        folder: Where it says where it listens, and where Spark puts what it needs for a while.
+    """
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_taken: bool = False
+    _is_dropped: bool = False
+
+    @classmethod
+    def run(cls, command: Sequence[str], environment: Mapping[str, str], log: Any) -> Self:
+        """Start one; what it prints goes to *log*."""
+        folder = Path(tempfile.mkdtemp(prefix="kbackup-jvm-"))
+        said = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / _SAID)}
+        try:
+            process = subprocess.Popen(  # noqa: S603  (a Java that was found, options of ours)
+                [command[0], f"-Djava.io.tmpdir={folder}", *command[1:]],
+                stdin=subprocess.PIPE,  # when it breaks, the JVM ends
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **environment, **said},
+                process_group=0,  # Ctrl-C is for the run, which then ends the JVM
+            )
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return cls(process, folder)
+
+    def gateway(self, connect: Callable[[], Any]) -> Any:
+        """Return pyspark's connection to the JVM, once it listens.
+
+        Raises:
+            OSError: If the JVM ended first, or was dropped.
+        """
+        try:
+            said = self._said()
+        except BaseException:
+            self.clean()
+            raise
+        port, length = struct.unpack(">ii", said[:8])
+        os.environ |= {"PYSPARK_GATEWAY_PORT": str(port),
+                       "PYSPARK_GATEWAY_SECRET": said[8 : 8 + length].decode()}  # fmt: skip
+        try:  # this is how pyspark is told that there is a JVM already
+            gateway = connect()
+        finally:
+            del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+        gateway.proc = self.process
+        return gateway
+
+    def _said(self) -> bytes:
+        """Return what it says of where it listens, and take it."""
+        while not (self.folder / _SAID).is_file():  # it appears whole, by a rename
+            if self.process.poll() is not None:
+                raise OSError(exit_sentence(self.process.returncode))
+            time.sleep(_LOOK_S)
+        with self._lock:
+            if self._is_dropped:
+                raise OSError(_NOT_NEEDED)
+            self._is_taken = True
+        return (self.folder / _SAID).read_bytes()
+
+    def drop(self) -> None:
+        """End a JVM that nobody needs, at once, unless somebody is connected to it already."""
+        with self._lock:
+            self._is_dropped = not self._is_taken
+            if self._is_dropped:
+                self.process.kill()
+
+    def kill(self) -> None:
+        """End the JVM at once, whatever it does."""
+        self.process.kill()
+        self.process.wait()
+        self.clean()
+
+    def clean(self) -> None:
+        """Remove what a JVM that has ended may have left in its folder."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,58 @@
+"""The process of Spark's JVM, played by a program that takes any option and does nothing."""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from kbackup.engine.java import Java
+
+_SAID = struct.pack(">ii", 4711, 6) + b"secret"
+"""What a JVM leaves in its folder once it listens: its port, and the word that opens it."""
+
+
+@pytest.fixture
+def java(tmp_path: Path) -> Iterator[Java]:
+    """A JVM on its way: it listens once its folder says so."""
+    program = tmp_path / "java"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    with (tmp_path / "log").open("wb") as log:
+        started = Java.run([str(program)], {}, log)
+    yield started
+    started.kill()
+
+
+def test_a_jvm_that_nobody_needs_ends_at_once(java: Java) -> None:
+    """
+    A restore that is refused does not wait for the Spark that it has begun to start.
+    """
+    java.drop()
+
+    with pytest.raises(OSError, match="signal 9"):
+        java.gateway(lambda: pytest.fail("connected to a dead JVM"))
+    assert not java.folder.exists()
+
+
+def test_a_jvm_that_was_dropped_is_not_connected_to(java: Java) -> None:
+    """
+    It may have said where it listens just before it was killed.
+    """
+    (java.folder / "gateway").write_bytes(_SAID)
+    java.drop()
+
+    with pytest.raises(OSError, match="not needed"):
+        java.gateway(lambda: pytest.fail("connected to a dead JVM"))
+
+
+def test_a_jvm_that_is_in_use_is_not_dropped(java: Java) -> None:
+    """
+    Whoever is connected to it ends it.
+    """
+    (java.folder / "gateway").write_bytes(_SAID)
+    java.gateway(SimpleNamespace)
+    java.drop()
+
+    assert java.process.poll() is None
