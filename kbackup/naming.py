@@ -28,6 +28,9 @@ TOPIC_LENGTH_MAX: Final = 249
 KEY_BYTES_MAX: Final = 1024
 """Bytes of UTF-8 that S3 allows in a key."""
 
+DIRECTORY_BYTES_MAX: Final = 512
+"""Bytes of a directory that a partitioner may give: topic and name fit beside it into a key."""
+
 RECORDS_FOLDER: Final = "_kbackup"
 """Beside ``topics.dir``: run records, gaps and locks."""
 

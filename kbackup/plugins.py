@@ -28,6 +28,7 @@ property, the variable, the command-line option, the documentation and the check
   reported to whoever chooses one of them.
 """
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -173,7 +174,7 @@ def by_class_name(seam: str, text: str) -> str:
     """
     if text in _points(seam):
         return text
-    simple = text.rpartition(".")[2]
+    simple = re.split(r"[.$]", text)[-1]
     for name in sorted(_points(seam)):
         if simple in getattr(load(seam, name), "class_names", ()):
             return name

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from kbackup.config.doubts import Doubt, Value, error, warning
 from kbackup.config.parsing import names_store
 from kbackup.config.property import READING, SINK, STATUS
-from kbackup.config.refusals import COMPATIBILITIES
+from kbackup.joda import zones
 
 
 class Suspicion(NamedTuple):
@@ -31,12 +31,6 @@ def _outside_quotes(pattern: str) -> Callable[[str], bool]:
 
 
 SUSPICIONS: Final = (
-    Suspicion(
-        "schema.compatibility",
-        lambda text: text not in ("", *COMPATIBILITIES),
-        "the connector takes it for NONE without a word, and so does kbackup",
-        f"write one of {', '.join(COMPATIBILITIES)}, in capitals",
-    ),
     Suspicion(
         "filename.offset.zero.pad.width",
         lambda text: text.strip("+0") == "" and text != "",
@@ -81,6 +75,19 @@ def suspicions(given: Mapping[str, Value], commands: frozenset[str]) -> Iterator
     url, bucket = given.get("store.url"), given.get("s3.bucket.name")
     if url is not None and names_store(url.text) and bucket is not None and bucket.text:
         yield warning("suspicious", "s3.bucket.name", bucket, f"not used: {url.shown('store.url')}")
+
+
+def zones_of(given: Mapping[str, Value]) -> Iterator[Doubt]:
+    """Yield what is wrong with the time zone, and that a schedule has none."""
+    timezone, schedule = given.get("timezone"), given.get("rotate.schedule.interval.ms")
+    if timezone is not None and timezone.text:
+        try:
+            zones.by_id(timezone.text)
+        except ValueError as problem:
+            yield error("value", "timezone", timezone, str(problem), "correct it")
+    elif schedule is not None and schedule.text.isdecimal() and int(schedule.text) > 0:
+        why = "rotate.schedule.interval.ms counts from its midnight, and it is not given"
+        yield error("missing", "timezone", None, why, "set it, such as UTC or Europe/Berlin")
 
 
 def requirements(

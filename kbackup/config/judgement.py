@@ -95,6 +95,8 @@ class Judgement:
             self._requirements(found.view)
         options = self._options(values | found.found, usable)
         self.doubts += checks.suspicions(self.given, self.sides)
+        if "sink" in self.sides:
+            self.doubts += checks.zones_of(self.given)
         kafka = clients.translate(
             {name: value for name, value in usable.items() if clients.is_client_property(name)}
         )
@@ -157,11 +159,15 @@ class Judgement:
         reads = self.sides != SINK
         idle = set(plugin_options.idle(self.used, settings, reads=reads))
         self.without_effect += [name for name in self.used if name in idle]
-        if self.is_complete:
-            self.doubts += plugin_options.missing(settings, self.given, self.sides)
-        return plugin_options.values(
+        values = plugin_options.values(
             {name: value for name, value in usable.items() if name not in idle}
         )
+        if self.is_complete:
+            lacks = list(plugin_options.missing(settings, self.given, self.sides))
+            self.doubts += lacks
+            if "sink" in self.sides and not any(doubt.level == "error" for doubt in self.doubts):
+                self.doubts += plugin_options.unusable(settings, values)
+        return values
 
     def _derive(
         self, values: dict[str, Any], usable: Mapping[str, Value], found: seams.Seams
@@ -169,6 +175,8 @@ class Judgement:
         """Fill in the defaults that depend on other values."""
         if found.view == "value" and "sink" in self.sides:
             values.setdefault("rotate_bytes", -1)
+            if not self._is_timeless(usable, found):
+                self._derive_times(values, usable)
             interval = usable.get("rotate.interval.ms")
             if interval is None:
                 values["rotate_interval_ms"] = -1
@@ -182,6 +190,16 @@ class Judgement:
             values["filename_offset_zero_pad_width"] = 1
         if "group" not in usable and "sink" in self.sides:
             values["group"] = self._group(usable)
+
+    def _derive_times(self, values: dict[str, Any], usable: Mapping[str, Value]) -> None:
+        """Fill in the connectors' defaults about time, and say which one is a surprise."""
+        if "timestamp.extractor" not in usable:
+            values["timestamp_extractor"] = "wallclock"
+            why = "not given, and the connector takes Wallclock: directories say when a record "
+            why += "was backed up"
+            do = "set timestamp.extractor=Record to file by the records' own time"
+            self.doubts.append(warning("assumed", "timestamp.extractor", None, why, do))
+        values.setdefault("rotate_file_on_partition_change", True)
 
     def _is_timeless(self, usable: Mapping[str, Value], found: seams.Seams) -> bool:
         """Whether the partitioner goes by no time."""

@@ -20,7 +20,7 @@ NO_EFFECT: Final = frozenset(
     schemas.cache.config schema.cache.size connect.meta.data enhanced.avro.schema.support
     allow.optional.map.keys avro.codec json.decimal.format retry.backoff.ms shutdown.timeout.ms
     max.write.duration.ms report.null.values.to.dlq tombstone.encoded.partition
-    rotate.file.on.partition.change partitioner.max.open.files max.files.scan.limit
+    max.files.scan.limit
     enable.conditional.writes s3.send.digest s3.http.send.expect.continue
     s3.object.tagging.key.value.pairs s3.object.behavior.on.tagging.error
     config.action.reload errors.retry.timeout errors.retry.delay.max.ms
@@ -39,7 +39,7 @@ OF_PARTITIONERS: Final = frozenset(
     timestamp.field partition.field.format.path
     """.split()  # noqa: SIM905 - words read better so
 )
-"""Without effect while the partitioner is the default."""
+"""What belongs to a partitioner: where it is refused, these need no mention."""
 
 NO_EFFECT_PREFIXES: Final = (
     "confluent.",

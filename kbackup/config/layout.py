@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from kbackup.config.parsing import (
     Boolean,
     Duration,
+    ExactWord,
     Integer,
     OptionalText,
     Switch,
@@ -86,9 +87,31 @@ class Layout(Group):
     )
     partitioner_class: Text = declare(
         "default",
-        "How records are spread over directories: default, or the connectors' class name.",
+        "How records are spread over directories: default, field, hourly, daily, time, or the "
+        "connectors' class name.",
         commands=RUNS,
         short=("--partitioner",),
+    )
+    timestamp_extractor: Text = declare(
+        "record",
+        "The time of a record, for directories by time and rotate.interval.ms: record, field, "
+        "wallclock, or the connectors' name; in the connectors' layout wallclock.",
+        commands=SINK,
+        example="record",
+    )
+    timezone: OptionalText = declare(
+        None,
+        "Zone of directories by time and of scheduled cuts: a name of the tz database, UTC, or an "
+        "offset.",
+        commands=SINK,
+        example="Europe/Berlin",
+    )
+    s3_schema_partition_affix_type: Annotated[Literal["NONE", "PREFIX", "SUFFIX"], *ExactWord] = (
+        declare(
+            "NONE",
+            "Puts the name of the value's schema before or after each directory: schema_name=NAME.",
+            commands=SINK,
+        )
     )
 
 
@@ -118,6 +141,32 @@ class Rotation(Group):
         "connectors' layout -1.",
         ge=-(2**63),
         le=2**63 - 1,
+    )
+    rotate_schedule_interval_ms: Integer = declare(
+        -1,
+        "Every so many ms of the clock, counted from midnight of timezone, files are closed; -1 "
+        "for never. Needs timezone.",
+        ge=-(2**63),
+        le=2**63 - 1,
+    )
+    rotate_file_on_partition_change: Boolean = declare(
+        False,
+        "Whether files are closed before a record that goes to another directory than the one "
+        "before it; with rotate.interval.ms and directories by time. In the connectors' layout "
+        "true.",
+    )
+    partitioner_max_open_files: Integer = declare(
+        -1,
+        "Directories of a partition with an open file at a time; one more closes all of them. "
+        "-1 for 128.",
+        ge=-1,
+        le=2**31 - 1,
+    )
+    schema_compatibility: Annotated[Literal["NONE", "BACKWARD", "FORWARD", "FULL"], *ExactWord] = (
+        declare(
+            "NONE",
+            "Which versions of a schema share a file: none but equal ones, older ones, newer ones.",
+        )
     )
     rotate_idle_ms: Integer = declare(
         60_000,

@@ -18,6 +18,7 @@ _CHOICES: Final = (
     ("formats", "keys_format_class"),
     ("formats", "headers_format_class"),
     ("partitioners", "partitioner_class"),
+    ("extractors", "timestamp_extractor"),
     ("converters", "key_converter"),
     ("converters", "value_converter"),
 )
@@ -81,6 +82,22 @@ def missing(
             elif option.is_required and found.name not in given and found.commands & sides:
                 why = f"it is not given, and {plugin} needs it"
                 yield error("missing", found.name, None, why, f"set it: {option.help}")
+
+
+def unusable(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[Doubt]:
+    """Yield what the chosen partitioner cannot be configured with."""
+    _, name = _chosen(settings)["partitioner_class"]
+    if not plugins.options("partitioners", name):
+        return
+    shared = {
+        "directory.delim": settings.get("directory_delim") or "/",
+        "timezone": settings.get("timezone"),
+    }
+    try:
+        plugins.load("partitioners", name)().configure({**options, **shared})
+    except ConfigurationError as problem:
+        named = str(problem.place.get("property", "partitioner.class"))
+        yield error("unsupported", named, None, problem.why or problem.what, problem.do)
 
 
 def _chosen(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:

@@ -44,23 +44,12 @@ def _true(text: str) -> bool:
     return text.lower() not in ("false", "")
 
 
-def _positive(text: str) -> bool:
-    try:
-        return int(text) > 0
-    except ValueError:
-        return True
-
-
 def _other_than(*harmless: str) -> Callable[[str], bool]:
     return lambda text: text not in harmless
 
 
 def _any_case(*words: str) -> Callable[[str], bool]:
     return lambda text: text.lower() in words
-
-
-def _exactly(*words: str) -> Callable[[str], bool]:
-    return lambda text: text in words
 
 
 def _custom_credentials(text: str) -> bool:
@@ -70,24 +59,7 @@ def _custom_credentials(text: str) -> bool:
     )
 
 
-COMPATIBILITIES: Final = ("NONE", "BACKWARD", "FORWARD", "FULL")
-"""What the connector knows for ``schema.compatibility``; anything else acts as NONE."""
-
 REFUSALS: Final = (
-    Refusal(
-        "rotate.schedule.interval.ms",
-        _positive,
-        "cuts by the wall clock are not in this version",
-        "set it to -1; run from cron, or use --follow with rotate.idle.ms",
-        SINK,
-    ),
-    Refusal(
-        "schema.compatibility",
-        _exactly(*COMPATIBILITIES[1:]),
-        "this version writes no format that has schemas",
-        "set it to NONE",
-        SINK,
-    ),
     Refusal(
         "behavior.on.null.values",
         _any_case("write"),
@@ -159,13 +131,6 @@ REFUSALS: Final = (
         "a Java class cannot be loaded",
         "use the AWS credential chain: AWS_PROFILE with role_arn, AWS_WEB_IDENTITY_TOKEN_FILE, "
         "or aws.access.key.id; then remove it",
-    ),
-    Refusal(
-        "s3.schema.partition.affix.type",
-        _other_than("NONE", ""),
-        "this version puts no schema name into keys",
-        "set it to NONE",
-        SINK,
     ),
     Refusal(
         "mode",

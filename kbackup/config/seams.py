@@ -68,6 +68,7 @@ def resolve(
         seams.doubts.append(error("incomplete", "format.class", None, why, do))
     _name(seams, "formats", "format.class", given)
     _name(seams, "partitioners", "partitioner.class", given)
+    _name(seams, "extractors", "timestamp.extractor", given)
     if view == "record" and writes:
         _whole_records(seams, given)
     else:

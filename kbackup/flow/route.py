@@ -8,13 +8,19 @@ import pyarrow.compute as pc
 
 from kbackup.errors import KbackupError
 from kbackup.extractors import TimestampExtractor
+from kbackup.fields import DECODED
+from kbackup.flow.affix import NO_AFFIX, Affix
 from kbackup.flow.rows import BadRecord, Rows
+from kbackup.naming import DIRECTORY_BYTES_MAX
 from kbackup.partitioners import Partitioner
 from kbackup.records import TopicPartition
 
 TIME: Final = "time"
-DECODED: Final = "decoded"
-"""Columns that a partitioner sees beside those of ``records.SCHEMA``."""
+"""Column of times, which a partitioner sees beside `fields.DECODED` and ``records.SCHEMA``."""
+_TOO_LONG: Final = (
+    f"its directory has more than {DIRECTORY_BYTES_MAX} bytes, or is none at all",
+    "choose another partition.field.name or path.format, or mend the record",
+)
 
 
 def route(
@@ -23,6 +29,8 @@ def route(
     partitioner: Partitioner,
     extractor: TimestampExtractor,
     now_ms: int,
+    *,
+    affix: Affix = NO_AFFIX,
 ) -> Rows:
     """Find time and directory of each row.
 
@@ -32,6 +40,7 @@ def route(
         partitioner: Gives the directories.
         extractor: Gives the times.
         now_ms: The time that stands for "now" in all of *rows*, in ms since the epoch.
+        affix: Lengthens the directories by the name of the value's schema.
 
     Returns:
         The rows with both; a row without a directory is among the bad ones.
@@ -50,14 +59,31 @@ def route(
         directories = directories.dictionary_encode()
     elif len(directories.dictionary) > 1 or directories.dictionary.null_count:
         directories = directories.cast(pa.string()).dictionary_encode()
+    placeless = getattr(partitioner, "no_directory", ("its partitioner gives it none", ""))
+    bad = _bad(rows, directories.is_null(), placeless)
+    names = [affix.beside(name, rows.schemas[-1]) for name in directories.dictionary.to_pylist()]
+    usable = [name if 0 < len(name.encode()) <= DIRECTORY_BYTES_MAX else None for name in names]
+    if affix is not NO_AFFIX or None in usable:
+        named = pa.DictionaryArray.from_arrays(directories.indices, pa.array(names, pa.string()))
+        if None in usable:
+            texts = pa.array(usable, pa.string()).take(directories.indices)
+            is_wrong = pc.and_(texts.is_null(), directories.is_valid())
+            bad += _bad(rows, is_wrong, _TOO_LONG)
+            named = texts.dictionary_encode()
+        directories = named
     routed = replace(rows, times=times, directories=directories)
-    if not directories.null_count:
+    if not bad:
         return routed
-    why, do = getattr(partitioner, "no_directory", ("its partitioner gives it none", ""))
-    offsets = rows.batch["offset"].filter(directories.is_null()).to_pylist()
-    bad = [BadRecord(offset, "a record has no directory", why, do) for offset in offsets]
     kept = routed.take(pc.indices_nonzero(directories.is_valid()))
     return replace(kept, bad=tuple(sorted((*rows.bad, *bad), key=lambda at: at.offset)))
+
+
+def _bad(rows: Rows, which: pa.BooleanArray, reason: tuple[str, str]) -> list[BadRecord]:
+    """Return the records of the rows *which* says, and why they have no directory."""
+    if not pc.any(which).as_py():
+        return []
+    offsets = rows.batch["offset"].filter(which).to_pylist()
+    return [BadRecord(offset, "a record has no directory", *reason) for offset in offsets]
 
 
 def _check(found: pa.Array, rows: Rows, plugin: object) -> None:

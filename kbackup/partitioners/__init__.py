@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from kbackup import plugins
+from kbackup.errors import ConfigurationError
 
 if TYPE_CHECKING:  # modules of options here are imported for --help
     from collections.abc import Mapping
@@ -62,6 +63,11 @@ def by_name(name: str, options: Mapping[str, Any] | None = None) -> Partitioner:
     return found
 
 
+def delimiter(options: Mapping[str, Any]) -> str:
+    """Return what stands between two levels of directories."""
+    return str(options.get("directory.delim", "/"))
+
+
 def only_directory(partitioner: Partitioner, where: TopicPartition) -> str | None:
     """Return what *partitioner* says, None too where it does not say."""
     found = getattr(partitioner, "only_directory", None)
@@ -74,7 +80,10 @@ def beside(directory: str, where: TopicPartition, other: TopicPartition) -> str 
     None where no installed partitioner keeps all records of a partition in that directory.
     """
     for plugin in plugins.installed("partitioners"):
-        partitioner = by_name(plugin.name)
+        try:
+            partitioner = by_name(plugin.name)
+        except ConfigurationError:
+            continue  # it wants options, which no partitioner of one directory does
         if only_directory(partitioner, where) == directory:
             return only_directory(partitioner, other)
     return None

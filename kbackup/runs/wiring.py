@@ -1,13 +1,17 @@
 """From checked settings to what each stage takes: plain data, made in one place."""
 
 import hashlib
+from typing import Any
 
 from kbackup.backup.window import Window
 from kbackup.config import Settings
 from kbackup.config.layout import RECORD_FORMAT
 from kbackup.engine import EngineSettings, Jvm
 from kbackup.errors import ConfigurationError
-from kbackup.flow.cut import Rule
+from kbackup.flow.affix import Affix, AffixKind
+from kbackup.flow.cut import OPEN_FILES, Rule
+from kbackup.flow.schedule import Schedule
+from kbackup.flow.schemas import Compatibility
 from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings, Way
@@ -134,11 +138,35 @@ def reading(settings: Settings) -> ReadOptions:
 
 def rule(settings: Settings) -> Rule:
     """Return when files are cut; -1 means never for bytes and time."""
+    directories = settings.partitioner_max_open_files
     return Rule(
         records=settings.flush_size,
         bytes=settings.rotate_bytes if settings.rotate_bytes > 0 else None,
         span_ms=settings.rotate_interval_ms if settings.rotate_interval_ms > 0 else None,
+        on_directory_change=settings.rotate_file_on_partition_change,
+        schedule=_schedule(settings),
+        open_files=OPEN_FILES if directories < 0 else max(1, directories),
+        compatibility=Compatibility(settings.schema_compatibility),
     )
+
+
+def _schedule(settings: Settings) -> Schedule | None:
+    interval_ms = settings.rotate_schedule_interval_ms
+    if interval_ms <= 0 or settings.timezone is None:
+        return None
+    return Schedule(interval_ms, settings.timezone)
+
+
+def partitioner_options(settings: Settings) -> dict[str, Any]:
+    """Return what a partitioner is given: its options, and two properties that it shares."""
+    shared = {"directory.delim": settings.directory_delim, "timezone": settings.timezone}
+    return {**settings.plugin_options, **shared}
+
+
+def affix(settings: Settings) -> Affix:
+    """Return where the schema's name stands beside a directory."""
+    kind = AffixKind(settings.s3_schema_partition_affix_type)
+    return Affix(kind, settings.directory_delim)
 
 
 def identity(settings: Settings) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Final, Self
 
 from kbackup.clock import Clock
 from kbackup.errors import TopicChangedError
+from kbackup.flow.affix import NO_AFFIX, Affix
 from kbackup.flow.cut import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.kafka import Connection
@@ -38,6 +39,7 @@ class SinkJob:
             otherwise the connectors' layout refuses them.
         plugin_options: What was given for the options of plugins, by property.
         extractor: Name of the timestamp extractor's plugin.
+        affix: Where the name of a value's schema stands beside its directory.
         spool_bytes: What an unfinished file may hold in memory before it moves to disk.
     """
 
@@ -53,6 +55,7 @@ class SinkJob:
     flush_tail: bool = True
     drops_nulls: bool = False
     extractor: str = "record"
+    affix: Affix = NO_AFFIX
     plugin_options: Mapping[str, Any] = field(default_factory=dict)
     spool_bytes: int = SPOOL_BYTES
 

@@ -265,7 +265,9 @@ def _check_keys(layout: Layout, settings: Settings, wheres: Sequence[TopicPartit
     Raises:
         ConfigurationError: Naming the key.
     """
-    partitioner = partitioners.by_name(settings.partitioner_class, settings.plugin_options)
+    partitioner = partitioners.by_name(
+        settings.partitioner_class, wiring.partitioner_options(settings)
+    )
     for where in wheres:
         encoded = partitioners.only_directory(partitioner, where) or "any"
         for spec in wiring.views(settings):

@@ -195,7 +195,9 @@ class Work:
                 compatibility=self.job.rule.compatibility,
             ):
                 self._nulls += converted.left_out
-                rows = route(converted, where, partitioner, extractor, self.job.clock.ms())
+                now_ms = self.job.clock.ms()
+                affix = self.job.affix
+                rows = route(converted, where, partitioner, extractor, now_ms, affix=affix)
                 yield rows.before_bad()
                 for bad in rows.bad:
                     raise bad.error(where)

@@ -24,10 +24,13 @@ RUNNABLE = {
     "unknown-names-sink.properties",
     "008-sink.json",
     "017-sink.json",
+    "024-sink.json",
+    "025-sink.json",
     "027-sink.properties",
     "030-sink.json",
     "034-sink.json",
     "040-sink.json",
+    "045-sink.json",
 }
 
 EACH = pytest.mark.parametrize("path", OURS + COLLECTION, ids=lambda path: path.name)

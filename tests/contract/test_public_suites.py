@@ -1,5 +1,7 @@
 """Whatever is registered passes the suites that `kbackup.testing` gives to plugin authors."""
 
+from typing import Final
+
 import pytest
 
 from kbackup import converters, extractors, formats, partitioners, plugins
@@ -13,6 +15,15 @@ from kbackup.testing import (
     FormatContract,
     PartitionerContract,
 )
+
+OPTIONS: Final = {
+    "timezone": "Europe/Berlin",
+    "locale": "en",
+    "path.format": "yyyy-MM-dd/HH",
+    "partition.duration.ms": 3_600_000,
+    "partition.field.name": ("n",),
+}
+"""What partitioners cannot do without."""
 
 
 def names(seam: str) -> list[str]:
@@ -49,4 +60,4 @@ class TestPartitioners(PartitionerContract):
 
     @pytest.fixture(params=names("partitioners"))
     def partitioner(self, request: pytest.FixtureRequest) -> Partitioner:
-        return partitioners.by_name(request.param, {})
+        return partitioners.by_name(request.param, OPTIONS)

@@ -385,7 +385,17 @@ IN_ITS_PLACE: dict[str, list[str]] = {
     "format.class": ["--view", "value"],
     "s3.compression.type": ["-f", "json"],
     "rename.regex": ["--rename", "x"],
+    "rotate.schedule.interval.ms": ["--timezone", "UTC"],
+    "partition.field.name": ["--partitioner", "field"],
+    "timestamp.field": ["--timestamp-extractor", "field"],
 }
+TIME = ["--partitioner", "time", "--timezone", "UTC"]
+TIME_OPTIONS = {"locale": "en", "path.format": "yyyy", "partition.duration.ms": "3600000"}
+for given in TIME_OPTIONS:
+    others = [(f"--{at.replace('.', '-')}", text) for at, text in TIME_OPTIONS.items()]
+    IN_ITS_PLACE[given] = TIME + [
+        word for pair in others for word in pair if pair[0] != f"--{given.replace('.', '-')}"
+    ]
 KEYS = ["-f", "json", "--store-kafka-keys", "--keys-format-class", "json"]
 for each in PROPERTIES:
     if each.plugins and each.plugins[0][0] == "converters":

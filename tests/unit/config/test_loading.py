@@ -150,7 +150,7 @@ def test_looking_at_a_configuration_needs_none(command: config.Command) -> None:
         pytest.param({"s3_part_size": "5"}, "s3.part.size", id="below S3's least part"),
         pytest.param({"s3_compression_type": "gzip"}, "s3.compression.type", id="gzip of Parquet"),
         pytest.param(
-            {"partitioner_class": "x.HourlyPartitioner"}, "partitioner.class", id="no partitioner"
+            {"partitioner_class": "x.WeeklyPartitioner"}, "partitioner.class", id="no partitioner"
         ),
         pytest.param({"store_url": "minio:9000"}, "store.url", id="no scheme"),
         pytest.param({"flush_size": "1e3"}, "flush.size", id="no number"),

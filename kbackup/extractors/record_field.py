@@ -1,0 +1,66 @@
+"""A field of the value: ``timestamp.field``."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup import fields
+from kbackup.extractors.record import RecordExtractor
+from kbackup.extractors.record_field_options import TIMESTAMP_FIELD
+from kbackup.joda import iso, zones
+
+_UTC: Final = zones.by_id("UTC")
+_MS: Final = (pa.int32(), pa.int64())
+"""Types whose numbers are ms; the connectors take no other number of a struct."""
+
+
+class RecordFieldExtractor:
+    """Epoch ms, or text with epoch ms or a date of ISO 8601, at a place inside the value.
+
+    Text without an offset is UTC; the connectors take the zone of their JVM.  A record without a
+    value has no field, and goes by its own timestamp, as theirs do.
+    """
+
+    class_names: ClassVar[tuple[str, ...]] = ("RecordField", "RecordFieldTimestampExtractor")
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take the path."""
+        self._path = tuple(TIMESTAMP_FIELD.of(options).split("."))
+
+    def extract(self, batch: pa.RecordBatch, now_ms: int) -> pa.Int64Array:
+        """Return the times, null where the field is no time, or is not there."""
+        column = fields.values(batch)
+        if fields.holds_json(column):
+            found = pa.array(map(_from_json, fields.in_json(column, self._path)), pa.int64())
+        else:
+            found = _from_typed(fields.typed(column, self._path), len(batch))
+        if not column.null_count:
+            return found
+        return pc.if_else(column.is_null(), RecordExtractor().extract(batch, now_ms), found)
+
+
+def _from_typed(field: pa.Array | None, rows: int) -> pa.Int64Array:
+    if field is None:
+        return pa.nulls(rows, pa.int64())
+    if field.type in _MS:
+        return field.cast(pa.int64())
+    if pa.types.is_timestamp(field.type):
+        return field.cast(pa.timestamp("ms"), safe=False).view(pa.int64())
+    if pa.types.is_string(field.type):
+        found = field.dictionary_encode()
+        each = [iso.moment(text, _UTC) for text in found.dictionary.to_pylist()]
+        return pa.array(each, pa.int64()).take(found.indices)
+    return pa.nulls(rows, pa.int64())
+
+
+def _from_json(found: object) -> int | None:
+    match found:
+        case bool():
+            return None
+        case int() | float():
+            return int(found) if abs(found) < 2**63 else None  # NaN and infinity are not
+        case str():
+            return iso.moment(found, _UTC)
+    return None

@@ -1,0 +1,84 @@
+"""``region=eu/kind=order``: directories of what stands in fields of the values."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup import fields
+from kbackup.errors import ConfigurationError
+from kbackup.partitioners import delimiter
+from kbackup.partitioners.field_options import FIELDS
+from kbackup.records import TopicPartition
+
+
+class FieldPartitioner:
+    """A directory for each combination of the fields' texts, in the order of their names.
+
+    A field is text, a whole number or a boolean.  Null is ``null``, and so is every field of a
+    record without a value.  Nothing is escaped, as the connectors do it: a slash in a text makes
+    a level more, and null cannot be told from the text ``null``.
+    """
+
+    class_names: ClassVar[tuple[str, ...]] = ("FieldPartitioner",)
+    goes_by_time: ClassVar[bool] = False
+    no_directory: ClassVar[tuple[str, str]] = (
+        "a field of partition.field.name is not there, or is no text, whole number or boolean",
+        "correct partition.field.name, or the record",
+    )
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take the names of the fields, and what stands between directories.
+
+        Raises:
+            ConfigurationError: If there are none.
+        """
+        self._names = FIELDS.of(options)
+        self._delimiter = delimiter(options)
+        if not self._names:
+            raise ConfigurationError(
+                f"{FIELDS.name} cannot be used", "it is not given", "name the fields",
+                property=FIELDS.name,
+            )  # fmt: skip
+
+    def only_directory(self, _where: TopicPartition) -> None:
+        """Return nothing: it follows from a record."""
+
+    def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
+        """Return the directory of each row, null where a field of it cannot name one."""
+        column = fields.values(batch)
+        parts = []
+        for name in self._names:
+            path = tuple(name.split("."))
+            if fields.holds_json(column):
+                found = pa.array(map(_text, fields.in_json(column, path)), pa.string())
+            else:
+                found = _texts(fields.typed(column, path), len(batch))
+            parts.append(pc.binary_join_element_wise(name, found, "="))
+        return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, self._delimiter)
+
+
+def _texts(field: pa.Array | None, rows: int) -> pa.StringArray:
+    """Return the text of each typed value."""
+    if field is None:
+        return pa.nulls(rows, pa.string())
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    is_usable = any(
+        is_one(kind)
+        for is_one in (pa.types.is_string, pa.types.is_signed_integer, pa.types.is_boolean)
+    )
+    return (
+        pc.fill_null(field.cast(pa.string()), "null") if is_usable else pa.nulls(rows, pa.string())
+    )
+
+
+def _text(found: object) -> str | None:
+    match found:
+        case None:
+            return "null"
+        case bool():
+            return "true" if found else "false"
+        case int() | str():
+            return str(found)
+    return None

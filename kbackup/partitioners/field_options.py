@@ -1,0 +1,25 @@
+"""The option of directories by field."""
+
+from typing import Any, Final
+
+from kbackup.options import Option, read_names
+
+
+def _fields(value: Any) -> tuple[str, ...]:
+    names = read_names(value)
+    for name in names:
+        if not all(part.strip() for part in name.split(".")):
+            raise ValueError(f"{name!r} has an empty name between its dots")
+    return names
+
+
+FIELDS: Final[Option[tuple[str, ...]]] = Option(
+    name="partition.field.name",
+    help="Fields of the value that name its directory, a dot between the names of nested ones.",
+    type="list",
+    default=(),
+    read=_fields,
+    commands="sink",
+    example="region,user.country",
+)
+OPTIONS: Final = (FIELDS,)

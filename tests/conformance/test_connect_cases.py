@@ -1,0 +1,243 @@
+"""The connectors' behaviour, replayed: every case of ``connect_cases.yaml``.
+
+A case that kbackup answers otherwise on purpose, or not yet, is expected to fail for a reason
+that `DIFFERENT` gives; it fails here once it no longer differs.
+"""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import case_files
+import pyarrow as pa
+import pytest
+from connect_flow import Outcome, Player, records, settings
+from record_samples import batch_of
+
+from kbackup import extractors, fields, partitioners
+from kbackup.flow.schedule import Schedule
+from kbackup.joda import iso, zones
+from kbackup.naming import Layout, ObjectKey, View
+from kbackup.records import TopicPartition
+
+FILE: Final = "connect_cases"
+SCHEMAS: Final = case_files.document(FILE).get("schemas", {})
+KINDS: Final = frozenset(
+    {"sink", "partition", "timestamp_string", "schedule", "config", "filename",
+     "schema_compat", "s3_protocol", "content"}
+)  # fmt: skip
+"""Kinds that have a runner, here or in the reason for having none."""
+
+DEAD_LETTERS: Final = "there is no dead letter topic: a bad record stops the run and is named"
+TOMBSTONES: Final = "tombstone files are not written; whole records keep tombstones"
+UPLOADS: Final = "uploads are another protocol, which tests/fault shows: put once, then compare"
+TAGS: Final = "objects have no tags; offsets and counts are in their metadata"
+MODE_TYPO: Final = "a misspelt schema.compatibility is refused, not taken for NONE"
+PROJECTION: Final = "values are not brought under the schema of an open file"
+BUG: Final = "a defect of the connectors that is not copied"
+
+
+def different(case: dict[str, Any]) -> str | None:
+    """Return why a case of kind ``sink`` is answered otherwise, None where it is not."""
+    steps = case["steps"]
+    puts = [row for step in steps for row in records(step.get("put") or [])]
+    if any("expect_reported" in step for step in steps):
+        return DEAD_LETTERS
+    if case["config"].get("behavior.on.null.values") == "write" and any(
+        row.get("rec") is None and row.get("value") is None for row in puts
+    ):
+        return TOMBSTONES
+    if "faults" in case and case["faults"][0]["op"] == "PutObjectTagging":
+        return TAGS
+    if "expect_tags" in case:
+        return TAGS
+    if "preexisting" in case or "faults" in case:
+        return UPLOADS
+    return {
+        "task-project-backward": PROJECTION,
+        "derived-lowercase-compat-is-none": MODE_TYPO,
+        "derived-null-schema-dlq-regresses-offset": BUG,
+    }.get(case["id"])
+
+
+def sink_cases() -> list[Any]:
+    """Return the cases of kind ``sink``, those that differ marked."""
+    found = []
+    for param in case_files.cases(FILE, "sink"):
+        (case,) = param.values
+        why = different(case)
+        marks = () if why is None else (pytest.mark.xfail(reason=why),)
+        found.append(pytest.param(case, id=param.id, marks=marks))
+    return found
+
+
+def test_every_case_has_a_runner() -> None:
+    """
+    A case of a kind that nobody knows would be run by nobody.
+    """
+    assert {case["kind"] for case in case_files.document(FILE).get("cases", [])} <= KINDS
+
+
+def expand(offsets: Any) -> Any:
+    """Return the offsets of an object, ``0..9999`` written out."""
+    if isinstance(offsets, str) and ".." in offsets:
+        first, _, last = offsets.partition("..")
+        return list(range(int(first), int(last) + 1))
+    return offsets
+
+
+@pytest.mark.parametrize("case", sink_cases())
+def test_files_are_the_connectors(case: dict[str, Any], tmp_path: Path) -> None:
+    """
+    The same records, in the same order at the same times, make the same files and commits.
+    """
+    chosen = settings(case, tmp_path)
+    topic = case.get("topic", "test-topic")
+    outcomes = {
+        partition: Player(case, SCHEMAS, chosen, TopicPartition(topic, partition)).play()
+        for partition in case.get("assignment", [12])
+    }
+    before = -1
+    for number, step in enumerate(case["steps"]):
+        if "expect_objects" in step:
+            expected = {key: expand(each) for key, each in step["expect_objects"].items()}
+            assert expected == stored(outcomes, number)
+        if "expect_uncommitted" in step:
+            assert step["expect_uncommitted"] == waiting(case, outcomes, number)
+        if "precommit" in step:
+            assert step["precommit"] == committed(outcomes, before, number)
+            before = number
+        assert "expect_reported" not in step
+        assert "expect_tags" not in case
+        assert "expect_rewind" not in step
+        assert ("raises" in step) == any(
+            at == number for outcome in outcomes.values() for at, _ in outcome.reported
+        )
+
+
+def stored(outcomes: dict[int, Outcome], until: int) -> dict[str, list[int]]:
+    """Return the objects there are after a step."""
+    return {
+        key: offsets
+        for outcome in outcomes.values()
+        for at, key, offsets in outcome.objects
+        if at <= until
+    }
+
+
+def waiting(case: dict[str, Any], outcomes: dict[int, Outcome], until: int) -> list[int]:
+    """Return the offsets that are in no object after a step."""
+    held = {offset for offsets in stored(outcomes, until).values() for offset in offsets}
+    given = [
+        row["offset"] for step in case["steps"][:until] for row in records(step.get("put") or [])
+    ]
+    return sorted(set(given) - held)
+
+
+def committed(outcomes: dict[int, Outcome], after: int, until: int) -> dict[int, int]:
+    """Return what was committed between two steps."""
+    return {
+        partition: offset
+        for partition, outcome in outcomes.items()
+        for at, offset in outcome.committed
+        if after < at <= until
+    }
+
+
+TYPES: Final = {
+    "boolean": pa.bool_(), "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(),
+    "int64": pa.int64(), "float32": pa.float32(), "float64": pa.float64(), "string": pa.string(),
+    "Timestamp": pa.timestamp("ms"),
+}  # fmt: skip
+
+
+def arrow(text: str) -> pa.DataType:
+    """Return the type of ``struct{a:int32,b:array<string>?}`` and its like."""
+    text = text.removesuffix("?")
+    if text.startswith("struct{"):
+        fields_, depth, start = [], 0, 7
+        for at, letter in enumerate(text):
+            depth += letter in "{<"
+            if depth == 1 and letter in ",}":
+                name, _, kind = text[start:at].partition(":")
+                fields_.append((name, arrow(kind)))
+                start = at + 1
+            depth -= letter in "}>"
+        return pa.struct(fields_)
+    if text.startswith("array<"):
+        return pa.list_(arrow(text[6:-1]))
+    if text.startswith("map<"):
+        key, _, kind = text[4:-1].partition(",")
+        return pa.map_(arrow(key), arrow(kind))
+    return TYPES[text]
+
+
+@pytest.mark.parametrize("case", case_files.cases(FILE, "partition"))
+def test_directories_are_the_connectors(case: dict[str, Any]) -> None:
+    """
+    The same record goes to the same directory; what the connectors cannot place has none.
+    """
+    given, record, expected = case["config"], case["record"], case["expect"]
+    batch = batch_of([{"timestamp": -1 if record.get("ts", 0) is None else record.get("ts", 0)}])
+    if "value_schema" in record:
+        kind = arrow(record["value_schema"])
+        value = record["value"]
+        if pa.types.is_map(kind):
+            value = [*value.items()]
+        batch = batch.append_column(fields.DECODED, pa.array([value], kind))
+    extractor = extractors.by_name(
+        {"Record": "record", "RecordField": "field"}.get(
+            given.get("timestamp.extractor", ""), "wallclock"
+        ),
+        given,
+    )
+    times = extractor.extract(batch, 0)
+    if isinstance(expected, dict) and "timestamp_ms" in expected:
+        assert [expected["timestamp_ms"]] == times.to_pylist()
+        return
+    name = {"TimeBased": "time"}.get(given["partitioner.class"], given["partitioner.class"].lower())
+    partitioner = partitioners.by_name(name, given)
+    where = TopicPartition("t", record.get("partition", 0))
+
+    found = partitioner.encode(where, batch.append_column("time", times))
+
+    wanted = None if isinstance(expected, dict) else expected
+    assert [wanted] == found.cast(pa.string()).to_pylist()
+
+
+@pytest.mark.parametrize("case", case_files.cases(FILE, "timestamp_string"))
+def test_texts_are_the_connectors_times(case: dict[str, Any]) -> None:
+    """
+    A text is the moment that it is for the connectors in the zone of their JVM.
+    """
+    found = iso.moment(str(case["input"]), zones.by_id(case["jvm_zone"]))
+
+    assert case["expect"].get("timestamp_ms") == found
+
+
+@pytest.mark.parametrize("case", case_files.cases(FILE, "schedule"))
+def test_scheduled_cuts_are_the_connectors(case: dict[str, Any]) -> None:
+    """
+    The next boundary of the clock is the connectors'.
+    """
+    now, expected = (
+        int(datetime.fromisoformat(case[name]).timestamp() * 1000) for name in ("now", "expect")
+    )
+
+    assert expected == Schedule(case["interval_ms"], case["timezone"]).next(now)
+
+
+@pytest.mark.parametrize("case", case_files.cases(FILE, "filename"))
+def test_views_are_named_as_the_connectors_name_them(case: dict[str, Any]) -> None:
+    """
+    The mark of a view stands before the extension.
+    """
+    view = {"value": View.VALUE, "keys": View.KEY, "headers": View.HEADERS}[case["view"]]
+    extension = case["extension"]
+    for given, expected in case["table"].items():
+        if given.endswith(extension) and given != extension:
+            stem = expected.removesuffix(f"{view}{extension}")
+            assert given.removesuffix(extension) == stem
+    key = Layout().key(ObjectKey("t", 0, 0, "partition=0", extension, view))
+    assert f"t+0+0000000000{view}{extension}" == key.rpartition("/")[2]
+    assert view is Layout().parse(key).view

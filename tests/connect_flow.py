@@ -1,0 +1,328 @@
+"""Cases of kind ``sink``: their records through convert, route, cut and write, without a cluster.
+
+Values are given as the case states them, under schemas that say their names and versions; what
+formats make of them is another test's matter, so the formats here know their extension alone.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+from flow_samples import offsets_by_directory
+from record_samples import batch_of
+
+from kbackup import config, extractors, partitioners
+from kbackup.columns import Bad, Column, Schema
+from kbackup.config import Settings
+from kbackup.flow.convert import Conversion, convert
+from kbackup.flow.cut import Append, Cut, cut
+from kbackup.flow.route import route
+from kbackup.flow.rows import Rows
+from kbackup.flow.views import ViewSpec
+from kbackup.flow.write import OpenFiles
+from kbackup.formats import FormatOptions
+from kbackup.naming import View
+from kbackup.records import Span, TopicPartition
+from kbackup.runs import wiring
+
+ARROW: Final = {
+    "boolean": pa.bool_(), "int32": pa.int32(), "int64": pa.int64(), "float32": pa.float32(),
+    "float64": pa.float64(), "string": pa.string(),
+}  # fmt: skip
+EXTENSIONS: Final = {"avro": ".avro", "json": ".json", "bytes": ".bin", "parquet": ".parquet"}
+CODECS: Final = {"snappy": ".snappy", "gzip": ".gz", "none": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Named(Schema):
+    """A schema of a case: all of one name can be brought under each other."""
+
+    name: str | None = None
+
+    def takes(self, other: Schema) -> bool:
+        """Go by the name."""
+        return isinstance(other, Named) and other.name == self.name
+
+
+def arrow(spec: Any) -> pa.DataType:
+    """Return the type of a schema of a case."""
+    if not isinstance(spec, dict):
+        return ARROW[spec.removesuffix("?")]
+    if spec["type"] != "struct":
+        return ARROW[spec["type"]]
+    fields = [
+        (name, arrow(kind))
+        for entry in spec["fields"]
+        for name, kind in entry.items()
+        if name != "default"
+    ]
+    return pa.struct(fields)
+
+
+@dataclass
+class CaseConverter:
+    """Kafka's bytes are a JSON text of the schema's name and the value."""
+
+    schemas: Mapping[str, Any]
+
+    def decode(self, column: pa.Array) -> Sequence[Column]:
+        """Return a column for each run of a schema; a value of another type is bad."""
+        rows = [(None, None) if raw is None else json.loads(raw) for raw in column.to_pylist()]
+        found, start = [], 0
+        for at in range(1, len(rows) + 1):
+            if at == len(rows) or rows[at][0] != rows[start][0]:
+                found.append(self._column(rows[start][0], [value for _, value in rows[start:at]]))
+                start = at
+        return found or [Column(column)]
+
+    def _column(self, name: str | None, values: list[Any]) -> Column:
+        if name is None:
+            texts = [None if value is None else json.dumps(value) for value in values]
+            return Column(pa.array(texts, pa.string()).cast(pa.json_()))
+        spec = self.schemas[name]
+        kind = arrow(spec)
+        bad = []
+        if pa.types.is_struct(kind):
+            for row, value in enumerate(values):
+                if not isinstance(value, dict):
+                    bad.append(Bad(row, "Invalid type for STRUCT"))
+                    values[row] = None
+        schema = Named(json.dumps(spec), spec.get("version"), "", spec.get("name"))
+        return Column(pa.array(values, kind), schema, tuple(bad))
+
+
+class KeyConverter:
+    """Keys as they are."""
+
+    def decode(self, column: pa.Array) -> Sequence[Column]:
+        """Return texts."""
+        return [Column(column.cast(pa.string()))]
+
+
+class CaseWriter:
+    """Keeps nothing."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take the rows."""
+
+    def close(self, metadata: Mapping[str, str]) -> None:
+        """End."""
+
+
+@dataclass(frozen=True)
+class CaseFormat:
+    """A format that takes everything."""
+
+    splits: ClassVar[bool] = False
+
+    def refuses(self, *_more: Any) -> Sequence[Bad]:
+        """Refuse nothing."""
+        return ()
+
+    def writer(self, *_more: Any) -> CaseWriter:
+        """Begin a file."""
+        return CaseWriter()
+
+
+@dataclass(frozen=True)
+class CaseSpec(ViewSpec):
+    """A view whose extension is known."""
+
+    text: str = ""
+
+    def extension(self) -> str:
+        """Return it."""
+        return self.text
+
+
+def settings(case: dict[str, Any], folder: Path) -> Settings:
+    """Return what kbackup makes of the case's configuration, formats and converters aside."""
+    given = {
+        name: ",".join(value) if isinstance(value, list) else value
+        for name, value in case["config"].items()
+    }
+    for name in ("keys.format.class", "headers.format.class", "parquet.codec",
+                 "s3.compression.type", "format.bytearray.extension"):  # fmt: skip
+        given.pop(name, None)
+    if given.get("behavior.on.null.values") == "write":
+        given["behavior.on.null.values"] = "fail"
+    for name in ("store.kafka.keys", "store.kafka.headers", "s3.object.tagging"):
+        given.pop(name, None)
+    partitioner = given.pop("partitioner.class", "Default")
+    given |= {
+        "connector.class": "io.confluent.connect.s3.S3SinkConnector",
+        "partitioner.class": f"io.confluent.connect.storage.partitioner.{partitioner}Partitioner",
+        "format.class": "io.confluent.connect.s3.format.json.JsonFormat",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+        "s3.bucket.name": "b",
+        "topics": case.get("topic", "test-topic"),
+    }
+    path = folder / "case.json"
+    path.write_text(json.dumps({name: str(value) for name, value in given.items()}))
+    options = {"bootstrap_servers": "h:1"}
+    return config.load("sink", options=options, files=[path], environ={}).settings
+
+
+def conversions(case: dict[str, Any], schemas: Mapping[str, Any]) -> list[Conversion]:
+    """Return the views of the case, values last."""
+    given = case["config"]
+
+    def spec(view: View, kind: str) -> CaseSpec:
+        codec = CODECS[given.get("parquet.codec", "snappy")] if kind == "parquet" else ""
+        text = (
+            EXTENSIONS[kind] if kind != "bytes" else given.get("format.bytearray.extension", ".bin")
+        )
+        zipped = given.get("s3.compression.type") == "gzip" and kind in ("json", "bytes")
+        return CaseSpec(view, kind, FormatOptions(), text=codec + text + (".gz" if zipped else ""))
+
+    def view(view: View, kind: str, converter: Any) -> Conversion:
+        return Conversion(spec(view, kind), CaseFormat(), converter)  # type: ignore[arg-type]
+
+    found = []
+    if given.get("store.kafka.keys"):
+        found.append(view(View.KEY, given.get("keys.format.class", "avro"), KeyConverter()))
+    if given.get("store.kafka.headers"):
+        found.append(view(View.HEADERS, given.get("headers.format.class", "avro"), None))
+    found.append(view(View.VALUE, given["format.class"], CaseConverter(schemas)))
+    return found
+
+
+def records(put: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield each record of a put, runs expanded."""
+    for entry in put:
+        if "from" not in entry:
+            yield entry
+            continue
+        for at in range(entry["count"]):
+            record = {**entry, "offset": entry["from"] + at}
+            if entry.get("rec_seq") is not None:
+                record["rec"] = entry["rec_seq"] + at
+            if entry.get("rec_cycle"):
+                record["rec"] = entry["rec_cycle"][at % len(entry["rec_cycle"])]
+            if "value_cycle" in entry:
+                record["value"] = entry["value_cycle"][at % len(entry["value_cycle"])]
+            if "ts_start" in entry:
+                record["ts"] = entry["ts_start"] + at * entry.get("ts_step", 0)
+            yield record
+
+
+def value(record: dict[str, Any]) -> Any:
+    """Return the value of a record; ``rec: n`` stands for a struct of numbers."""
+    if record.get("rec") is None:
+        return record.get("value")
+    number = record["rec"]
+    more = {name: record[name] for name in ("string", "timestamp") if name in record}
+    ratio = 12.2 + (number - 16 if number != 12 else 0)
+    struct = {"boolean": True, "int": number, "long": number, "float": ratio, "double": ratio}
+    return struct | more
+
+
+def batch(rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
+    """Return records of a case as Kafka would give them."""
+    found = []
+    for row in rows:
+        held = value(row)
+        text = None if held is None else json.dumps([row.get("schema"), held]).encode()
+        pairs = row.get("headers") or []
+        found.append(
+            {
+                "offset": row["offset"],
+                "timestamp": -1 if row.get("ts", 0) is None else row.get("ts", 0),
+                "key": None if row.get("key") is None else str(row["key"]).encode(),
+                "value": text,
+                "headers": [{"key": name, "value": str(each).encode()} for name, each in pairs],
+            }
+        )
+    return batch_of(found)
+
+
+@dataclass
+class Outcome:
+    """What came of one Kafka partition, step by step.
+
+    Attributes:
+        objects: Step, key and offsets of each object.
+        committed: Step and next offset of each cut.
+        reported: Step and offset of each bad record.
+    """
+
+    objects: list[tuple[int, str, list[int]]] = field(default_factory=list)
+    committed: list[tuple[int, int]] = field(default_factory=list)
+    reported: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass
+class Player:
+    """Plays the steps of a case for one Kafka partition."""
+
+    case: dict[str, Any]
+    schemas: Mapping[str, Any]
+    settings: Settings
+    where: TopicPartition
+    step: int = 0
+    now: int = 0
+    outcome: Outcome = field(default_factory=Outcome)
+
+    def play(self) -> Outcome:
+        """Return what came of it; a bad record ends it."""
+        self.now = self.case.get("clock_start_ms", 1_500_000_000_000)
+        views = conversions(self.case, self.schemas)
+        files = OpenFiles(self.where, views, wiring.layout(self.settings), 2**20)
+        appended: list[Rows] = []
+        clock: Callable[[], int] = lambda: self.now  # noqa: E731
+        for step in cut(self._rows(views), wiring.rule(self.settings), clock):
+            match step:
+                case Append(rows):
+                    files.write(rows)
+                    appended.append(rows)
+                case Cut(next_offset):
+                    closed = files.close(Span(0, next_offset))
+                    offsets = [*offsets_by_directory(appended).values()]
+                    for at, file in enumerate(closed):
+                        held = offsets[at // len(views)]
+                        self.outcome.objects.append((self.step, file.key, held))
+                        file.body.close()
+                    self.outcome.committed.append((self.step, next_offset))
+                    appended = []
+        files.drop()
+        return self.outcome
+
+    def _rows(self, views: Sequence[Conversion]) -> Iterator[Rows]:
+        partitioner = partitioners.by_name(
+            self.settings.partitioner_class, wiring.partitioner_options(self.settings)
+        )
+        extractor = extractors.by_name(
+            self.settings.timestamp_extractor, self.settings.plugin_options
+        )
+        for number, step in enumerate(self.case["steps"]):
+            self.step = number
+            self.now += step.get("clock_advance_ms", 0)
+            if "put" not in step:
+                continue
+            mine = [
+                row
+                for row in records(step["put"])
+                if row.get("partition", 12) == self.where.partition
+            ]
+            for converted in convert(
+                batch(mine),
+                views,
+                leaves_out_nulls=self.settings.behavior_on_null_values == "ignore",
+                compatibility=wiring.rule(self.settings).compatibility,
+            ):
+                rows = route(
+                    converted,
+                    self.where,
+                    partitioner,
+                    extractor,
+                    self.now,
+                    affix=wiring.affix(self.settings),
+                )
+                yield rows.before_bad()
+                for bad in rows.bad:
+                    self.outcome.reported.append((self.step, bad.offset))
+                    return
