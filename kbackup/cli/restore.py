@@ -1,4 +1,4 @@
-"""``kbackup restore``: run, plan, topics, verify, peek, query."""
+"""``kbackup restore``: run, plan, topics, verify, peek, query, settle."""
 
 import sys
 from collections.abc import Callable
@@ -11,7 +11,8 @@ from kbackup.cli.look import peek_command, topics_command, verify_command
 from kbackup.cli.options import GroupedCommand, config_options
 from kbackup.cli.query import query_command
 from kbackup.cli.running import Session, find_jvm, run
-from kbackup.runs.summary import Event
+from kbackup.errors import KbackupError
+from kbackup.runs.summary import Event, Summary
 
 
 @click.group("restore", cls=Family, default="run")
@@ -20,7 +21,7 @@ def command() -> None:
 
 
 class _Run(GroupedCommand):
-    siblings = "[run|plan|topics|verify|peek|query]"
+    siblings = "[run|plan|topics|verify|peek|query|settle]"
     examples = (
         "kbackup restore -k broker:9092 -b my-bucket --rename 'copy_of_$0'",
         "kbackup restore --config s3.properties --rename 'copy_of_$0' -t orders",
@@ -48,6 +49,41 @@ def run_command(**parameters: Any) -> None:
 def plan_command(**parameters: Any) -> None:
     """Say which objects would go to which topics, and what forbids it; nothing is written."""
     run("restore", "restore plan", parameters | {"dry_run": True}, _restore)
+
+
+class _Settle(GroupedCommand):
+    examples = (
+        "kbackup restore settle -k broker:9092 -b my-bucket --rename 'copy_of_$0' --dry-run",
+        "kbackup restore settle -k broker:9092 -b my-bucket -t orders --yes",
+    )
+
+
+@command.command("settle", cls=_Settle)
+@config_options("settle")
+def settle_command(**parameters: Any) -> None:
+    """Give restored topics the settings of their originals: retention, compaction and all others.
+
+    A restore creates topics that keep every record.  Look at them first, then settle them: what
+    the original would have deleted is deleted from then on.
+    """
+
+    def work(session: Session) -> Event:
+        from kbackup.restore.settle import settle  # noqa: PLC0415  (imports a Kafka client)
+        from kbackup.runs.history import new_run_id  # noqa: PLC0415
+        from kbackup.runs.world import World  # noqa: PLC0415
+        from kbackup.stores import open_store  # noqa: PLC0415
+
+        settings, world = session.settings, World.of(session.settings, find_jvm)
+        summary = Summary(new_run_id(world.clock.now()), "restore settle")
+        cluster, store = world.kafka.cluster(), open_store(world.store)
+        try:
+            for event in settle(settings, cluster, store, world.clock, summary, _agree()):
+                session.tell(event)
+        except KbackupError as error:
+            summary.fail(error)
+        return summary.finish()
+
+    run("settle", "restore settle", parameters, work)
 
 
 def _restore(session: Session) -> Event:

@@ -34,7 +34,6 @@ _CHECK_STYLES: Final = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 RECORDS: Final = frozenset({"restore peek", "restore query"})
 """Commands that print records or rows, and nothing beside them."""
-"""The command whose output is records and nothing else."""
 
 
 class Screens:
@@ -56,6 +55,12 @@ class Screens:
                 self._start = event
             case "check":
                 self._print_check(event)
+            case "topic_setting":
+                before, after = (
+                    "the default" if event[name] is None else event[name]
+                    for name in ("before", "after")
+                )
+                self._stdout.line(f"{event['topic']}: {event['name']}  {before} -> {after}")
             case "plan" if self._is_run and self._of("plan_topic"):
                 self._print_plan()
         if event["type"] not in {"progress", "object"}:

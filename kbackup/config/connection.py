@@ -45,7 +45,10 @@ class Kafka(Group):
         example="prod[.].*",
     )
     partitions: Partitions = declare(
-        None, "Only these partitions of each topic.", commands=CHOOSING, example="0,3-5"
+        None,
+        "Only these partitions of each topic.",
+        commands=CHOOSING - {"settle"},
+        example="0,3-5",
     )
     auto_offset_reset: Annotated[Literal["earliest", "latest"], *Word] = declare(
         "earliest",

@@ -18,6 +18,7 @@ from kbackup.config.property import (
     READING,
     RESTORE,
     RUNS,
+    SETTLING,
     SINK,
     SPARK,
     STATUS,
@@ -207,11 +208,16 @@ class Safety(Group):
         ge=1,
         le=2**31 - 1,
     )
-    dry_run: Switch = declare(False, "Plan only: write nothing, commit nothing.", is_property=False)
+    dry_run: Switch = declare(
+        False,
+        "Plan only: write nothing, commit nothing.",
+        commands=RUNS | SETTLING,
+        is_property=False,
+    )
     yes: Switch = declare(
         False,
         "Agree in advance where a confirmation would be asked.",
-        commands=RESTORE,
+        commands=SETTLING,
         is_property=False,
     )
     lock_timeout: Duration = declare(

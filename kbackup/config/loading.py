@@ -11,7 +11,7 @@ from kbackup.config.judgement import Judgement
 from kbackup.config.settings import BY_NAME, PROPERTIES, Settings, shown_value
 
 Command = Literal[
-    "sink", "restore", "topics", "verify", "peek", "query", "status", "config", "doctor"
+    "sink", "restore", "topics", "verify", "peek", "query", "status", "settle", "config", "doctor"
 ]
 
 

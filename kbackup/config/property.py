@@ -20,11 +20,12 @@ SINK: Final = frozenset({"sink"})
 RESTORE: Final = frozenset({"restore"})
 READING: Final = frozenset({"restore", "topics", "verify", "peek", "query"})
 """The commands that read a backup."""
-KAFKA: Final = frozenset({"sink", "restore", "doctor"})
+KAFKA: Final = frozenset({"sink", "restore", "settle", "doctor"})
 """The commands that talk to a cluster."""
 RUNS: Final = frozenset({"sink", "restore"})
-STATUS: Final = frozenset({"status"})
-"""What only asks how a sink's runs ended: it opens no object, so no layout concerns it."""
+STATUS: Final = frozenset({"status", "settle"})
+"""The commands that read what runs wrote down: they open no object, so no layout concerns them."""
+SETTLING: Final = RESTORE | {"settle"}
 CHOOSING: Final = SINK | READING - {"peek"} | STATUS
 """The commands that are given topics and partitions by options; a peek is given one place."""
 SPARK: Final = RUNS | {"verify", "query"}
@@ -40,7 +41,7 @@ class Declaration:
 
     Attributes:
         commands: The commands that use it: "sink", "restore", "topics", "verify", "peek",
-            "query", "status", "doctor", "config".
+            "query", "status", "settle", "doctor", "config".
         short: Other spellings of its option, such as ``-k``.
         off: The option that switches it off, such as ``--once`` for ``--follow``.
         aliases: Other names that files may use.

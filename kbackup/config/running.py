@@ -13,7 +13,7 @@ from kbackup.config.parsing import (
     Untrimmed,
     Word,
 )
-from kbackup.config.property import ALL, RESTORE, SPARK, Group, declare
+from kbackup.config.property import ALL, RESTORE, SETTLING, SPARK, Group, declare
 
 
 class Restore(Group):
@@ -25,11 +25,13 @@ class Restore(Group):
     rename: Untrimmed = declare(
         None,
         "New name of each topic, with Java's $0, $1 ... for what rename.regex matched.",
+        commands=SETTLING,
         example="copy_of_$0",
     )
     rename_regex: Untrimmed = declare(
         None,
         "The topics that are renamed: what the whole name must match; without it all are.",
+        commands=SETTLING,
         example="prod[.](.*)",
     )
     if_exists: Annotated[Literal["fail", "append", "resume"], *Word] = declare(
@@ -72,6 +74,11 @@ class Restore(Group):
         "Configuration of topics that are created: NAME=VALUE.",
         is_repeated=True,
         example="retention.ms=-1",
+    )
+    topic_settings: Annotated[Literal["safe", "original"], *Word] = declare(
+        "safe",
+        "Settings of topics that are created: those that keep every record, or the original's "
+        "too, as far as they delete nothing; kbackup restore settle sets the others.",
     )
     allow_same_topic: Switch = declare(
         False, "Write to the topic the backup was made from.", is_property=False

@@ -4,7 +4,7 @@ A `Connection` is plain data and crosses processes; it opens clients where they 
 `KafkaSettings` is the one for a real cluster.  Rows cross this seam as columns.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
@@ -146,6 +146,21 @@ class Cluster(Protocol):
         Args:
             names: The topics.
             overridden_only: Only settings of the topic's own; else the defaults too.
+        """
+        ...
+
+    def alter_topic_config(
+        self, name: str, config: Mapping[str, str], removed: Collection[str]
+    ) -> None:
+        """Change settings of a topic; those that are not named stay as they are.
+
+        Args:
+            name: The topic.
+            config: Settings with their new values.
+            removed: Settings that go back to the cluster's default.
+
+        Raises:
+            KafkaError: If the cluster does not take one of them; nothing was changed then.
         """
         ...
 

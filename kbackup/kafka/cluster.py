@@ -3,7 +3,7 @@
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -18,6 +18,8 @@ from confluent_kafka import (
 from confluent_kafka import KafkaError as Code
 from confluent_kafka.admin import (
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     ConfigSource,
     NewTopic,
@@ -239,6 +241,21 @@ class Cluster:
                 if not overridden_only or entry.source in _OF_THE_TOPIC
             }
         return found
+
+    def alter_topic_config(
+        self, name: str, config: Mapping[str, str], removed: Collection[str]
+    ) -> None:
+        """Change settings of a topic: `kafka.Cluster.alter_topic_config`."""
+        put, drop = AlterConfigOpType.SET, AlterConfigOpType.DELETE
+        entries = [
+            ConfigEntry(key, value, incremental_operation=put) for key, value in config.items()
+        ]
+        entries += [ConfigEntry(key, None, incremental_operation=drop) for key in removed]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        (future,) = self._admin.incremental_alter_configs(
+            [resource], request_timeout=self._settings.timeout_s
+        ).values()
+        self._result(f"changing the settings of topic {name}", future)
 
     def create_topic(
         self,

@@ -173,7 +173,9 @@ class Planner:
         ]
         warnings += [each.warning for each in standings.values() if each.warning is not None]
         source = source_of(self._known, intent.source)
-        created = config_of_copy(source, settings.topic_config)
+        created = config_of_copy(
+            source, settings.topic_config, original=settings.topic_settings == "original"
+        )
         config = created if target.partitions is None else target.config or {}
         limit = config.get("max.message.bytes")
         units, objects, stored = [], 0, 0

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from kbackup.restore import settling
 from kbackup.runs.known import Known
-
-LONG_MAX: Final = str(2**63 - 1)
 
 KEPT_CONFIG: Final = ("max.message.bytes", "compression.type")
 """Settings of the source topic that a created target gets.  Not cleanup.policy and retention:
@@ -36,19 +35,19 @@ def source_of(known: Known, topic: str) -> SourceTopic:
     return SourceTopic(entry.partitions or 0, entry.cluster_id, entry.config)
 
 
-def config_of_copy(source: SourceTopic, given: Mapping[str, str]) -> dict[str, str]:
+def config_of_copy(
+    source: SourceTopic, given: Mapping[str, str], *, original: bool = False
+) -> dict[str, str]:
     """Return settings of a topic to create: nothing restored may be deleted or refused.
 
     Args:
         source: The topic that was backed up.
         given: The operator's settings, which win.
+        original: Take all of the source's settings that can do neither.
     """
-    return {
-        "retention.ms": "-1",
-        "cleanup.policy": "delete",
-        "message.timestamp.type": "CreateTime",
-        "message.timestamp.before.max.ms": LONG_MAX,
-        "message.timestamp.after.max.ms": LONG_MAX,
-        **{name: source.config[name] for name in KEPT_CONFIG if name in source.config},
-        **given,
+    kept = {
+        name: value
+        for name, value in source.config.items()
+        if name in KEPT_CONFIG or (original and not settling.waits(name))
     }
+    return {**settling.COPY_CONFIG, **kept, **given}

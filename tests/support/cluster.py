@@ -11,6 +11,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    ConfigSource,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -60,6 +61,17 @@ class TestCluster:
         ]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         self.admin.incremental_alter_configs([resource])[resource].result(30)
+
+    def overridden(self, topic: str) -> dict[str, str]:
+        """The settings of a topic's own."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        entries = self.admin.describe_configs([resource])[resource].result(30)
+        own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return {
+            name: entry.value
+            for name, entry in entries.items()
+            if getattr(entry.source, "value", entry.source) == own
+        }
 
     def producer(self, **config: Any) -> Producer:
         """A producer that takes large records."""

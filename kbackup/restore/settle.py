@@ -1,0 +1,163 @@
+"""``restore settle``: give restored topics the settings of their originals."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kbackup import moments
+from kbackup.clock import Clock
+from kbackup.config import Settings
+from kbackup.errors import IncompleteBackupError, RefusedError
+from kbackup.kafka import Cluster
+from kbackup.renaming import rename
+from kbackup.restore import settling
+from kbackup.restore.settling import Changes
+from kbackup.runs import known, wiring
+from kbackup.runs.known import Known
+from kbackup.runs.selection import select
+from kbackup.runs.summary import Event, Summary
+from kbackup.stores import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """One restored topic.
+
+    Attributes:
+        source: The topic that was backed up.
+        target: Its copy.
+        changes: What the copy lacks.
+    """
+
+    source: str
+    target: str
+    changes: Changes
+
+
+def settle(
+    settings: Settings,
+    cluster: Cluster,
+    store: Store,
+    clock: Clock,
+    summary: Summary,
+    agree: Callable[[str], bool] | None = None,
+) -> Iterator[Event]:
+    """Change the settings of the topics that a restore with these options writes to.
+
+    Args:
+        settings: Chooses and renames topics as a restore does.
+        cluster: The target.
+        store: Where the backup is.
+        clock: For the age of records.
+        summary: Takes warnings.
+        agree: Asks a person; None where nobody can be asked.
+
+    Yields:
+        ``topic_setting`` events, one for each setting, before anything is changed; warnings.
+
+    Raises:
+        IncompleteBackupError: If the backup does not say how a topic was set.
+        RefusedError: If nobody agreed.
+        KafkaError: If the cluster refuses.
+        StoreError: If the store does not answer.
+    """
+    layout = wiring.layout(settings)
+    said = known.read(store, layout, clock, settings.topics, settings.topics_regex)
+    found = list(_found(settings, cluster, said))
+    for one in found:
+        yield from _shown(one)
+        for left in one.changes.left:
+            text = f"{one.target}: {left} belongs to the original's cluster, and is not set"
+            yield summary.warn("setting_left", text)
+        if (doubt := _eaten(one, said, clock)) is not None:
+            yield summary.warn("retention", doubt)
+    changed = [one for one in found if one.changes]
+    summary.facts["settled"] = []
+    if settings.dry_run or not changed:
+        return
+    _confirm(", ".join(one.target for one in changed), settings, agree)
+    for one in changed:
+        cluster.alter_topic_config(one.target, one.changes.config, one.changes.removed)
+        summary.facts["settled"].append(one.target)
+
+
+def _found(settings: Settings, cluster: Cluster, said: Known) -> Iterator[Settled]:
+    names = select(said.topics, settings.topics, settings.topics_regex)
+    targets = {name: rename(name, settings.renames) for name in names}
+    there = set(cluster.topic_names())
+    configs = cluster.topic_config(there.intersection(targets.values()), overridden_only=True)
+    for name, target in targets.items():
+        if name not in said.topics:
+            raise IncompleteBackupError(
+                f"the backup does not say how {name} was set",
+                "an earlier version or another tool wrote it, or it is not in the backup",
+                "set the topic by hand: kafka-configs",
+                topic=name,
+            )
+        if target not in there:
+            if name in settings.topics:
+                raise RefusedError(
+                    f"there is no topic {target}",
+                    "it has not been restored to this cluster",
+                    "give the renaming that the restore was given",
+                    topic=target,
+                )
+            continue
+        if target not in configs:
+            raise RefusedError(
+                f"the settings of {target} cannot be read",
+                "DESCRIBE_CONFIGS may be denied",
+                "allow it (kafka-acls)",
+                topic=target,
+            )
+        entry = said.topics[name]
+        if target == name and entry.cluster_id == cluster.cluster_id:
+            continue  # the original itself
+        yield Settled(name, target, settling.changes(entry.config, configs[target]))
+
+
+def _shown(one: Settled) -> Iterator[Event]:
+    removed = dict.fromkeys(one.changes.removed, None)
+    wanted: dict[str, str | None] = {**one.changes.config, **removed}
+    for name, value in wanted.items():
+        yield {
+            "type": "topic_setting", "topic": one.target, "source": one.source, "name": name,
+            "before": one.changes.before.get(name), "after": value,
+        }  # fmt: skip
+
+
+def _eaten(one: Settled, said: Known, clock: Clock) -> str | None:
+    """Return that records are older than what the topic is about to keep."""
+    if "retention.ms" in one.changes.removed:
+        return (
+            f"{one.target}: retention.ms goes back to this cluster's default, which may delete "
+            "restored records"
+        )
+    age = settling.deletes_older_than(said.topics[one.source].config)
+    if age is None or "retention.ms" not in one.changes.config:
+        return None
+    ledger = said.ledgers.get(one.source)
+    times = [
+        entry.min_timestamp
+        for partition in (() if ledger is None else ledger.partitions.values())
+        for entry in partition.objects.values()
+        if entry.min_timestamp is not None
+    ]
+    oldest = min((time for time in times if time >= 0), default=None)
+    if oldest is None or clock.ms() - oldest <= age:
+        return None
+    since = moments.text(datetime.fromtimestamp(oldest / 1000, UTC))
+    return (
+        f"{one.target}: retention.ms={age} will delete restored records; the oldest is of {since}"
+    )
+
+
+def _confirm(names: str, settings: Settings, agree: Callable[[str], bool] | None) -> None:
+    if settings.yes:
+        return
+    if agree is None or not agree(f"{names}: change these settings?"):
+        raise RefusedError(
+            f"the settings of {names} were left as they are",
+            "retention and compaction delete records, and nobody agreed",
+            "--yes agrees in advance",
+        )

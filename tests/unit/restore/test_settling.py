@@ -1,0 +1,194 @@
+"""The way back to the settings of the original."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from kbackup import config
+from kbackup.backup.ledger import place
+from kbackup.backup.ledger.rows import TOPIC, TOPICS, TopicEntry, table
+from kbackup.errors import IncompleteBackupError, RefusedError
+from kbackup.naming import Layout
+from kbackup.restore.settle import settle
+from kbackup.restore.settling import COPY_CONFIG, changes
+from kbackup.restore.sources import SourceTopic, config_of_copy
+from kbackup.runs.summary import Event, Summary
+from kbackup.stores import StoreSettings, open_store
+from tests.support.hand_clock import HandClock
+
+ORIGINAL = {"retention.ms": "604800000", "cleanup.policy": "compact,delete", "segment.ms": "1000"}
+
+
+def test_a_copy_with_the_originals_settings_still_keeps_every_record() -> None:
+    """
+    What deletes, or belongs to the original's cluster, waits; what the operator gives wins.
+    """
+    source = SourceTopic(
+        config={**ORIGINAL, "min.insync.replicas": "2", "remote.storage.enable": "true"}
+    )
+
+    found = config_of_copy(source, {"segment.ms": "5000"}, original=True)
+
+    assert {**COPY_CONFIG, "segment.ms": "5000"} == found
+    assert "segment.ms" not in config_of_copy(source, {})
+
+
+@pytest.mark.parametrize(
+    ("current", "config", "removed"),
+    [
+        pytest.param(dict(ORIGINAL), {}, (), id="settled"),
+        pytest.param(
+            {**COPY_CONFIG, "segment.ms": "1000"},
+            {"retention.ms": "604800000", "cleanup.policy": "compact,delete"},
+            tuple(name for name in COPY_CONFIG if name.startswith("message.")),
+            id="as a restore made it",
+        ),
+        pytest.param({**ORIGINAL, "max.message.bytes": "9"}, {}, (), id="set by somebody since"),
+        pytest.param(
+            {**ORIGINAL, "message.timestamp.type": "LogAppendTime"}, {}, (), id="not ours"
+        ),
+    ],
+)
+def test_only_what_differs_is_changed(
+    current: dict[str, str], config: dict[str, str], removed: tuple[str, ...]
+) -> None:
+    """
+    The original's settings are put, the restore's own taken off, all others left alone.
+    """
+    found = changes(ORIGINAL, current)
+
+    assert (config, removed) == (dict(found.config), found.removed)
+
+
+def test_settings_of_another_cluster_are_named_and_left() -> None:
+    """
+    Tiered storage and throttles mean something in the original's cluster only.
+    """
+    found = changes({"remote.storage.enable": "true"}, {})
+
+    assert not found
+    assert ("remote.storage.enable",) == found.left
+
+
+@dataclass
+class FakeCluster:
+    """Topics with settings of their own."""
+
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    cluster_id: str = "here"
+
+    def topic_names(self) -> list[str]:
+        """All topics."""
+        return sorted(self.configs)
+
+    def topic_config(
+        self, names: Iterable[str], *, overridden_only: bool = False
+    ) -> dict[str, dict[str, str]]:
+        """Settings of topics."""
+        assert overridden_only
+        return {name: dict(self.configs[name]) for name in names}
+
+    def alter_topic_config(
+        self, name: str, config: Mapping[str, str], removed: Collection[str]
+    ) -> None:
+        """Change settings."""
+        self.configs[name] |= config
+        for key in removed:
+            del self.configs[name][key]
+
+
+@dataclass
+class Settling:
+    """A backup that knows how ``orders`` was set, and a cluster with its copy."""
+
+    cluster: FakeCluster = field(
+        default_factory=lambda: FakeCluster({"copy_of_orders": dict(COPY_CONFIG)})
+    )
+    url: str = field(default_factory=lambda: f"memory://{uuid4()}")
+    summary: Summary = field(default_factory=lambda: Summary("r", "restore settle"))
+
+    def __post_init__(self) -> None:
+        row = TopicEntry(TOPIC, "orders", "there", "id", 1, ORIGINAL, run="r", time=1)
+        store = open_store(StoreSettings(self.url))
+        place.of_topics(store, Layout(), HandClock()).append(table([row], TOPICS))
+
+    def run(self, agree: Any = None, **options: Any) -> list[Event]:
+        """Settle."""
+        given = {"bootstrap_servers": "-", "s3_bucket_name": "b", "rename": "copy_of_$0", **options}
+        settings = config.load("settle", options=given, files=(), environ={}).settings
+        store, cluster = open_store(StoreSettings(self.url)), self.cluster
+        clock = HandClock()
+        found = settle(settings, cluster, store, clock, self.summary, agree)  # type: ignore[arg-type]
+        return list(found)
+
+
+def test_a_restored_topic_gets_the_settings_of_its_original() -> None:
+    """
+    Each change is shown; a second run has nothing left to do.
+    """
+    settling = Settling()
+
+    shown = settling.run(yes=True)
+    again = settling.run(yes=True)
+
+    assert ORIGINAL == settling.cluster.configs["copy_of_orders"]
+    assert ("retention.ms", "-1", "604800000") in [
+        (one["name"], one["before"], one["after"]) for one in shown
+    ]
+    assert [] == again
+
+
+def test_a_dry_run_changes_nothing() -> None:
+    """
+    It shows the same changes.
+    """
+    settling = Settling()
+
+    shown = settling.run(dry_run=True)
+
+    assert COPY_CONFIG == settling.cluster.configs["copy_of_orders"]
+    assert shown == settling.run(yes=True)
+
+
+@pytest.mark.parametrize("agree", [None, lambda _: False])
+def test_nothing_is_changed_that_nobody_agreed_to(agree: Any) -> None:
+    """
+    Retention deletes records: without a yes nothing is touched.
+    """
+    settling = Settling()
+
+    with pytest.raises(RefusedError, match="left as they are"):
+        settling.run(agree)
+
+    assert COPY_CONFIG == settling.cluster.configs["copy_of_orders"]
+
+
+def test_a_topic_that_was_not_restored_is_refused_by_name() -> None:
+    """
+    Named, it is an error; among all topics of the backup it is left out.
+    """
+    settling = Settling(FakeCluster())
+
+    assert [] == settling.run(yes=True)
+    with pytest.raises(RefusedError, match="no topic copy_of_orders"):
+        settling.run(yes=True, topics="orders")
+
+
+def test_a_topic_whose_settings_nobody_wrote_down_is_refused() -> None:
+    """
+    What is not known is not guessed.
+    """
+    with pytest.raises(IncompleteBackupError, match="does not say how pay was set"):
+        Settling(FakeCluster({"copy_of_pay": {}})).run(topics="pay", yes=True)
+
+
+def test_the_original_itself_is_left_alone() -> None:
+    """
+    In its own cluster, without a renaming, a topic is no copy.
+    """
+    settling = Settling(FakeCluster({"orders": {}}, cluster_id="there"))
+
+    assert [] == settling.run(yes=True, rename=None)
