@@ -133,6 +133,7 @@ class Line:
     def __init__(self, address: Address | None) -> None:
         self._stopped = threading.Event()
         self._orders: deque[Event] = deque()
+        self._is_lost = False
         self._sending = threading.Lock()
         self._socket: socket.socket | None = None
         if address is None:
@@ -143,7 +144,7 @@ class Line:
             self._socket.sendall(address.secret.encode() + b"\n")
         except OSError as error:
             _log.warning("no line to the driver at %s: %s", address, error)
-            self._socket = None
+            self._socket, self._is_lost = None, True
             return
         threading.Thread(target=self._listen, args=(self._socket,), daemon=True).start()
 
@@ -164,7 +165,7 @@ class Line:
             with self._sending:  # two threads would mix their lines
                 self._socket.sendall(json.dumps(event).encode() + b"\n")
         except OSError:
-            self._stopped.set()
+            self._lose()
 
     def orders(self) -> Iterator[Event]:
         """Yield what the driver has ordered since the last call."""
@@ -175,19 +176,26 @@ class Line:
         """Whether the task should end at its next safe point."""
         return self._stopped.is_set()
 
+    def is_lost(self) -> bool:
+        """Whether the driver is out of reach, without having asked the task to stop."""
+        return self._is_lost
+
     def wait(self, seconds: float) -> bool:
         """Sleep; return at once, with True, when asked to stop."""
         return self._stopped.wait(seconds)
 
     def _listen(self, line: socket.socket) -> None:
-        try:
-            with suppress(OSError, ValueError), line.makefile("rb") as lines:
-                for text in lines:
-                    if text == _STOP:
-                        return
-                    self._orders.append(json.loads(text))
-        finally:  # asked to, or at the end of the stream: the driver is gone
-            self._stopped.set()
+        with suppress(OSError, ValueError), line.makefile("rb") as lines:
+            for text in lines:
+                if text == _STOP:
+                    self._stopped.set()
+                    return
+                self._orders.append(json.loads(text))
+        self._lose()  # at the end of the stream: the driver is gone
+
+    def _lose(self) -> None:
+        self._is_lost = self._is_lost or not self._stopped.is_set()
+        self._stopped.set()
 
 
 def _send(line: socket.socket, text: bytes) -> None:

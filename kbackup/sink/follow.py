@@ -16,7 +16,7 @@ from kbackup import engine
 from kbackup.backup.ledger import objects, place
 from kbackup.backup.ledger.rows import OBJECTS, table
 from kbackup.channel import Event, Line
-from kbackup.errors import KafkaError, KbackupError
+from kbackup.errors import KafkaError, KbackupError, SparkError
 from kbackup.kafka import PATIENCE_S, LogStartMovedError
 from kbackup.records import Span, TopicPartition
 from kbackup.sink.job import SinkJob, SinkUnit
@@ -69,20 +69,33 @@ def follow(
 ) -> Iterator[engine.Report]:
     """Back up a share's partitions until asked to stop; yields one report each, at the end.
 
+    A task that has lost its line fails, so that Spark runs it again: nobody would hear what it
+    says, it would not hear of newcomers, and nobody else has its partitions.
+
     Args:
         job: What tasks need to know; with its ``flush_tail`` a short file is closed when a
             record has waited *idle_ms*, without it only full files are written.
         idle_ms: How long a record may wait.
         shares: One.
         line: To the driver.
+
+    Raises:
+        SparkError: If the line to the driver is lost.
     """
     (share,) = shares
     idle_s = idle_ms / 1000 if job.flush_tail else None
     following = Following(job, share, idle_s, line)
     try:
-        following.run()
+        if not line.is_lost():
+            following.run()
     finally:
         following.close()
+    if line.is_lost():
+        raise SparkError(
+            "a task has lost its line to the driver",
+            f"{len(following.watches)} partitions are not followed by anybody else",
+            "run the same command again: it goes on from the committed offsets",
+        )
     for watch in following.watches.values():
         yield watch.report.to_dict()
 

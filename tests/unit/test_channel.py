@@ -128,7 +128,7 @@ def test_a_task_out_of_reach_works_on() -> None:
         with Line(nowhere) as line:
             line.tell({"lost": True})
 
-            assert not line.is_stopped()
+            assert (False, True) == (line.is_stopped(), line.is_lost())
 
 
 def test_the_secret_is_not_shown() -> None:

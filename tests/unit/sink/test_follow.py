@@ -8,12 +8,13 @@ import psutil
 import pytest
 from backup_samples import RECORD
 
-from kbackup.errors import BadRecordError, KafkaError, StoreError
+from kbackup.channel import Hub, Line
+from kbackup.errors import BadRecordError, KafkaError, SparkError, StoreError
 from kbackup.flow.cut import Rule
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.sink.follow import ADOPT, Following, Share, deal
+from kbackup.sink.follow import ADOPT, Following, Share, deal, follow
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.fake_kafka import FakeKafka
@@ -257,6 +258,42 @@ def test_orders_of_the_driver_add_partitions_once() -> None:
     assert [(0, 25)] == list(
         {(event["start"], event["committed"]) for event in task.told(new)[-2:]}
     )
+
+
+@pytest.mark.parametrize("is_asked", [True, False], ids=["asked to stop", "line lost"])
+def test_a_task_that_loses_its_line_fails(is_asked: bool) -> None:
+    """
+    So that Spark runs it again, or the run fails: its partitions are nobody else's.
+    """
+    kafka = FakeKafka()
+    wheres = kafka.create("orders", 10, 10)
+    task = Task(kafka, wheres)
+    shares = [task.following.share]
+    hub = Hub("127.0.0.1", lambda _: None)
+    with Line(hub.address) as line:
+        if is_asked:
+            hub.stop()
+        hub.close()
+        line.wait(10)
+        work = follow(task.following.job, 1000, shares, line)
+
+        if is_asked:
+            assert 2 == len(list(work))
+        else:
+            with pytest.raises(SparkError, match="2 partitions are not followed"):
+                list(work)
+
+
+def test_a_task_that_never_had_a_line_fails() -> None:
+    """
+    It could neither be stopped nor hear of new topics.
+    """
+    hub = Hub("127.0.0.1", lambda _: None)
+    hub.close()
+    task = Task(FakeKafka(), [])
+
+    with Line(hub.address) as line, pytest.raises(SparkError, match="lost its line"):
+        list(follow(task.following.job, 1000, [task.following.share], line))
 
 
 def grows(visits: int) -> float:
