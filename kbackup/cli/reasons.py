@@ -114,9 +114,9 @@ def skip_sentence(skipped: Mapping[str, int]) -> str:
     sentences = [f"{count(sum(records.values()), 'record')} skipped"] if records else []
     for name, number in counted.items():
         words = name.replace("_", " ")
-        if words.startswith("missing "):
-            noun = words.removeprefix("missing ").removesuffix("s")
-            sentences.append(f"{count(number, noun)} missing")
+        state, _, nouns = words.partition(" ")
+        if state in ("missing", "incomplete"):
+            sentences.append(f"{count(number, nouns.removesuffix('s'))} {state}")
         elif name not in records:
             sentences.append(f"{digits(number)} {words} skipped")
     return ", ".join(sentences)

@@ -17,6 +17,7 @@ from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.planner import Planner
+from kbackup.restore.standing import LEFT_OUT
 from kbackup.restore.target import asked
 from kbackup.restore.task import put_back
 from kbackup.runs import history, known, wiring
@@ -170,6 +171,8 @@ class RestoreRun:
                 self._summary.fail(error)
             for code, text in topic.warnings:
                 self._tell(self._summary.warn(code, text))
+                if code == LEFT_OUT:  # the target still is not what the backup is
+                    self._summary.skip("incomplete_partitions")
         rows = [_row(unit) for topic in plan.topics for unit in topic.units]
         self._summary.partitions = rows
         self._tell({"type": "plan", "partitions": rows})

@@ -5,6 +5,7 @@ compared with what is to be restored, and with the target, before "done" or "not
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from kbackup.errors import KbackupError, RefusedError, TopicChangedError
 from kbackup.kafka import Position
@@ -26,6 +27,10 @@ class Log:
     where: TopicPartition
     topic_id: str
     span: Span
+
+
+LEFT_OUT: Final = "left_out"
+"""The code of the warning that a partition lacks what an earlier run passed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +96,10 @@ def _in_log(mark: Mark, stood: Span, log: Log) -> Standing:
 
 def _left_out(where: TopicPartition) -> tuple[str, str]:
     text = (
-        f"{where}: an earlier run of this restore left out damaged objects; if they have been "
-        "repaired since, only a restore into a new topic has their records"
+        f"{where}: an earlier run of this restore left out damaged objects, and this one goes on "
+        "after them; once they are repaired, a restore into a new topic has their records"
     )
-    return "left_out", text
+    return LEFT_OUT, text
 
 
 def _early(mark: Mark, log: Log) -> Standing:

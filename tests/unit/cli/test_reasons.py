@@ -95,6 +95,11 @@ error: the topic orders
             "exit 3: 1 object missing",
             id="one object",
         ),
+        pytest.param(
+            {"exit_code": 3, "skipped": {"incomplete_partitions": 2}},
+            "exit 3: 2 partitions incomplete",
+            id="what an earlier run left out",
+        ),
         pytest.param({"exit_code": 3}, "exit 3: records or objects were skipped", id="unnamed"),
         pytest.param(
             {"exit_code": 3, "reason": "kept in orders-dlq"},
