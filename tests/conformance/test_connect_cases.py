@@ -4,6 +4,7 @@ A case that kbackup answers otherwise on purpose, or not yet, is expected to fai
 that `DIFFERENT` gives; it fails here once it no longer differs.
 """
 
+import json
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,7 @@ import pytest
 from connect_flow import Outcome, Player, records, settings
 from record_samples import batch_of
 
-from kbackup import extractors, fields, partitioners
+from kbackup import config, extractors, fields, partitioners
 from kbackup.flow.schedule import Schedule
 from kbackup.joda import iso, zones
 from kbackup.naming import Layout, ObjectKey, View
@@ -241,3 +242,113 @@ def test_views_are_named_as_the_connectors_name_them(case: dict[str, Any]) -> No
     key = Layout().key(ObjectKey("t", 0, 0, "partition=0", extension, view))
     assert f"t+0+0000000000{view}{extension}" == key.rpartition("/")[2]
     assert view is Layout().parse(key).view
+
+
+CLASSES: Final = {
+    "format.class": {
+        name: f"io.confluent.connect.s3.format.{name}.{kind}Format"
+        for name, kind in (
+            ("avro", "Avro"), ("json", "Json"), ("bytes", "ByteArray"), ("parquet", "Parquet"),
+        )
+    },
+    "partitioner.class": {
+        name: f"io.confluent.connect.storage.partitioner.{name}Partitioner"
+        for name in ("Default", "Field", "TimeBased", "Hourly", "Daily")
+    },
+}  # fmt: skip
+CONVERTERS: Final = {
+    "json": ("org.apache.kafka.connect.json.JsonConverter", "false"),
+    "bytes": ("org.apache.kafka.connect.converters.ByteArrayConverter", None),
+}
+CONDITIONS: Final = "an object is put only where there is none, or where its facts are the same"
+NO_CODEC: Final = "pyarrow has no LZO"
+NO_EFFECT: Final = "it has no effect here, so its value is not read"
+NO_SCHEME: Final = "a URL without a scheme is refused, not completed"
+
+
+def config_difference(case: dict[str, Any]) -> str | None:
+    """Return why a configuration is judged otherwise, None where it is not."""
+    expected = case["expect"]
+    if isinstance(expected, dict) and "conditional_writes_effective" in expected:
+        return CONDITIONS
+    return {
+        "config-parquet-lzo": NO_CODEC,
+        "config-digest-random": NO_EFFECT,
+        "config-storeurl-minio.local": NO_SCHEME,
+    }.get(case["id"])
+
+
+def config_cases() -> list[Any]:
+    """Return the cases of kind ``config``, those that differ marked."""
+    found = []
+    for param in case_files.cases(FILE, "config"):
+        (case,) = param.values
+        why = config_difference(case)
+        marks = () if why is None else (pytest.mark.xfail(reason=why),)
+        found.append(pytest.param(case, id=param.id, marks=marks))
+    return found
+
+
+def configuration(case: dict[str, Any]) -> dict[str, str]:
+    """Return a connector's whole file with the properties of a case in it."""
+    given: dict[str, str] = case["config"]
+    converter, schemas = CONVERTERS.get(given.get("format.class", "json"), CONVERTERS["json"])
+    whole = {
+        "name": "s3", "connector.class": "io.confluent.connect.s3.S3SinkConnector",
+        "topics": "t", "s3.bucket.name": "b", "flush.size": "3", "format.class": "json",
+        "value.converter": converter,
+    }  # fmt: skip
+    if schemas is not None:
+        whole["value.converter.schemas.enable"] = schemas
+    if given.get("partitioner.class") == "TimeBased":
+        whole |= {
+            "partition.duration.ms": "3600000", "path.format": "YYYY", "locale": "en",
+            "timezone": "UTC", "timestamp.extractor": "Record",
+        }  # fmt: skip
+    elif "rotate.schedule.interval.ms" in given:
+        whole["timezone"] = "UTC"
+    whole |= given
+    return {name: CLASSES.get(name, {}).get(text, text) for name, text in whole.items()}
+
+
+@pytest.mark.parametrize("case", config_cases())
+def test_configurations_are_judged_as_the_connectors_do(
+    case: dict[str, Any], tmp_path: Path
+) -> None:
+    """
+    What they refuse is refused by the name of the property, what they take is taken.
+    """
+    path = tmp_path / "connector.json"
+    path.write_text(json.dumps(configuration(case)))
+    expected = case["expect"]
+    wrong = {doubt.name for doubt in config.check([path], {}) if doubt.level == "error"}
+    mine = wrong & set(case["config"])
+
+    if expected == "valid" or "codec" in expected:
+        assert not mine
+    elif "conditional_writes_effective" in expected:
+        pytest.fail(CONDITIONS)
+    elif "invalid_on" in expected:
+        assert wrong & set(expected["invalid_on"])
+    elif "endpoint" in expected and not expected["endpoint"].startswith("broken"):
+        assert not mine
+    else:
+        assert mine
+
+
+ELSEWHERE: Final = {
+    "schema_compat": "schemas of Connect are compared by tests of kbackup.connect",
+    "s3_protocol": "an object is put in one call of boto3's; tests/fault fails each request of it",
+    "content": "contents are compared with objects of the real connector, byte for byte",
+}
+
+
+@pytest.mark.parametrize("kind", sorted(ELSEWHERE))
+def test_what_is_shown_elsewhere_is_counted(kind: str) -> None:
+    """
+    Cases that are not replayed here are listed, with the place that shows the same.
+    """
+    count = len(case_files.cases(FILE, kind))
+
+    if count:
+        pytest.xfail(f"{count} cases of kind {kind}: {ELSEWHERE[kind]}")

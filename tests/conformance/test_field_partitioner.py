@@ -1,20 +1,16 @@
 """Directories by field against the connectors' own, on typed values and on plain JSON."""
 
 import json
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-import yaml
+from case_files import cases
 from record_samples import batch_of
 
 from kbackup.partitioners.field import FieldPartitioner
 from kbackup.records import TopicPartition
 
-CASES: Final = yaml.safe_load(
-    (Path(__file__).parent / "cases" / "field_partitioner.yaml").read_text("utf-8")
-)["cases"]
 TYPES: Final = {"byte": pa.int8(), "short": pa.int16(), "int": pa.int32(), "float": pa.float32()}
 """Arrow types of the fields that are named for their type."""
 
@@ -28,7 +24,7 @@ def struct(value: Any) -> pa.Array:
     return pa.StructArray.from_arrays(typed, names=list(fields))
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES])
+@pytest.mark.parametrize("case", cases("field_partitioner"))
 @pytest.mark.parametrize("has_schema", [True, False], ids=["typed", "schemaless"])
 def test_fields_name_the_connectors_directory(case: dict[str, Any], has_schema: bool) -> None:
     """

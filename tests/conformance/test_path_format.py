@@ -1,19 +1,16 @@
 """Directories by time against the connectors' own: Joda's patterns, zones and names."""
 
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-import yaml
+from case_files import document
 
 from kbackup.joda import names, zones
 from kbackup.joda.buckets import Buckets
 from kbackup.joda.pattern import Pattern
 
-CASES: Final = yaml.safe_load(
-    (Path(__file__).parent / "cases" / "path_format.yaml").read_text("utf-8")
-)["cases"]
+CASES: Final = document("path_format").get("cases", [])
 
 
 def expected_text(case: dict[str, Any]) -> str | None:

@@ -4,20 +4,16 @@ The cases of ``regex_router.yaml`` were run through the real class; those of
 ``java_regex.yaml`` were computed with the ``java.util.regex`` of a JDK.
 """
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from case_files import document
 
 from kbackup.errors import ConfigurationError
 from kbackup.renaming import Rename
 
-CASES = Path(__file__).parent / "cases"
-
-
-ROUTER = yaml.safe_load((CASES / "regex_router.yaml").read_text(encoding="utf-8"))["cases"]
-VECTORS = yaml.safe_load((CASES / "java_regex.yaml").read_text(encoding="utf-8"))
+ROUTER = document("regex_router").get("cases", [])
+VECTORS = {"accepted": [], "refused": {}} | document("java_regex")
 REFUSED = [(*row, who) for who, rows in VECTORS["refused"].items() for row in rows]
 
 

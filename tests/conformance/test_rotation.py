@@ -3,13 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, ClassVar, Final
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-import yaml
+from case_files import cases
 from flow_samples import offsets_by_directory, routed
 from record_samples import batch_of
 
@@ -20,15 +19,8 @@ from kbackup.flow.schedule import Schedule
 from kbackup.flow.schemas import Compatibility, Verdict, judge, needs_version
 from kbackup.records import TopicPartition
 
-CASES: Final = Path(__file__).parent / "cases"
 LOS_ANGELES: Final = ZoneInfo("America/Los_Angeles")
 START: Final = datetime(2017, 3, 2, 10, tzinfo=LOS_ANGELES)
-
-
-def cases(name: str) -> list[Any]:
-    """Return the cases of a file, one parameter each."""
-    found = yaml.safe_load((CASES / f"{name}.yaml").read_bytes())["cases"]
-    return [pytest.param(case, id=case["id"]) for case in found]
 
 
 class Hourly:

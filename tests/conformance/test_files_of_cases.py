@@ -1,0 +1,33 @@
+"""Every file of cases has a test that runs it, in the copies and in ``KBACKUP_CASES``."""
+
+from typing import Final
+
+import case_files
+import pytest
+
+RUN_BY: Final = {
+    "connect_cases": "test_connect_cases.py",
+    "field_partitioner": "test_field_partitioner.py",
+    "java_regex": "test_regex_router.py",
+    "object_names": "test_object_names.py",
+    "path_format": "test_path_format.py",
+    "regex_router": "test_regex_router.py",
+    "rotation": "test_rotation.py",
+    "schedule": "test_rotation.py",
+    "schema_rotation": "test_rotation.py",
+}
+NOT_RUN: Final = {
+    "murmur2": "a restore keeps the partition of each record, and hashes no key",
+    "registry_compatibility": "kbackup registers no schema; it is a registry's behaviour",
+}
+"""Files whose cases ask for what kbackup does not do, and why."""
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in case_files.FOLDER.glob("*.yaml")))
+def test_a_file_of_cases_is_run(name: str) -> None:
+    """
+    A file that nobody knows would be run by nobody.
+    """
+    if name in NOT_RUN:
+        pytest.xfail(NOT_RUN[name])
+    assert name in RUN_BY
