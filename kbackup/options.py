@@ -49,6 +49,8 @@ class Option(Generic[T]):
             `kbackup.config.doubts.is_secret`.
         aliases: Other names that files may use.
         short: Other spellings of the command-line option, such as ``--region``.
+        is_place: A store's only: behind ``NAME://``, the store's name, the value is the URL of a
+            backup, so that ``store.url`` need not be given.
     """
 
     name: str
@@ -63,20 +65,25 @@ class Option(Generic[T]):
     is_secret: bool = False
     aliases: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
+    is_place: bool = False
 
     def of(self, given: Mapping[str, Any]) -> T:
         """Return the value in *given*, the default where it is absent.
 
+        The configuration hands over values of the option's type, which were checked; text, as a
+        test may write it, is read here.
+
         Raises:
             ConfigurationError: If *given* holds text that cannot be read.
         """
-        if self.name not in given:
-            return self.default
+        value = given.get(self.name, self.default)
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
         try:
-            return self.read(given[self.name])
+            return self.read(value)
         except ValueError as error:
             raise ConfigurationError(
-                f"{self.name}={given[self.name]} cannot be used",
+                f"{self.name}={value} cannot be used",
                 str(error),
                 "correct it",
                 property=self.name,
@@ -92,6 +99,7 @@ class More(TypedDict, total=False):
     is_secret: bool
     aliases: tuple[str, ...]
     short: tuple[str, ...]
+    is_place: bool
 
 
 def text(

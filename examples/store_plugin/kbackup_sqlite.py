@@ -31,7 +31,7 @@ class SqliteStore:
 
     def __init__(self, settings: StoreSettings) -> None:
         self._path = settings.url.removeprefix("sqlite://")
-        self._timeout_s = TIMEOUT.of(settings.more)
+        self._timeout_s = TIMEOUT.of(settings.options)
 
     def put(
         self,

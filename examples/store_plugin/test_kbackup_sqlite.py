@@ -2,13 +2,13 @@ import pytest
 from kbackup_sqlite import SqliteStore
 
 from kbackup.stores import StoreSettings
-from kbackup.testing import PART_BYTES, StoreContract
+from kbackup.testing import StoreContract
 
 
 class TestSqliteStore(StoreContract):
     @pytest.fixture
     def store(self, tmp_path):
-        return SqliteStore(StoreSettings(f"sqlite://{tmp_path}/backup.db", part_bytes=PART_BYTES))
+        return SqliteStore(StoreSettings(f"sqlite://{tmp_path}/backup.db"))
 
 
 @pytest.mark.parametrize("url", ["sqlite://backup.db", "sqlite:///folder/"])

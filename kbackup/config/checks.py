@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from kbackup.config.doubts import Doubt, Value, error, warning
 from kbackup.config.parsing import names_store
 from kbackup.config.property import READING, SINK, STATUS
+from kbackup.config.settings import PLACES
 from kbackup.joda import zones
 
 
@@ -72,9 +73,10 @@ def suspicions(given: Mapping[str, Value], commands: frozenset[str]) -> Iterator
         name = "aws.access.key.id" if alone[0] is keys[0] else "aws.secret.access.key"
         why = "without the other of the two it is not used; the AWS credential chain is"
         yield warning("suspicious", name, alone[0], why, "give both, or neither")
-    url, bucket = given.get("store.url"), given.get("s3.bucket.name")
-    if url is not None and names_store(url.text) and bucket is not None and bucket.text:
-        yield warning("suspicious", "s3.bucket.name", bucket, f"not used: {url.shown('store.url')}")
+    url = given.get("store.url")
+    for name in (found.name for found in PLACES):
+        if url is not None and names_store(url.text) and name in given and given[name].text:
+            yield warning("suspicious", name, given[name], f"not used: {url.shown('store.url')}")
 
 
 def zones_of(given: Mapping[str, Value]) -> Iterator[Doubt]:
@@ -142,9 +144,9 @@ _NEEDS: Final = (
         SINK,
     ),
     _Need(
-        "s3.bucket.name",
+        PLACES[0].name,
         lambda given: (
-            _has(given, "s3.bucket.name")
+            _has(given, *(found.name for found in PLACES))
             or ("store.url" in given and names_store(given["store.url"].text))
         ),
         "name the bucket, -b BUCKET, or a folder, --store-url file:///FOLDER",

@@ -3,10 +3,8 @@
 from typing import Annotated, ClassVar, Literal
 
 from kbackup.config.parsing import (
-    Boolean,
     ConsumerGroup,
     Duration,
-    Integer,
     JavaPattern,
     OptionalText,
     Partitions,
@@ -111,47 +109,9 @@ class Store(Group):
     title: ClassVar[str] = "S3"
     commands: ClassVar[frozenset[str]] = ALL
 
-    s3_bucket_name: OptionalText = declare(
-        None, "Bucket that holds the backup.", short=("-b", "--bucket"), example="backups"
-    )
-    s3_region: OptionalText = declare(
-        None,
-        "Region of the bucket; default: what the AWS credential chain says, else us-west-2.",
-        short=("--region",),
-        example="eu-central-1",
-    )
     store_url: StoreUrl = declare(
         None,
         "Another S3 server, with its scheme; file:///FOLDER is a local folder in place of a "
         "bucket.",
         example="http://127.0.0.1:9000",
-    )
-    s3_path_style_access_enabled: Boolean = declare(
-        True,
-        "Put the bucket's name into the path, not into the host name.",
-        aliases=("s3.path.style.access",),
-    )
-    s3_part_size: Integer = declare(
-        26_214_400,
-        "Bytes of a part of an upload; a smaller object is sent at once.",
-        ge=5_242_880,
-        le=2_147_483_647,
-    )
-    s3_part_retries: Integer = declare(
-        3, "Attempts in all for one request to S3; 1 tries once.", ge=1, le=2_147_483_647
-    )
-    s3_retry_backoff_ms: Integer = declare(
-        200, "Milliseconds to wait before the second attempt; doubled for each further one.", ge=0
-    )
-    aws_access_key_id: OptionalText = declare(
-        None,
-        "Access key; default: the AWS credential chain.",
-        is_secret=True,
-        aliases=("s3.credentials.provider.aws.access.key.id",),
-    )
-    aws_secret_access_key: OptionalText = declare(
-        None,
-        "Secret key that belongs to the access key.",
-        is_secret=True,
-        aliases=("s3.credentials.provider.aws.secret.access.key",),
     )

@@ -19,7 +19,7 @@ from kbackup.config import (
 from kbackup.config.doubts import Doubt, Value, error, short, warning
 from kbackup.config.parsing import names_store
 from kbackup.config.property import CONVERTING, READING, SINK, STATUS
-from kbackup.config.settings import BY_NAME, Settings, by_attribute
+from kbackup.config.settings import BY_NAME, PLACES, Settings, by_attribute
 
 _NEAREST_MAX: Final = 50
 """Unknown names for which a nearest one is looked up: each costs some milliseconds."""
@@ -214,9 +214,9 @@ class Judgement:
         """Return the consumer group of a sink: the connector's, so that its offsets count."""
         if self.connector is not None and "name" in usable and usable["name"].text:
             return f"connect-{usable['name'].text}"
-        url = usable.get("store.url")
-        is_folder = url is not None and names_store(url.text)
-        place = url if is_folder else usable.get("s3.bucket.name")
+        place = usable.get("store.url")
+        if place is None or not names_store(place.text):
+            place = next((usable[found.name] for found in PLACES if found.name in usable), None)
         folder = usable.get("topics.dir")
         parts = ("" if place is None else place.text, "topics" if folder is None else folder.text)
         return "-".join(part for part in ("kbackup", *parts) if part)
@@ -228,7 +228,7 @@ class Judgement:
             needed = self.connector or ("sink" if self.sides == SINK else "restore")
             elsewhere = frozenset({"bootstrap.servers"})
             if self.connector is None:
-                elsewhere |= {"topics", "s3.bucket.name"}
+                elsewhere |= {"topics", *(found.name for found in PLACES)}
         self.doubts += checks.requirements(
             needed, self.given, is_value_view=view == "value", elsewhere=elsewhere
         )

@@ -95,6 +95,15 @@ class Property(Declaration):
     is_built_in: bool = True
 
     @property
+    def is_place(self) -> bool:
+        """Whether its value says where the backup is, without ``store.url``."""
+        return self.option is not None and self.option.is_place
+
+    def url(self, value: Any) -> str:
+        """Return the URL of the backup that *value* of a place names."""
+        return f"{self.plugins[0][1]}://{value}"
+
+    @property
     def is_flag(self) -> bool:
         """Whether its option takes no value."""
         return self.type in ("boolean", "switch")
@@ -194,8 +203,8 @@ def _property(group: type[Group], attribute: str, field: FieldInfo) -> Property:
     )
 
 
-_HEADINGS: Final = {"converters": "Converters", "stores": "S3"}
-"""Of the options of plugins, by seam; the others stand under "Layout"."""
+_HEADINGS: Final = {"converters": "Converters"}
+"""Of the options of plugins, by seam; a store's has its name, the others stand under "Layout"."""
 
 _SINK_AND_RESTORE: Final = {
     "formats": ALL - STATUS,
@@ -229,7 +238,11 @@ def of_plugins(declared: Declared) -> Iterator[Property]:
             type=option.type,
             default=option.default,
             help=option.help,
-            group=_HEADINGS.get(declared.seam, "Layout"),
+            group=(
+                declared.plugins[0].upper()
+                if declared.seam == "stores"
+                else _HEADINGS.get(declared.seam, "Layout")
+            ),
             choices=option.choices,
             plugins=tuple((declared.seam, plugin) for plugin in declared.plugins),
             option=option,

@@ -55,15 +55,24 @@ class Settings(Output, Run, Restore, Safety, Rotation, Layout, Store, Kafka):
 
     @property
     def url(self) -> str:
-        """Where the backup is: ``s3://BUCKET``, or the URL of another store; empty if not given."""
+        """Where the backup is, such as ``s3://BUCKET``; empty if not given."""
         if self.store_url is not None and names_store(self.store_url):
             return self.store_url
-        return "" if self.s3_bucket_name is None else f"s3://{self.s3_bucket_name}"
+        given = ((found, self.plugin_options.get(found.name)) for found in PLACES)
+        return next((found.url(value) for found, value in given if value is not None), "")
 
     @property
     def endpoint_url(self) -> str | None:
-        """The S3 server's URL, None for AWS and for other stores."""
+        """The URL of the store's server, None for the store's usual one or where it has none."""
         return None if self.url == self.store_url else self.store_url
+
+    def options_of(self, seam: str) -> dict[str, Any]:
+        """Return what was given for the options of one seam's plugins, by property."""
+        return {
+            name: value
+            for name, value in self.plugin_options.items()
+            if any(seam == each for each, _ in BY_NAME[name].plugins)
+        }
 
     def value_of(self, found: Property) -> Any:
         """Return the value of a property, its default where nothing was given."""
@@ -86,14 +95,16 @@ def _properties() -> Iterator[Property]:
                 names.add(found.name)
                 added.setdefault(found.group, []).append(found)
     for title, group in own.items():
-        yield from group
-        yield from added.pop(title, ())
+        yield from sorted([*group, *added.pop(title, ())], key=lambda found: not found.is_place)
     for rest in added.values():
         yield from rest
 
 
 PROPERTIES: Final[tuple[Property, ...]] = tuple(_properties())
 """All declarations, in the order of the documentation."""
+
+PLACES: Final = tuple(found for found in PROPERTIES if found.is_place)
+"""The properties that say where the backup is, without ``store.url``; built-in ones first."""
 
 BY_NAME: Final[dict[str, Property]] = {found.name: found for found in PROPERTIES}
 ALIASES: Final[dict[str, str]] = {

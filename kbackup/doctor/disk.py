@@ -7,6 +7,7 @@ from kbackup import spool
 from kbackup.config import Settings
 from kbackup.doctor import Check, failed
 from kbackup.errors import KbackupError
+from kbackup.sink.job import SPOOL_BYTES
 
 _MIB = 1 << 20
 
@@ -20,7 +21,7 @@ def space(settings: Settings) -> Check:
         folder = spool.folder()
     except KbackupError as error:
         return failed("disk", "TMPDIR", error)
-    wanted = (os.cpu_count() or 1) * max(settings.rotate_bytes, settings.s3_part_size)
+    wanted = (os.cpu_count() or 1) * max(settings.rotate_bytes, SPOOL_BYTES)
     free = shutil.disk_usage(folder).free
     text = f"{folder} has {free // _MIB} MiB free"
     if free < wanted:

@@ -49,14 +49,7 @@ def store_settings(settings: Settings) -> StoreSettings:
     return StoreSettings(
         url=settings.url,
         endpoint_url=settings.endpoint_url,
-        region=settings.s3_region,
-        path_style=settings.s3_path_style_access_enabled,
-        access_key_id=settings.aws_access_key_id,
-        secret_access_key=settings.aws_secret_access_key,
-        part_bytes=settings.s3_part_size,
-        attempts=settings.s3_part_retries,
-        backoff_ms=settings.s3_retry_backoff_ms,
-        more=settings.plugin_options,
+        options=settings.options_of("stores"),
     )
 
 
@@ -88,7 +81,7 @@ def engine_settings(settings: Settings, jvm: Jvm | None) -> EngineSettings:
 
 def format_options(settings: Settings) -> FormatOptions:
     """Return what the configuration says about files."""
-    return FormatOptions(settings.plugin_options, max_record_bytes=settings.max_record_bytes)
+    return FormatOptions(settings.options_of("formats"), max_record_bytes=settings.max_record_bytes)
 
 
 def views(settings: Settings) -> tuple[ViewSpec, ...]:
@@ -160,7 +153,8 @@ def _schedule(settings: Settings) -> Schedule | None:
 def partitioner_options(settings: Settings) -> dict[str, Any]:
     """Return what a partitioner is given: its options, and two properties that it shares."""
     shared = {"directory.delim": settings.directory_delim, "timezone": settings.timezone}
-    return {**settings.plugin_options, **shared}
+    own = settings.options_of("partitioners") | settings.options_of("extractors")
+    return own | shared
 
 
 def affix(settings: Settings) -> Affix:

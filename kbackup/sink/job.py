@@ -37,7 +37,7 @@ class SinkJob:
         flush_tail: Close the last, short file at the end of a span.
         drops_nulls: Leave out records without a value (``behavior.on.null.values=ignore``);
             otherwise the connectors' layout refuses them.
-        plugin_options: What was given for the options of plugins, by property.
+        plugin_options: What was given for the options of partitioner and extractor, by property.
         extractor: Name of the timestamp extractor's plugin.
         affix: Where the name of a value's schema stands beside its directory.
         spool_bytes: What an unfinished file may hold in memory before it moves to disk.

@@ -48,28 +48,15 @@ class StoreSettings:
     """What a store needs to be opened; plain data, so it can cross a process.
 
     Attributes:
-        url: ``s3://BUCKET`` or ``file:///FOLDER``.
-        endpoint_url: S3 only: another server's URL, None for AWS.
-        region: S3 only: None for the credential chain's.
-        path_style: S3 only: bucket in the path, not in the host name.
-        access_key_id: S3 only: None for the usual credential chain.
-        secret_access_key: S3 only.
-        part_bytes: Size of a part of a multipart upload; a body up to this is put at once.
-        attempts: Attempts in all for one request, 1 for no retry.
-        backoff_ms: Base of the jittered exponential wait between attempts.
-        more: What a store has declared in its ``options``, by property.
+        url: Where the backup is, such as ``s3://BUCKET`` or ``file:///FOLDER``.
+        endpoint_url: The URL of the server, for stores that have servers; None for the usual one.
+        options: What was given for the options that stores declare, by property; a store reads
+            its own with `kbackup.options.Option.of`.
     """
 
     url: str
     endpoint_url: str | None = None
-    region: str | None = None
-    path_style: bool = True
-    access_key_id: str | None = None
-    secret_access_key: str | None = None
-    part_bytes: int = 26_214_400
-    attempts: int = 3
-    backoff_ms: int = 200
-    more: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"StoreSettings(url={self.url!r}, endpoint_url={self.endpoint_url!r})"

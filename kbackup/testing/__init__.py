@@ -5,7 +5,7 @@ An author gets the whole suite of a seam in a few lines::
     class TestMyStore(StoreContract):
         @pytest.fixture
         def store(self, tmp_path):
-            return MyStore(StoreSettings(f"mine://{tmp_path}", part_bytes=PART_BYTES))
+            return MyStore(StoreSettings(f"mine://{tmp_path}"))
 """
 
 import hashlib
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 PART_BYTES: Final = 5 * 1024 * 1024
-"""The smallest part S3 takes; what `StoreContract` expects as ``part_bytes``."""
+"""The smallest part S3 takes: `StoreContract` stores bodies that are larger and smaller."""
 
 
 class FaultyStore:

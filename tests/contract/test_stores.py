@@ -25,13 +25,15 @@ def settings_for(scheme: str, tmp_path: Path, server: LocalS3) -> StoreSettings:
         return StoreSettings(
             f"s3://{bucket}",
             endpoint_url=server.endpoint_url,
-            access_key_id=server.access_key_id,
-            secret_access_key=server.secret_access_key,
-            part_bytes=PART_BYTES,
-            backoff_ms=1,
+            options={
+                "aws.access.key.id": server.access_key_id,
+                "aws.secret.access.key": server.secret_access_key,
+                "s3.part.size": PART_BYTES,
+                "s3.retry.backoff.ms": 1,
+            },
         )
     place = {"file": str(tmp_path), "memory": str(uuid4())}[scheme]
-    return StoreSettings(f"{scheme}://{place}", part_bytes=PART_BYTES)
+    return StoreSettings(f"{scheme}://{place}")
 
 
 @pytest.fixture(params=[plugin.name for plugin in plugins.installed("stores")])

@@ -50,8 +50,10 @@ def settings(s3_server: LocalS3, proxy: S3Faults) -> StoreSettings:
     return StoreSettings(
         f"s3://{bucket}",
         endpoint_url=proxy.url,
-        access_key_id="AKIACANARY",
-        secret_access_key="SECRETCANARY",
-        part_bytes=PART_BYTES,
-        backoff_ms=1,
+        options={
+            "aws.access.key.id": "AKIACANARY",
+            "aws.secret.access.key": "SECRETCANARY",
+            "s3.part.size": PART_BYTES,
+            "s3.retry.backoff.ms": 1,
+        },
     )

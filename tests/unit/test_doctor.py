@@ -29,8 +29,9 @@ HOUR_MS = 3_600_000
 ABORT = LifecycleRule("abort", "", 7, None)
 
 
-def settings(**more: Any) -> Settings:
-    return Settings.model_validate({"s3_bucket_name": "lake", "group": "nightly", **more})
+def settings(bucket: str | None = "lake", **more: Any) -> Settings:
+    given = {} if bucket is None else {"s3.bucket.name": bucket}
+    return Settings.model_validate({"plugin_options": given, "group": "nightly", **more})
 
 
 @pytest.fixture
@@ -191,7 +192,7 @@ def test_free_space_is_measured_against_the_files_to_be(
     """
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
-    found = disk.space(settings(rotate_bytes=rotate_bytes, s3_part_size=5 << 20))
+    found = disk.space(settings(rotate_bytes=rotate_bytes))
 
     assert (level, True) == (found.level, str(tmp_path) in found.text)
 
@@ -203,7 +204,7 @@ def test_without_a_bucket_nothing_is_asked() -> None:
     """
     What is not configured is not checked, and not called good.
     """
-    found = stores.open_for(settings(s3_bucket_name=None))
+    found = stores.open_for(settings(None))
 
     assert isinstance(found, Check)
     assert ("warn", "not checked: no s3.bucket.name") == (found.level, found.text)
@@ -566,7 +567,7 @@ def test_a_folder_is_examined_like_a_bucket(tmp_path: Path) -> None:
     """
     A local folder is a store too.
     """
-    here = settings(s3_bucket_name=None, store_url=tmp_path.as_uri())
+    here = settings(None, store_url=tmp_path.as_uri())
 
     found = levels(examination.examine(here, [], Java, writes=True, starts=False))
 

@@ -16,6 +16,7 @@ from kbackup.stores import ObjectHead, StoredObject, StoreSettings
 from kbackup.stores.bucket_facts import BucketFacts
 from kbackup.stores.s3 import bucket, outcomes
 from kbackup.stores.s3.upload import Features, Upload
+from kbackup.stores.s3_options import PART_SIZE
 
 _log: Final = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class S3Store:
         from kbackup.stores.s3.requests import Requests  # noqa: PLC0415
 
         self._requests = Requests(settings, read_timeout, sleep)
-        self._part_bytes = settings.part_bytes
+        self._part_bytes = PART_SIZE.of(settings.options)
         self._features = Features()  # until the server says otherwise
 
     def put(

@@ -17,6 +17,14 @@ from kbackup.spool import Section
 from kbackup.stores import StoreSettings
 from kbackup.stores.s3 import errors
 from kbackup.stores.s3.attempts import Attempts
+from kbackup.stores.s3_options import (
+    ACCESS_KEY_ID,
+    ATTEMPTS,
+    BACKOFF_MS,
+    PATH_STYLE,
+    REGION,
+    SECRET_ACCESS_KEY,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -48,7 +56,8 @@ class Requests:
         if "@" in endpoint.netloc:
             do = "give them as aws.access.key.id and aws.secret.access.key"
             raise ConfigurationError("store.url holds credentials", do=do)
-        if (settings.access_key_id is None) != (settings.secret_access_key is None):
+        access_key = ACCESS_KEY_ID.of(settings.options)
+        if (access_key is None) != (SECRET_ACCESS_KEY.of(settings.options) is None):
             do = "give aws.access.key.id and aws.secret.access.key, or neither"
             raise ConfigurationError("one half of the credentials is missing", do=do)
         self._bucket = url.netloc
@@ -56,7 +65,9 @@ class Requests:
         self._read_timeout = read_timeout
         self._lock = threading.Lock()
         self._session, self._client = self._connect()
-        self.attempts = Attempts(settings.attempts, settings.backoff_ms, sleep)
+        self.attempts = Attempts(
+            ATTEMPTS.of(settings.options), BACKOFF_MS.of(settings.options), sleep
+        )
         self.host = urlsplit(self._client.meta.endpoint_url).netloc
 
     def send(
@@ -113,7 +124,7 @@ class Requests:
         is_local = urlsplit(settings.endpoint_url or "").hostname in _LOOPBACK
         config = Config(
             proxies={} if is_local else None,  # None: the environment's
-            s3={"addressing_style": "path" if settings.path_style else "virtual"},
+            s3={"addressing_style": "path" if PATH_STYLE.of(settings.options) else "virtual"},
             retries={"total_max_attempts": 1},
             max_pool_connections=_CONNECTIONS,
             connect_timeout=10,
@@ -126,9 +137,9 @@ class Requests:
             core = get_session()
             core.register_component("data_loader", _loader())
             session = Session(
-                settings.access_key_id,
-                settings.secret_access_key,
-                region_name=settings.region,
+                ACCESS_KEY_ID.of(settings.options),
+                SECRET_ACCESS_KEY.of(settings.options),
+                region_name=REGION.of(settings.options),
                 botocore_session=core,
             )
             client = session.client(

@@ -102,7 +102,9 @@ def test_a_source_connectors_file_renames(write: Write) -> None:
     settings = load("restore", write(text), bootstrap_servers="h:1").settings
 
     assert (Rename(regex=".*", replacement="copy_of_$0"),) == settings.renames
-    assert not settings.s3_path_style_access_enabled
+    assert {"s3.bucket.name": "b", "s3.path.style.access.enabled": False} == settings.options_of(
+        "stores"
+    )
 
 
 @pytest.mark.parametrize(

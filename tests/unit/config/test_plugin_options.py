@@ -36,7 +36,7 @@ def test_the_options_of_a_chosen_plugin_reach_it() -> None:
     )
     usual = load("sink", **chosen)
 
-    assert {"modulo.directories": 2} == loaded.settings.plugin_options
+    assert {"modulo.directories": 2} == loaded.settings.options_of("partitioners")
     assert () == loaded.warnings
     found = partitioners.by_name("modulo", loaded.settings.plugin_options)
     assert {"rest=0", "rest=1"} == directories(found)
