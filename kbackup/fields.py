@@ -3,6 +3,7 @@
 A path is the names from the outside in; a name that itself contains a dot cannot be addressed.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
@@ -46,33 +47,38 @@ def typed(column: pa.Array, path: tuple[str, ...]) -> pa.Array | None:
     return column
 
 
-def in_json(column: pa.Array, path: tuple[str, ...]) -> list[Any]:
-    """Return what each JSON text has at *path*: `ABSENT` where it does not, None for null.
+def in_json(column: pa.Array, paths: Sequence[tuple[str, ...]]) -> list[list[Any]]:
+    """Return what each JSON text has at each path: `ABSENT` where it does not, None for null.
 
     A field inside null, and inside a value that is null, is null.  Text that is not JSON has no
-    field.  Each text is parsed: about 1 µs for 200 bytes.
+    field.  Each text is parsed once: about 1 µs for 200 bytes.
 
     Args:
         column: As `holds_json` wants it.
-        path: Names, one at least.
+        paths: Names, one at least in each.
+
+    Returns:
+        For each path one element per row of *column*.
     """
     texts = column.storage if isinstance(column, pa.ExtensionArray) else column
-    return [_found(text, path) for text in texts.cast(pa.binary()).to_pylist()]
+    values = [_parsed(text) for text in texts.cast(pa.binary()).to_pylist()]
+    return [[_found(value, path) for value in values] for path in paths]
 
 
-def _found(text: bytes | None, path: tuple[str, ...]) -> Any:
+def _parsed(text: bytes | None) -> Any:
     if text is None:
         return None
     try:
-        found = orjson.loads(text)
+        return orjson.loads(text)
     except orjson.JSONDecodeError:
         return ABSENT
-    if not isinstance(found, dict):
-        return ABSENT
+
+
+def _found(value: Any, path: tuple[str, ...]) -> Any:
     for name in path:
-        if found is None:
+        if value is None:
             return None
-        if not isinstance(found, dict) or name not in found:
+        if not isinstance(value, dict):
             return ABSENT
-        found = found[name]
-    return found
+        value = value.get(name, ABSENT)
+    return value

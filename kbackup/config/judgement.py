@@ -185,6 +185,9 @@ class Judgement:
                 do = "set rotate.bytes, or whole records, or remove it"
                 self.doubts.append(warning("ignored", "rotate.interval.ms", interval, why, do))
                 values["rotate_interval_ms"] = -1
+        schedule = usable.get("rotate.schedule.interval.ms")
+        if schedule is not None and schedule.text.isdecimal() and int(schedule.text) > 0:
+            values.setdefault("rotate_idle_ms", 2**63 - 1)  # the clock closes files, not a pause
         width = str(values.get("filename_offset_zero_pad_width", "")).strip()
         if width and not width.strip("+0"):
             values["filename_offset_zero_pad_width"] = 1

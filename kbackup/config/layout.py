@@ -171,7 +171,8 @@ class Rotation(Group):
     )
     rotate_idle_ms: Integer = declare(
         60_000,
-        "With --follow: ms a record may wait before its file is closed short.",
+        "With --follow: ms a record may wait before its file is closed short; with "
+        "rotate.schedule.interval.ms until its next boundary.",
         ge=1,
         le=2**63 - 1,
     )

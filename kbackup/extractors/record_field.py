@@ -33,7 +33,8 @@ class RecordFieldExtractor:
         """Return the times, null where the field is no time, or is not there."""
         column = fields.values(batch)
         if fields.holds_json(column):
-            found = pa.array(map(_from_json, fields.in_json(column, self._path)), pa.int64())
+            (each,) = fields.in_json(column, [self._path])
+            found = pa.array(map(_from_json, each), pa.int64())
         else:
             found = _from_typed(fields.typed(column, self._path), len(batch))
         if not column.null_count:

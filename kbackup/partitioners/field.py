@@ -48,14 +48,15 @@ class FieldPartitioner:
     def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return the directory of each row, null where a field of it cannot name one."""
         column = fields.values(batch)
-        parts = []
-        for name in self._names:
-            path = tuple(name.split("."))
-            if fields.holds_json(column):
-                found = pa.array(map(_text, fields.in_json(column, path)), pa.string())
-            else:
-                found = _texts(fields.typed(column, path), len(batch))
-            parts.append(pc.binary_join_element_wise(name, found, "="))
+        paths = [tuple(name.split(".")) for name in self._names]
+        if fields.holds_json(column):
+            texts = [_from_json(found) for found in fields.in_json(column, paths)]
+        else:
+            texts = [_texts(fields.typed(column, path), len(batch)) for path in paths]
+        parts = [
+            pc.binary_join_element_wise(name, text, "=")
+            for name, text in zip(self._names, texts, strict=True)
+        ]
         return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, self._delimiter)
 
 
@@ -71,6 +72,13 @@ def _texts(field: pa.Array | None, rows: int) -> pa.StringArray:
     return (
         pc.fill_null(field.cast(pa.string()), "null") if is_usable else pa.nulls(rows, pa.string())
     )
+
+
+def _from_json(found: list[Any]) -> pa.StringArray:
+    """Return the text of each value out of JSON; text alone, the usual case, as it is."""
+    if all(type(value) is str for value in found):
+        return pa.array(found, pa.string())
+    return pa.array(map(_text, found), pa.string())
 
 
 def _text(found: object) -> str | None:

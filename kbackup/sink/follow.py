@@ -121,6 +121,8 @@ class Following:
     _clients: Clients | None = None
     _before: Look = field(default_factory=Look)
     _told: float = 0.0
+    _boundary: int | None = None
+    _scheduled: set[TopicPartition] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._look = Lookout(self.job.kafka)
@@ -164,10 +166,12 @@ class Following:
             watch.see(look, before, now, clock)
             if _code(watch.report.failure) != _code(failure):
                 self._report(watch)
-        for watch in self.watches.values():
+        self._pass_boundary()
+        for where, watch in self.watches.items():
             if self.line.is_stopped():
                 break
-            if watch.is_due(self.job.clock.steady_s(), self.idle_s) and not self._visit(watch):
+            idle_s = 0.0 if where in self._scheduled else self.idle_s
+            if watch.is_due(self.job.clock.steady_s(), idle_s) and not self._visit(watch):
                 break  # before others wait for a broker as long, see whether any answers
         if self.job.clock.steady_s() - self._told >= REPORT_S:
             self._told = self.job.clock.steady_s()
@@ -185,11 +189,22 @@ class Following:
             size = max(1, self.job.rule.records or 1)
             self.watches[unit.where] = Watch.begin(unit, size)
 
+    def _pass_boundary(self) -> None:
+        """Where ``rotate.schedule.interval.ms`` says so, let nothing that waits now wait on."""
+        schedule, now_ms = self.job.rule.schedule, self.job.clock.ms()
+        if schedule is None or (self._boundary is not None and now_ms < self._boundary):
+            return
+        if self._boundary is not None:
+            waits = (where for where, watch in self.watches.items() if watch.backlog > 0)
+            self._scheduled.update(waits)
+        self._boundary = schedule.next(now_ms)
+
     def _visit(self, watch: Watch) -> bool:
         """Back up what waits in a partition; return whether Kafka did its part."""
         if self._clients is None:
             self._clients = connect(self.job)
-        flush_tail = self.job.flush_tail and not watch.is_full
+        where = watch.report.where
+        flush_tail = where in self._scheduled or (self.job.flush_tail and not watch.is_full)
         job = replace(self.job, flush_tail=flush_tail)
         work = Work(job, watch.unit(), self._clients, self.line)
         error: KbackupError | None = None
@@ -206,6 +221,8 @@ class Following:
             else:
                 if len(gap):
                     report, error = replace(report, gaps=(gap,), committed=gap.end_offset), None
+        if error is None:
+            self._scheduled.discard(where)
         watch.visited(report, error, self.job.clock.steady_s(), random.random())  # noqa: S311  (spreads retries)
         self._report(watch)
         if isinstance(error, KafkaError):

@@ -1,6 +1,7 @@
 """A task that follows, over a cluster in memory: what it owns, sets aside and keeps."""
 
 import gc
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ from backup_samples import RECORD
 from kbackup.channel import Hub, Line
 from kbackup.errors import BadRecordError, KafkaError, SparkError, StoreError
 from kbackup.flow.cut import Rule
+from kbackup.flow.schedule import Schedule
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
@@ -63,6 +65,27 @@ class Task:
 
 def _of(where: TopicPartition) -> tuple[str, int]:
     return where.topic, where.partition
+
+
+def test_a_schedule_closes_files_at_its_boundaries() -> None:
+    """
+    What waits when the clock passes a boundary is stored, and nothing before, however long.
+    """
+    kafka = FakeKafka()
+    (where,) = kafka.create("orders", 3)
+    task = Task(kafka, [where])
+    rule = Rule(10, schedule=Schedule(600_000, "UTC"))
+    task.following.job = replace(task.following.job, rule=rule, flush_tail=False)
+    task.following.idle_s = None
+
+    steps = []
+    for seconds in (1, 500, 98, 2, 1, 600):  # the clock begins at a boundary
+        task.turn(seconds)
+        steps += task.committed(where)
+        if seconds == 2:
+            kafka.append(where, 2)
+
+    assert [0, 0, 0, 3, 3, 5] == steps
 
 
 @pytest.mark.parametrize(
