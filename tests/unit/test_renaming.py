@@ -105,12 +105,12 @@ def test_runaway_pattern_is_stopped(pattern: str, topic: str) -> None:
     A pattern that would try for years is given up after a second, naming the option.
     """
     step = Rename(regex=pattern, replacement="x")
-    started = time.perf_counter()
+    started = time.process_time()
 
     with pytest.raises(ConfigurationError, match="--rename-regex") as caught:
         step(topic)
 
-    assert time.perf_counter() - started < 2 * MATCH_TIMEOUT + 1
+    assert time.process_time() - started < 2 * MATCH_TIMEOUT  # the limit is one of CPU time too
     assert f"{MATCH_TIMEOUT:g} s" in caught.value.why
 
 
@@ -119,10 +119,10 @@ def test_a_known_attack_is_harmless() -> None:
     A textbook pattern that explodes elsewhere finds in time that the longest name is no match.
     """
     topic = "a" * 249
-    started = time.perf_counter()
+    started = time.process_time()
 
     assert topic == Rename(regex="(a+)+b", replacement="x")(topic)
-    assert time.perf_counter() - started < MATCH_TIMEOUT
+    assert time.process_time() - started < MATCH_TIMEOUT
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,12 @@ def test_peek_narrows_to_a_format(tmp_path: Path) -> None:
     words = ["restore", "peek", "orders", "--store-url", f"file://{tmp_path}", "--template", "%s"]
 
     plain, narrow = (
-        CliRunner().invoke(root, [*words, *more], prog_name="kbackup").stdout
+        CliRunner().invoke(root, [*words, *more], prog_name="kbackup")
         for more in ([], ["-f", "json"])
     )
 
-    assert ("whole", '{"from":"json"}') == (plain, narrow.replace(" ", ""))
+    assert (0, "whole", "") == (plain.exit_code, plain.stdout, plain.stderr)
+    assert (0, b'{"from":"json"}') == (narrow.exit_code, narrow.stdout_bytes.replace(b" ", b""))
 
 
 class Terminal(io.StringIO):
