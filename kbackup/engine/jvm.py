@@ -159,6 +159,8 @@ def _context(
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
+    # It logs, with a traceback, what it also raises, and what a JVM that we ended does not answer.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         conf = SparkConf(loadDefaults=False).setMaster(master)
