@@ -1,8 +1,13 @@
 """Columns as a file holds them: values, the schema they are under, and the rows that do not fit."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
+
+_TEXT: Final = b"kbackup.schema"
+_VERSION: Final = b"kbackup.schema.version"
+_ENCODING: Final = b"kbackup.schema.encoding"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +22,18 @@ class Schema:
         version: Its number in a registry, None without one.
         encoding: How the values are encoded under it, such as ``avro``: the column is ``binary``
             then, and nothing has been decoded.  Empty where the Arrow type says it all.
+        name: What the schema is called, None where it has no name.
     """
 
     text: str
     version: int | None = None
     encoding: str = ""
+    name: str | None = None
+
+    def on(self, field: pa.Field) -> pa.Field:
+        """Return *field* with this schema among its metadata, where `schema_of` finds it."""
+        version = {} if self.version is None else {_VERSION: str(self.version)}
+        return field.with_metadata({_TEXT: self.text, _ENCODING: self.encoding, **version})
 
     def takes(self, other: "Schema") -> bool:
         """Whether values under *other* can be brought under this schema without a loss."""
@@ -58,3 +70,16 @@ class Column:
     values: pa.Array
     schema: Schema | None = None
     bad: tuple[Bad, ...] = ()
+
+
+def schema_of(field: pa.Field) -> Schema | None:
+    """Return what `Schema.on` put into *field*, None where there is nothing."""
+    found = field.metadata or {}
+    if _TEXT not in found:
+        return None
+    version = found.get(_VERSION)
+    return Schema(
+        found[_TEXT].decode(),
+        None if version is None else int(version),
+        found.get(_ENCODING, b"").decode(),
+    )

@@ -96,6 +96,22 @@ def string_value(text: str) -> str | None:
     return value
 
 
+_NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def scalar(text: str) -> float | bool | str | None:
+    """Return what JSON that is no array or object says; Jackson quotes what is not finite.
+
+    Raises:
+        ValueError: If it is an array, an object, or no JSON.
+    """
+    value = orjson.loads(text)
+    if isinstance(value, (list, dict)):
+        raise ValueError(f"{text[:40]} is an array or an object")  # noqa: TRY004
+    found: float | bool | str | None = _NOT_FINITE.get(value, value)
+    return found
+
+
 def quote(column: pa.StringArray) -> pa.StringArray:
     """Turn text into JSON strings, row by row; null stays null."""
     awkward = pc.match_substring_regex(column, r'[\x00-\x1f"\\\x{10000}-\x{10ffff}]')
@@ -116,7 +132,11 @@ def java_double(number: float) -> str:
     if number == 0:
         return "-0.0" if str(number)[0] == "-" else "0.0"
     two = f"{number:.1e}"
-    text = two if float(two) == number else repr(number)
+    return java_text(two if float(two) == number else repr(number))
+
+
+def java_text(text: str) -> str:
+    """Return a decimal number as Java writes the double, or float, that it stands for."""
     mantissa, _, exponent = text.partition("e")
     sign = "-" if mantissa.startswith("-") else ""
     whole, _, fraction = mantissa.removeprefix("-").partition(".")
@@ -124,6 +144,8 @@ def java_double(number: float) -> str:
     point = len(whole) + int(exponent or 0)  # the value is 0.digits times ten to this
     leading = len(digits) - len(digits.lstrip("0"))
     digits, point = digits.strip("0"), point - leading
+    if not digits:
+        return f"{sign}0.0"
     if -3 < point <= 0:
         return f"{sign}0.{'0' * -point}{digits}"
     if 0 < point <= 7:

@@ -9,6 +9,7 @@ from kbackup import converters, formats
 from kbackup.backup import claims
 from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.backup.claims import Claim
+from kbackup.columns import schema_of
 from kbackup.converters import Converter
 from kbackup.errors import BadRecordError, CorruptObjectError, IncompleteBackupError, KbackupError
 from kbackup.flow.views import COLUMNS, ReadOptions, assemble
@@ -218,7 +219,7 @@ class _Column:
             return rest
         for batch in self._batches:
             if len(batch):
-                return self._encode(batch[COLUMNS[self._view]])
+                return self._encode(batch)
         return None
 
     def take(self, rows: int) -> pa.Array:
@@ -248,11 +249,15 @@ class _Column:
         """Let go of the file."""
         self._body.close()
 
-    def _encode(self, column: pa.Array) -> pa.Array:
+    def _encode(self, batch: pa.RecordBatch) -> pa.Array:
+        name = COLUMNS[self._view]
+        column, schema = batch[name], schema_of(batch.schema.field(name))
         if self._converter is None:
             return column
         try:
-            return self._converter.encode(column)
+            if schema is None:
+                return self._converter.encode(column)
+            return self._converter.encode(column, schema)
         except BadRecordError as error:
             raise _at(error, self.file) from error
 
@@ -264,7 +269,7 @@ def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
     name = given or formats.by_name(file.format).assumed.get(file.view)
     if name is None:
         return None
-    return converters.by_name(name, options.properties.get(file.view))
+    return converters.by_name(name, options.properties.get(file.view) if given else None)
 
 
 def _named(batches: Iterator[pa.RecordBatch], file: BackupFile) -> Iterator[pa.RecordBatch]:

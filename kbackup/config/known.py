@@ -17,8 +17,7 @@ from kbackup.config.settings import ALIASES, BY_NAME, PROPERTIES
 NO_EFFECT: Final = frozenset(
     """
     connector.class tasks.max storage.class schema.generator.class header.converter
-    schemas.cache.config schema.cache.size connect.meta.data enhanced.avro.schema.support
-    allow.optional.map.keys avro.codec json.decimal.format retry.backoff.ms shutdown.timeout.ms
+    schemas.cache.config schema.cache.size retry.backoff.ms shutdown.timeout.ms
     max.write.duration.ms report.null.values.to.dlq tombstone.encoded.partition
     max.files.scan.limit
     enable.conditional.writes s3.send.digest s3.http.send.expect.continue

@@ -26,6 +26,9 @@ _OF_VALUES: Final = (
 
 _SIDES: Final = {"keys": View.KEY, "headers": View.HEADERS}
 """Files beside the values, by the first word of their properties."""
+_SIDES_FORMAT: Final = "avro"
+"""What the connector takes for keys and headers where nothing is said."""
+
 _PARTS: Final = {"key": View.KEY, "value": View.VALUE}
 _DO: Final = "choose one of them, or install the package that brings it"
 
@@ -130,14 +133,14 @@ def _converters(seams: Seams, given: Mapping[str, Value], *, writes: bool) -> No
     where it can be, and where not, does not matter.
     """
     format_name: str | None = seams.found.get("format_class")
-    _converter(seams, given, "value", format_name)
+    _converter(seams, given, "value", format_name, writes=writes)
     keys_format = seams.found.get("keys_format_class", None if writes else format_name)
     if _is_true(given, "store.kafka.keys"):
-        _converter(seams, given, "key", keys_format)
+        _converter(seams, given, "key", keys_format, writes=writes)
         return
     trial = Seams(seams.view)
     if not writes:
-        _converter(trial, given, "key", keys_format)
+        _converter(trial, given, "key", keys_format, writes=False)
     if writes or any(doubt.level == "error" for doubt in trial.doubts):
         seams.without_effect += [name for name in given if name.startswith("key.converter")]
     else:
@@ -146,13 +149,13 @@ def _converters(seams: Seams, given: Mapping[str, Value], *, writes: bool) -> No
 
 def _side_format(seams: Seams, given: Mapping[str, Value], part: str, name: str) -> Iterator[Doubt]:
     """What speaks against the files of keys or headers."""
-    form = _format(seams.found.get(name.replace(".", "_")))
+    attribute = name.replace(".", "_")
     if name not in given:
-        why = "not given, and the connector takes Avro then, which this version does not write"
-        yield error("unsupported", name, None, why, f"set {name}=json")
-    elif form is not None and _SIDES[part] not in form.views:
+        seams.found[attribute] = _SIDES_FORMAT
+    form = _format(seams.found.get(attribute))
+    if form is not None and _SIDES[part] not in form.views:
         why = f"this version cannot write {part} so"
-        yield error("unsupported", name, given[name], why, f"set {name}=json")
+        yield error("unsupported", name, given.get(name), why, f"set {name}=json")
 
 
 def _compression(seams: Seams, given: Mapping[str, Value]) -> Iterator[Doubt]:
@@ -169,7 +172,7 @@ def _compression(seams: Seams, given: Mapping[str, Value]) -> Iterator[Doubt]:
 
 
 def _converter(
-    seams: Seams, given: Mapping[str, Value], part: str, format_name: str | None
+    seams: Seams, given: Mapping[str, Value], part: str, format_name: str | None, *, writes: bool
 ) -> None:
     """Note the converter of *part* and its sub-properties."""
     name = f"{part}.converter"
@@ -196,8 +199,12 @@ def _converter(
         properties = _given_options(given, f"{name}.", found)
         if value is None or value.text == found:  # a Java class keeps Connect's own defaults
             properties = {**converter.defaults, **properties}
+        opened = converter()
         try:
-            converter().configure(properties)
+            opened.configure(properties)
+            needs_schema = writes and getattr(form, "needs_schema", False)
+            if needs_schema and getattr(opened, "is_schemaless", False):
+                seams.doubts.append(_schemaless(name, format_name, value))
         except ConfigurationError as problem:
             named = f"{name}.{problem.place.get('property', '')}".removesuffix(".")
             why = f"{problem.what}; {problem.why}" if problem.why else problem.what
@@ -220,6 +227,12 @@ def _given_options(given: Mapping[str, Value], prefix: str, converter: str) -> d
         for name, option in mine.items()
         if option is not None
     }
+
+
+def _schemaless(name: str, format_name: str | None, value: Value | None) -> Doubt:
+    why = f"{format_name} files are under a schema, and JSON without schemas has none"
+    do = f"set {name}.schemas.enable=true if the records carry theirs, or format.class=json"
+    return error("combination", name, value, why, do)
 
 
 def _format(name: str | None) -> Any:

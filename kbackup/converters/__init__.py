@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # modules of options here are imported for --help
 
     import pyarrow as pa
 
-    from kbackup.columns import Column
+    from kbackup.columns import Column, Schema
 
 
 class Converter(Protocol):
@@ -39,9 +39,10 @@ class Converter(Protocol):
         ...
 
     def decode(self, column: pa.Array) -> Sequence[Column]:
-        """Turn ``binary`` into typed columns: ``binary``, ``string`` or ``pa.json_()``.
+        """Turn ``binary`` into typed columns.
 
-        Values may stay as they are encoded, under a schema that says how.
+        They are ``binary``, ``string`` or ``pa.json_()``, or under a schema: that of Kafka
+        Connect, see `kbackup.connect`, or one that says how values are encoded that stay so.
 
         Returns:
             One column for each run of rows under the same schema, at least one; together they
@@ -50,8 +51,12 @@ class Converter(Protocol):
         """
         ...
 
-    def encode(self, column: pa.Array) -> pa.Array:
+    def encode(self, column: pa.Array, schema: Schema | None = None, /) -> pa.Array:
         """Turn a typed column, as a format's reader gives it, into ``binary``.
+
+        Args:
+            column: The values.
+            schema: What they are under; not passed where the Arrow type says it all.
 
         Raises:
             BadRecordError: With the row of the first value that cannot be converted.
@@ -62,5 +67,5 @@ class Converter(Protocol):
 def by_name(name: str, properties: Mapping[str, Any] | None = None) -> Converter:
     """Return the converter registered as *name*, configured; without properties by its own."""
     found: Converter = plugins.load("converters", name)()
-    found.configure(properties or found.defaults)
+    found.configure(found.defaults if properties is None else properties)
     return found

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from kbackup import jackson
-from kbackup.columns import Column
+from kbackup.columns import Column, Schema
 from kbackup.errors import BadRecordError
 
 
@@ -25,13 +25,25 @@ class ByteArrayConverter:
         """Return *column*."""
         return (Column(column),)
 
-    def encode(self, column: pa.Array) -> pa.BinaryArray:
+    def encode(
+        self,
+        column: pa.Array,
+        schema: Schema | None = None,  # noqa: ARG002  # the Arrow type says it all
+    ) -> pa.BinaryArray:
         """Return the bytes of *column*: as they are, of base64 in JSON strings, of text in UTF-8.
 
         Raises:
             BadRecordError: With the first row whose JSON is not a string of base64.
         """
         if not isinstance(column.type, pa.JsonType):
+            if not (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
+                raise BadRecordError(
+                    f"values of the type {column.type} are no bytes",
+                    "ByteArrayConverter takes bytes and text",
+                    "choose value.converter=json for their JSON, or the converter that the "
+                    "backup was written with",
+                    row=0,
+                )
             return column.cast(pa.binary())
         # 0.8 us a record; Arrow has no base64
         found = [

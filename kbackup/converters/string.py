@@ -1,13 +1,17 @@
 """Text in UTF-8: Kafka Connect's ``StringConverter``."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import jackson
-from kbackup.columns import Bad, Column
+from kbackup.columns import Bad, Column, Schema
+from kbackup.connect import json_text
+from kbackup.connect import schema as connect
+from kbackup.connect.schema import ConnectSchema
 from kbackup.converters.string_options import ENCODING
 from kbackup.errors import BadRecordError, ConfigurationError
 
@@ -43,14 +47,14 @@ class StringConverter:
         except pa.ArrowInvalid:  # rare
             return (_sifted(column),)
 
-    def encode(self, column: pa.Array) -> pa.BinaryArray:
+    def encode(self, column: pa.Array, schema: Schema | None = None) -> pa.BinaryArray:
         """Return the text of *column* in UTF-8: a JSON string's, or that of any other JSON.
 
         Raises:
             BadRecordError: With the first row that holds half of a surrogate pair.
         """
         if not isinstance(column.type, pa.JsonType):
-            return column.cast(pa.binary())
+            return _text(column, connect.of(schema))
         text = column.storage
         is_plain = pc.match_substring_regex(text, r'^"[^\\]*"$')
         if pc.all(is_plain).as_py() and not text.null_count:
@@ -60,6 +64,28 @@ class StringConverter:
             for row, each in enumerate(text.to_pylist())
         ]
         return pa.array(found, pa.binary())
+
+
+def _text(column: pa.Array, schema: ConnectSchema | None) -> pa.BinaryArray:
+    """Return what Java's ``toString`` gives for plain values."""
+    if pa.types.is_nested(column.type):
+        raise BadRecordError(
+            f"values of the type {column.type} are no text",
+            "StringConverter takes text and numbers",
+            "choose value.converter=json for their JSON, or the converter that the backup was "
+            "written with",
+            row=0,
+        )
+    if schema is not None and pa.types.is_floating(column.type):
+        return _floats(column, schema)
+    if pa.types.is_binary(column.type):
+        return column
+    return column.cast(pa.string()).cast(pa.binary())
+
+
+def _floats(column: pa.Array, schema: ConnectSchema) -> pa.BinaryArray:
+    text = json_text.encode(column, replace(schema, default=None))
+    return pc.if_else(column.is_valid(), text, pa.scalar(None, pa.string())).cast(pa.binary())
 
 
 def _encoded(row: int, text: str) -> bytes:

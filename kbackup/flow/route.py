@@ -50,7 +50,10 @@ def route(
     """
     seen = rows.batch
     if rows.parts[-1].batch is not rows.batch:
-        seen = seen.append_column(DECODED, rows.parts[-1].batch.column(0))
+        values = rows.parts[-1].batch.column(0)
+        field = pa.field(DECODED, values.type)
+        schema = rows.parts[-1].schema
+        seen = seen.append_column(field if schema is None else schema.on(field), values)
     times = extractor.extract(seen, now_ms)
     _check(times, rows, extractor)
     directories = partitioner.encode(where, seen.append_column(TIME, times))

@@ -55,8 +55,12 @@ class Format(Protocol):
 
     The columns depend on the view: `View.RECORD` has ``records.SCHEMA``; `View.VALUE`,
     `View.KEY` and `View.HEADERS` have the one column ``value``, ``key`` or ``headers``, typed as
-    the converter gives it: ``binary``, ``string`` or ``pa.json_()``; headers are
-    ``list<struct<key: string, value: string>>``.
+    the converter gives it: ``binary``, ``string``, ``pa.json_()``, or under a schema; headers are
+    ``list<struct<key: string, value: string>>``.  What is read may be under a schema as well: it
+    is in the metadata of the column's field, see `kbackup.columns.schema_of`.
+
+    A format whose files are under a schema has ``needs_schema = True``: JSON without schemas is
+    refused before a run.
 
     Attributes:
         class_names: Simple names of the Java classes that stand for this format.

@@ -15,9 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import jackson
-from kbackup.columns import Bad, Schema
+from kbackup.columns import Bad, Schema, schema_of
+from kbackup.connect import json_text
+from kbackup.connect import schema as connect
+from kbackup.connect.json_text import JsonStyle
+from kbackup.connect.schema import Type
 from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions, refuse_view
+from kbackup.formats.json_lines_options import DECIMALS
 from kbackup.formats.separated import (
     GZIP_EXTENSION,
     SeparatedWriter,
@@ -31,6 +36,9 @@ HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string()
 """Headers as the connectors keep them: text, whatever they were."""
 
 _EXTENSION: Final = ".json"
+_TYPED: Final = ("avro", "boolean", "double", "float", "integer", "long", "short")
+"""Converters whose columns are under a schema."""
+
 _NEWLINE: Final = b"\n"
 _COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}
 
@@ -39,13 +47,13 @@ class JsonFormat:
     """JSON lines; each batch has one column.
 
     Written are ``value`` and ``key`` as ``pa.json_()``, ``string`` or ``binary``, which becomes
-    base64, and ``headers`` as `HEADERS`.  Read are ``pa.json_()``, null for ``null``, and
-    `HEADERS`.
+    base64, or as columns under a schema of Connect, and ``headers`` as `HEADERS`.  Read are
+    ``pa.json_()``, null for ``null``, and `HEADERS`.
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("JsonFormat",)
     views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
-    converters: ClassVar[tuple[str, ...] | None] = ("json", "string")
+    converters: ClassVar[tuple[str, ...] | None] = ("json", "string", *_TYPED)
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
     is_compressible: ClassVar[bool] = True
     checks_itself: ClassVar[bool] = False
@@ -87,7 +95,7 @@ class JsonFormat:
         file: BinaryIO,
         view: View,
         options: FormatOptions,
-        schema: Schema | None = None,  # noqa: ARG002
+        schema: Schema | None = None,
     ) -> "JsonWriter":
         """Begin a file of values, keys or headers.
 
@@ -96,7 +104,7 @@ class JsonFormat:
         """
         if view not in _COLUMNS:
             raise refuse_view("json", view)
-        return JsonWriter(file, view, options)
+        return JsonWriter(file, view, options, schema)
 
     def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:  # noqa: ARG002
         """Return nothing: the file has no room for it."""
@@ -127,17 +135,29 @@ class JsonWriter:
         file: Where the bytes go; never closed here.
         view: Which part of each record it takes.
         options: Compression.
+        schema: What the values are under, None where the batches or the Arrow type say it.
     """
 
-    def __init__(self, file: BinaryIO, view: View, options: FormatOptions) -> None:
+    def __init__(
+        self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None = None
+    ) -> None:
         self._out = SeparatedWriter(file, _NEWLINE, options)
         self._view = view
         self._column = _COLUMNS[view]
+        self._schema = schema
+        self._style = JsonStyle(numeric_decimals=DECIMALS.of(options.values) == "numeric")
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add the rows of the one column."""
         column = batch[self._column]
-        lines = _headers_text(column) if self._view is View.HEADERS else _json_text(column)
+        schema = connect.of(self._schema or schema_of(batch.schema.field(self._column)))
+        if self._view is View.HEADERS:
+            lines = _headers_text(column)
+        elif schema is None:
+            lines = _json_text(column)
+        else:  # Jackson gets a struct from Connect, and any other value as Java has it
+            style = self._style if schema.type is Type.STRUCT else JsonStyle(is_java=True)
+            lines = json_text.encode(column, schema, style)
         self._out.write(lines.cast(pa.binary()))
 
     def close(self, metadata: Mapping[str, str]) -> None:  # noqa: ARG002  # no room for it

@@ -34,13 +34,16 @@ def samples(form: Format, view: View) -> Iterator[pa.RecordBatch]:
         pairs = [[{"key": "a", "value": "1"}] * 2, [{"key": "", "value": ""}]] * 2
         yield pa.record_batch([pa.array(pairs, HEADERS_AS_TEXT)], ["headers"])
     else:
-        names = form.converters or [found.name for found in plugins.installed("converters")]
-        for name in names:
+        installed = [found.name for found in plugins.installed("converters")]
+        for name in form.converters or installed:
+            if name not in installed:
+                continue
             try:
                 typed = decoded(converters.by_name(name), _TEXTS)
             except AssertionError:  # no values of this converter
                 continue
-            yield pa.record_batch([typed], [COLUMNS[view]])
+            if not form.refuses(view, typed):  # such as JSON, where a file is under a schema
+                yield pa.record_batch([typed], [COLUMNS[view]])
 
 
 def written(form: Format, view: View, *batches: pa.RecordBatch) -> bytes:

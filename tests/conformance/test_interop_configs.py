@@ -22,6 +22,7 @@ RUNNABLE = {
     "json-sink.json",
     "source.json",
     "unknown-names-sink.properties",
+    "006-source.json",
     "008-sink.json",
     "017-sink.json",
     "024-sink.json",

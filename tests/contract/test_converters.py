@@ -1,31 +1,66 @@
 """Every converter that is registered keeps the promises of `kbackup.converters.Converter`."""
 
 import json
+import struct
 
 import pyarrow as pa
 import pytest
 
 from kbackup import converters, plugins
+from kbackup.connect import json_text
+from kbackup.connect import schema as connect
 from kbackup.converters import Converter
+from kbackup.converters.json_text import JsonConverter
 from kbackup.testing import decoded
 
-PROPERTIES = {"json": {"schemas.enable": "false"}}
+PROPERTIES = {
+    "json": {"schemas.enable": "false"},
+    "json with schemas": {"schemas.enable": "true", "decimal.format": "NUMERIC"},
+}
 CONVERTERS = [plugin.name for plugin in plugins.installed("converters")]
+EACH = [*CONVERTERS, "json with schemas"]
+TEXTS = [b'"a"', None, b"12", b'{"a":[1,null]}', '"é"'.encode()]
+_INT8 = b'{"schema":{"type":"struct","fields":[{"type":"int8","optional":true,"field":"a"}],'
+OWN: dict[str, list[bytes | None]] = {
+    "json with schemas": [
+        _INT8 + b'"optional":false},"payload":%s}' % payload if payload else None
+        for payload in (b'{"a":1}', b"", b'{"a":null}', b'{"a":-128}', b'{"a":0}')
+    ],
+    "boolean": [b"\0", None, b"\1", b"\0", b"\1"],
+} | {
+    name: [struct.pack(f">{code}", number) if number else None for number in (1, 0, 2, -3, 127)]
+    for name, code in {
+        "short": "h", "integer": "i", "long": "q", "float": "f", "double": "d",
+    }.items()
+}  # fmt: skip
+"""Values of the converters that do not take any JSON; the second one is null in each."""
 
 
-@pytest.fixture(params=CONVERTERS)
+@pytest.fixture(params=EACH)
 def converter(request: pytest.FixtureRequest) -> Converter:
-    return converters.by_name(request.param, PROPERTIES.get(request.param, {}))
+    return converters.by_name(request.param.partition(" ")[0], PROPERTIES.get(request.param, {}))
 
 
-VALUES = pa.array([b'"a"', None, b"12", b'{"a":[1,null]}', '"é"'.encode()], pa.binary())
+@pytest.fixture
+def values(request: pytest.FixtureRequest, converter: Converter) -> pa.Array:
+    name = request.node.callspec.params["converter"]
+    return pa.array(OWN.get(name, TEXTS), pa.binary())
 
 
-def test_bytes_come_back(converter: Converter) -> None:
+def encoded(converter: Converter, column: pa.Array) -> pa.Array:
+    """Return the bytes of what the converter makes of *column*."""
+    found = [
+        converter.encode(each.values, *(() if each.schema is None else (each.schema,)))
+        for each in converter.decode(column)
+    ]
+    return pa.concat_arrays(found)
+
+
+def test_bytes_come_back(converter: Converter, values: pa.Array) -> None:
     """
     What was read from Kafka goes back to Kafka, null as null.
     """
-    assert VALUES.equals(converter.encode(decoded(converter, VALUES)))
+    assert values.equals(encoded(converter, values))
 
 
 def test_null_stays_null(converter: Converter) -> None:
@@ -38,14 +73,16 @@ def test_null_stays_null(converter: Converter) -> None:
     assert (3, 3) == (typed.null_count, converter.encode(typed).null_count)
 
 
-def test_a_part_of_a_column_is_like_a_column(converter: Converter) -> None:
+def test_a_part_of_a_column_is_like_a_column(converter: Converter, values: pa.Array) -> None:
     """
     Batches are cut without copying; each part converts by itself.
     """
-    part = VALUES.slice(2, 3)
+    part = values.slice(2, 3)
+    [whole] = converter.decode(values)
+    schema = () if whole.schema is None else (whole.schema,)
 
-    assert part.equals(converter.encode(decoded(converter, part)))
-    assert part.equals(converter.encode(decoded(converter, VALUES).slice(2, 3)))
+    assert part.equals(encoded(converter, part))
+    assert part.equals(converter.encode(whole.values.slice(2, 3), *schema))
 
 
 def test_a_column_of_no_rows_converts(converter: Converter) -> None:
@@ -57,11 +94,15 @@ def test_a_column_of_no_rows_converts(converter: Converter) -> None:
     assert none.equals(converter.encode(decoded(converter, none)))
 
 
-def test_only_types_that_formats_take(converter: Converter) -> None:
+def test_only_types_that_formats_take(converter: Converter, values: pa.Array) -> None:
     """
-    A converter gives what every format knows.
+    A converter gives what every format knows, or says the schema.
     """
-    assert decoded(converter, VALUES).type in (pa.binary(), pa.string(), pa.json_())
+    for column in converter.decode(values):
+        schema = connect.of(column.schema)
+        plain = (pa.binary(), pa.string(), pa.json_())
+        expected = plain if schema is None else (schema.arrow(),)
+        assert column.values.type in expected
 
 
 def test_json_null_of_a_file_is_a_tombstone(converter: Converter) -> None:
@@ -85,12 +126,17 @@ def test_a_workers_class_name_stands_for_it(name: str) -> None:
         assert name == plugins.by_class_name("converters", f"org.apache.kafka.connect.{each}")
 
 
-def test_what_a_json_file_holds_of_it_comes_back(converter: Converter) -> None:
+def test_what_a_json_file_holds_of_it_comes_back(converter: Converter, values: pa.Array) -> None:
     """
     Each converter reads the JSON that stands for what it gave.
     """
-    typed = decoded(converter, VALUES)
-    if typed.type == pa.string():
+    [column] = converter.decode(values)
+    typed, schema = column.values, connect.of(column.schema)
+    if isinstance(converter, JsonConverter) and schema is not None:
+        return  # the file has the payload, and its schema nowhere
+    if schema is not None:
+        lines = json_text.encode(typed, schema).to_pylist()
+    elif typed.type == pa.string():
         lines = [None if text is None else json.dumps(text) for text in typed.to_pylist()]
     elif typed.type == pa.binary():
         lines = [None, "null", '""', '"AP8K"']
@@ -101,4 +147,4 @@ def test_what_a_json_file_holds_of_it_comes_back(converter: Converter) -> None:
     else:
         lines = typed.storage.to_pylist()
 
-    assert VALUES.equals(converter.encode(pa.array(lines, pa.json_())))
+    assert values.equals(converter.encode(pa.array(lines, pa.json_())))

@@ -1,11 +1,14 @@
 """Whatever is registered passes the suites that `kbackup.testing` gives to plugin authors."""
 
+import struct
 from typing import Final
 
+import pyarrow as pa
 import pytest
 
 from kbackup import converters, extractors, formats, partitioners, plugins
 from kbackup.converters import Converter
+from kbackup.converters.numbers import BooleanConverter
 from kbackup.extractors import TimestampExtractor
 from kbackup.formats import Format
 from kbackup.partitioners import Partitioner
@@ -15,6 +18,7 @@ from kbackup.testing import (
     FormatContract,
     PartitionerContract,
 )
+from kbackup.testing.converters import VALUES
 
 OPTIONS: Final = {
     "timezone": "Europe/Berlin",
@@ -37,6 +41,16 @@ class TestConverters(ConverterContract):
     @pytest.fixture(params=names("converters"))
     def converter(self, request: pytest.FixtureRequest) -> Converter:
         return converters.by_name(request.param)
+
+    @pytest.fixture
+    def values(self, converter: Converter) -> pa.Array:
+        code = getattr(converter, "code", "")
+        if isinstance(converter, BooleanConverter):
+            return pa.array([b"\0", None, b"\1", b"\1", b"\0"], pa.binary())
+        if code:
+            numbers = [struct.pack(f">{code}", number) for number in (7, 0, -7, 99, 1)]
+            return pa.array([numbers[0], None, *numbers[2:]], pa.binary())
+        return VALUES
 
 
 class TestExtractors(ExtractorContract):

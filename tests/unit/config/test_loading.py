@@ -140,7 +140,7 @@ def test_looking_at_a_configuration_needs_none(command: config.Command) -> None:
         pytest.param({"topics_regex": "o.*"}, "topics.regex", id="topics twice"),
         pytest.param({"format_class": "json"}, "flush.size", id="no flush.size"),
         pytest.param({"view": "value"}, "flush.size", id="values without flush.size"),
-        pytest.param({"format_class": "avro", "flush_size": "1"}, "format.class", id="no format"),
+        pytest.param({"format_class": "xml", "flush_size": "1"}, "format.class", id="no format"),
         pytest.param(
             {"format_class": "parquet", "flush_size": "1"}, "format.class", id="values in Parquet"
         ),
@@ -317,7 +317,7 @@ def test_errors_are_named_together_with_their_origins(write: Write) -> None:
     """
     One run is enough to find all that must be corrected.
     """
-    path = write("flush.size=x\ntopics=<T>\nview=value\nformat.class=avro")
+    path = write("flush.size=x\ntopics=<T>\nview=value\nformat.class=xml")
 
     with pytest.raises(ConfigurationError) as caught:
         load("sink", path, bootstrap_servers="h:1", s3_bucket_name="b")

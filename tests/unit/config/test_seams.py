@@ -18,17 +18,17 @@ BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
             "value.converter",
             id="no such converter",
         ),
-        pytest.param(
-            "value.converter.schemas.enable=true",
-            "value.converter.schemas.enable",
-            id="JSON with schemas",
-        ),
+        pytest.param("json.decimal.format=TEXT", "json.decimal.format", id="no such decimals"),
         pytest.param(
             "value.converter=org.apache.kafka.connect.converters.ByteArrayConverter",
             "value.converter",
             id="bytes in JSON",
         ),
-        pytest.param("store.kafka.keys=true", "keys.format.class", id="keys in Avro by default"),
+        pytest.param(
+            "store.kafka.keys=true\nkey.converter=json",
+            "key.converter",
+            id="keys in Avro by default, without a schema",
+        ),
         pytest.param(
             f"store.kafka.headers=true\nheaders.format.class={BYTES}",
             "headers.format.class",
@@ -41,9 +41,10 @@ BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
         ),
         pytest.param(
             f"store.kafka.keys=true\nkeys.format.class={JSON}\n"
-            "key.converter=org.apache.kafka.connect.json.JsonConverter",
-            "key.converter.schemas.enable",
-            id="JsonConverter's own default",
+            "key.converter=org.apache.kafka.connect.storage.StringConverter\n"
+            "key.converter.converter.encoding=latin1",
+            "key.converter.converter.encoding",
+            id="text in another encoding",
         ),
         pytest.param(
             "transforms=a\ntransforms.a.type=x.InsertField$Value",

@@ -2,24 +2,7 @@ import pyarrow as pa
 import pytest
 
 from kbackup.converters.json_text import JsonConverter
-from kbackup.errors import ConfigurationError
 from kbackup.testing import decoded
-
-
-@pytest.mark.parametrize(
-    "properties",
-    [
-        pytest.param({}, id="absent: Connect's default is true"),
-        pytest.param({"schemas.enable": "true"}, id="true"),
-        pytest.param({"schemas.enable": ""}, id="empty"),
-    ],
-)
-def test_schemas_are_refused_by_name(properties: dict[str, str]) -> None:
-    """
-    Records that carry their schema are not written as if they did not.
-    """
-    with pytest.raises(ConfigurationError, match=r"schemas\.enable"):
-        JsonConverter().configure(properties)
 
 
 @pytest.mark.parametrize("text", ["false", "False", " false "])

@@ -1,0 +1,215 @@
+"""From JSON to a column under a schema of Connect, as ``JsonConverter`` reads it.
+
+Stricter than Connect, which takes a text for the number 0 and cuts a number that is too large:
+what is not of its type is an error here.
+
+Source: Apache Kafka 4.1, ``org.apache.kafka.connect.json.JsonConverter``.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kbackup.connect.schema import DECIMAL, ENUM, ConnectSchema, Type
+
+Read = Callable[[Any], Any]
+"""Turns parsed JSON into what `pyarrow.array` takes; its ``ValueError`` says what is wrong."""
+
+_NOT_FINITE: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+"""How Jackson writes them, in quotes."""
+
+_EXPONENT_MAX: Final = 10_000
+
+
+class InexactError(ValueError):
+    """A Decimal came as a double: read the text again, numbers as `decimal.Decimal`."""
+
+
+def column(values: Sequence[Any], schema: ConnectSchema) -> pa.Array:
+    """Return a column of what `reader` gave."""
+    return pa.array(values, schema.arrow())
+
+
+@lru_cache(1000)
+def reader(schema: ConnectSchema) -> Read:
+    """Return what reads JSON under *schema*: null, absent and the default as Connect does."""
+    read = _plain(schema)
+    if schema.default is not None:
+        default = json.loads(schema.default)
+        return lambda value: read(default if value is None else value)
+    if schema.optional:
+        return lambda value: None if value is None else read(value)
+
+    def required(value: Any) -> Any:
+        if value is None:
+            raise ValueError(f"null for a required {schema.type}")
+        return read(value)
+
+    return required
+
+
+def default_of(schema: ConnectSchema) -> Any:
+    """Return the default of *schema*, which has one, as `pyarrow.array` takes it."""
+    return reader(schema)(None)
+
+
+def _plain(schema: ConnectSchema) -> Read:
+    kind = schema.type
+    if schema.logical == DECIMAL:
+        return _decimal(schema.scale)
+    if schema.bits is not None:
+        return _integer(schema.bits)
+    match kind:
+        case Type.FLOAT32 | Type.FLOAT64:
+            return _float
+        case Type.BOOLEAN:
+            return _boolean
+        case Type.STRING:
+            return _symbol(schema) if schema.parameter(ENUM) is not None else _string
+        case Type.BYTES:
+            return _bytes
+        case Type.ARRAY:
+            return _array(reader(schema.items))
+        case Type.MAP:
+            return _map(schema)
+    return _struct(schema)
+
+
+def _integer(bits: int) -> Read:
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+    def read(value: Any) -> int:
+        if type(value) is not int:
+            raise _wrong(value, f"an int{bits}")
+        if not low <= value <= high:
+            raise ValueError(f"{value} is no int{bits}")
+        return value
+
+    return read
+
+
+def _float(value: Any) -> float:
+    if type(value) in (float, int, Decimal):
+        return float(value)
+    if isinstance(value, str) and value in _NOT_FINITE:
+        return _NOT_FINITE[value]
+    raise _wrong(value, "a number")
+
+
+def _boolean(value: Any) -> bool:
+    if type(value) is not bool:
+        raise _wrong(value, "true or false")
+    return value
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _wrong(value, "a string")
+    return value
+
+
+def _symbol(schema: ConnectSchema) -> Read:
+    symbols = {text for name, text in schema.parameters if name.startswith(ENUM + ".")}
+
+    def read(value: Any) -> str:
+        if _string(value) not in symbols:
+            raise _wrong(value, f"a symbol of {schema.parameter(ENUM)}")
+        return str(value)
+
+    return read
+
+
+def _bytes(value: Any) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise _wrong(value, "a string of base64") from None
+
+
+def _decimal(scale: int) -> Read:
+    def read(value: Any) -> bytes:
+        if type(value) is float:
+            raise InexactError("a Decimal")
+        if type(value) not in (int, Decimal):
+            return _bytes(value)
+        number = Decimal(value)
+        exponent = number.as_tuple().exponent
+        if not isinstance(exponent, int) or abs(exponent) > _EXPONENT_MAX:
+            raise _wrong(str(value), "a Decimal")
+        sign, digits, _ = number.as_tuple()
+        shift = exponent + scale
+        whole = int("".join(map(str, digits)) or "0") * 10 ** max(0, shift)
+        if shift < 0:
+            whole, rest = divmod(whole, 10**-shift)
+            if rest:
+                raise ValueError(f"{value} has more digits behind its point than {scale}")
+        return unscaled(-whole if sign else whole)
+
+    return read
+
+
+def unscaled(number: int) -> bytes:
+    """Return Java's ``BigInteger.toByteArray``: big-endian, as short as can be."""
+    size = (number if number >= 0 else ~number).bit_length() // 8 + 1
+    return number.to_bytes(size, "big", signed=True)
+
+
+def _array(read_item: Read) -> Read:
+    def read(value: Any) -> list[Any]:
+        if not isinstance(value, list):
+            raise _wrong(value, "an array")
+        return [read_item(item) for item in value]
+
+    return read
+
+
+def _map(schema: ConnectSchema) -> Read:
+    read_key, read_value = reader(schema.keys), reader(schema.items)
+    is_object = schema.keys.type is Type.STRING and not schema.keys.optional
+
+    def read(value: Any) -> list[tuple[Any, Any]]:
+        if isinstance(value, dict) and schema.keys.type is Type.STRING:
+            pairs = list(value.items())
+        elif isinstance(value, list) and not is_object:
+            if not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+                raise ValueError("a map is an array of pairs, and one of these is none")
+            pairs = [(key, item) for key, item in value]
+        else:
+            raise _wrong(value, "an object" if is_object else "an array of pairs")
+        found = [(read_key(key), read_value(item)) for key, item in pairs]
+        if any(key is None for key, _ in found):
+            raise ValueError("a map has a null key, which no column holds")
+        return found
+
+    return read
+
+
+def _struct(schema: ConnectSchema) -> Read:
+    readers = [(name, reader(field)) for name, field in schema.fields]
+
+    def read(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise _wrong(value, "an object")
+        name = ""
+        try:
+            found = {}
+            for name, read_field in readers:
+                found[name] = read_field(value.get(name))
+        except InexactError:
+            raise
+        except ValueError as error:
+            raise ValueError(f"field {name!r}: {error}") from None
+        return found
+
+    return read
+
+
+def _wrong(value: Any, wanted: str) -> ValueError:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return ValueError(f"{text if len(text) <= 60 else text[:57] + '...'} is not {wanted}")

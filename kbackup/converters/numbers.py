@@ -1,0 +1,190 @@
+"""Numbers as Kafka's own serializers write them: Connect's ``IntegerConverter`` and its kin.
+
+Source: Apache Kafka 4.1, ``org.apache.kafka.connect.converters``, and the serializers behind them.
+"""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup import jackson
+from kbackup.columns import Bad, Column, Schema
+from kbackup.connect.schema import ConnectSchema, Type
+from kbackup.errors import BadRecordError
+
+
+class NumberConverter:
+    """Big-endian numbers of one size, null as null."""
+
+    class_names: ClassVar[tuple[str, ...]]
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    type: ClassVar[Type]
+    code: ClassVar[str]
+    """Of `array.array`, which turns bytes round in C."""
+
+    def configure(self, properties: Mapping[str, Any]) -> None:
+        """Take nothing: there is nothing to choose."""
+
+    def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
+        """Read each row as a number; bytes of another length are bad."""
+        schema = ConnectSchema(self.type, optional=True)
+        size = array(self.code).itemsize
+        fits = pc.fill_null(pc.equal(pc.binary_length(column), size), False)
+        numbers = self._turned(column.filter(fits).cast(pa.binary(size)))
+        wrong = pc.and_(pc.invert(fits), column.is_valid())
+        bad = tuple(
+            Bad(
+                row,
+                f"a value is no {self.type}",
+                f"it has {len(column[row].as_py())} bytes instead of {size}",
+                "choose the converter that fits what producers write",
+            )
+            for row in pc.indices_nonzero(wrong).to_pylist()
+        )
+        return (Column(_spread(numbers, fits), schema.of_column(), bad),)
+
+    def encode(
+        self,
+        column: pa.Array,
+        schema: Schema | None = None,  # noqa: ARG002  # the Arrow type says it all
+    ) -> pa.BinaryArray:
+        """Return the bytes of numbers, or of those that JSON holds.
+
+        Raises:
+            BadRecordError: With the first row that is no number of this type.
+        """
+        kind = ConnectSchema(self.type).arrow()
+        values = _of_json(column, kind) if isinstance(column.type, pa.JsonType) else column
+        try:
+            values = values.cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise _no_number(self.type, str(error), 0) from None
+        size = array(self.code).itemsize
+        valid = values.is_valid()
+        turned = self._turned(_fixed(values.drop_null(), size))
+        return _spread(_fixed(turned, size).cast(pa.binary()), valid)
+
+    def _turned(self, numbers: pa.FixedSizeBinaryArray) -> pa.Array:
+        """Return fixed bytes, of either order, as numbers of the other order."""
+        size = array(self.code).itemsize
+        start = numbers.offset * size
+        data = array(self.code)
+        if len(numbers):
+            data.frombytes(memoryview(numbers.buffers()[1])[start : start + len(numbers) * size])
+        data.byteswap()
+        kind = ConnectSchema(self.type).arrow()
+        return pa.Array.from_buffers(kind, len(data), [None, pa.py_buffer(data)])
+
+
+class ShortConverter(NumberConverter):
+    """Numbers of two bytes."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("ShortConverter",)
+    type = Type.INT16
+    code = "h"
+
+
+class IntegerConverter(NumberConverter):
+    """Numbers of four bytes."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("IntegerConverter",)
+    type = Type.INT32
+    code = "i"
+
+
+class LongConverter(NumberConverter):
+    """Numbers of eight bytes."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("LongConverter",)
+    type = Type.INT64
+    code = "q"
+
+
+class FloatConverter(NumberConverter):
+    """Floating-point numbers of four bytes."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("FloatConverter",)
+    type = Type.FLOAT32
+    code = "f"
+
+
+class DoubleConverter(NumberConverter):
+    """Floating-point numbers of eight bytes."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("DoubleConverter",)
+    type = Type.FLOAT64
+    code = "d"
+
+
+class BooleanConverter:
+    """A byte, 0 or 1."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("BooleanConverter",)
+    defaults: ClassVar[Mapping[str, Any]] = {}
+
+    def configure(self, properties: Mapping[str, Any]) -> None:
+        """Take nothing: there is nothing to choose."""
+
+    def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
+        """Read each row as true or false; anything but one byte of 0 or 1 is bad."""
+        known = pa.array([b"\0", b"\1"], pa.binary())
+        found = pc.index_in(column, known)
+        wrong = pc.and_(found.is_null(), column.is_valid())
+        why, do = (
+            "it is not one byte, 0 or 1",
+            "choose the converter that fits what producers write",
+        )
+        bad = tuple(
+            Bad(row, "a value is no boolean", why, do)
+            for row in pc.indices_nonzero(wrong).to_pylist()
+        )
+        schema = ConnectSchema(Type.BOOLEAN, optional=True)
+        return (Column(found.cast(pa.bool_()), schema.of_column(), bad),)
+
+    def encode(
+        self,
+        column: pa.Array,
+        schema: Schema | None = None,  # noqa: ARG002  # the Arrow type says it all
+    ) -> pa.BinaryArray:
+        """Return the bytes of booleans, or of those that JSON holds.
+
+        Raises:
+            BadRecordError: With the first row that is neither true nor false.
+        """
+        values = _of_json(column, pa.bool_()) if isinstance(column.type, pa.JsonType) else column
+        if not pa.types.is_boolean(values.type):
+            raise _no_number(Type.BOOLEAN, f"it is {values.type}", 0)
+        return pa.array([b"\0", b"\1"], pa.binary()).take(values.cast(pa.int8()))
+
+
+def _spread(found: pa.Array, where: pa.BooleanArray) -> pa.Array:
+    """Return *found*, a value for each row that *where* names, and null for the others."""
+    if len(found) == len(where):
+        return found
+    at = pc.subtract(pc.cumulative_sum(where.cast(pa.int64())), 1)
+    return found.take(pc.if_else(where, at, pa.scalar(None, pa.int64())))
+
+
+def _fixed(numbers: pa.Array, size: int) -> pa.FixedSizeBinaryArray:
+    return numbers.view(pa.binary(size))
+
+
+def _of_json(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Read the JSON of a file; 0.4 us a row, and Arrow's own casts take what is no JSON."""
+    found = []
+    for row, text in enumerate(column.storage.to_pylist()):
+        try:
+            value = None if text is None else jackson.scalar(text)
+            pa.scalar(value, kind)
+        except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+            raise _no_number(str(kind), str(error), row) from None
+        found.append(value)
+    return pa.array(found, kind)
+
+
+def _no_number(kind: str, why: str, row: int) -> BadRecordError:
+    do = "choose the converter that the backup was written with"
+    return BadRecordError(f"a value is no {kind}", why, do, row=row)

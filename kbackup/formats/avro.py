@@ -1,0 +1,205 @@
+"""Avro's object containers: what the connectors' ``AvroFormat`` writes.
+
+A file is under one schema, that of its records; each value, key or list of headers is a datum.
+
+Source: kafka-connect-storage-cloud 87eb7d39, ``AvroRecordWriterProvider``; ``connect-compat``
+section 3.2.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup import columns
+from kbackup.columns import Bad, Schema
+from kbackup.connect import avro_datums, avro_values
+from kbackup.connect import schema as connect
+from kbackup.connect.avro_schema import AvroStyle, to_avro
+from kbackup.connect.schema import ConnectSchema, Type
+from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.formats import FormatOptions, refuse_view
+from kbackup.formats.avro_blocks import Block, BlockReader, BlockWriter
+from kbackup.formats.avro_options import CODEC, CONNECT_META, ENHANCED, OPTIONAL_KEYS
+from kbackup.naming import View
+
+EXTENSION: Final = ".avro"
+"""The same for every codec."""
+
+_COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}
+_TEXT: Final = ConnectSchema(Type.STRING)
+HEADERS: Final = ConnectSchema(
+    Type.ARRAY, value=ConnectSchema(Type.STRUCT, fields=(("key", _TEXT), ("value", _TEXT)))
+)
+"""Headers as the connectors keep them: text, whatever they were."""
+
+
+class AvroFormat:
+    """Avro containers; each batch has one column.
+
+    Written are columns under a schema of Connect, plain ones as if they were optional.
+    """
+
+    class_names: ClassVar[tuple[str, ...]] = ("AvroFormat",)
+    views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
+    converters: ClassVar[tuple[str, ...] | None] = None
+    assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
+    is_compressible: ClassVar[bool] = False
+    checks_itself: ClassVar[bool] = False
+    splits: ClassVar[bool] = False
+    needs_schema: ClassVar[bool] = True
+
+    def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
+        """Return ``.avro``."""
+        return EXTENSION
+
+    def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
+        """Whether *extension* is ``.avro``."""
+        return extension == EXTENSION
+
+    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
+        """Refuse null keys, null values of headers, and JSON without a schema."""
+        if view is View.HEADERS:
+            return ()
+        if isinstance(values.type, pa.JsonType):
+            do = "set schemas.enable=true of its converter, or choose format.class=json"
+            return [
+                Bad(row, f"a {_COLUMNS[view]} has no schema", "an Avro file is under one", do)
+                for row in range(len(values))
+            ]
+        if view is View.KEY and values.null_count:
+            do = "leave keys out by store.kafka.keys=false, or keep whole records"
+            why = "the connectors cannot tell it from a key that is missing"
+            return [
+                Bad(row, "a null key cannot be written to a file of keys", why, do)
+                for row in pc.indices_nonzero(values.is_null()).to_pylist()
+            ]
+        return ()
+
+    def writer(
+        self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None = None
+    ) -> "AvroWriter":
+        """Begin a file of values, keys or headers.
+
+        Raises:
+            ConfigurationError: If *view* is whole records, or there is no such codec.
+        """
+        if view not in _COLUMNS:
+            raise refuse_view("avro", view)
+        return AvroWriter(file, view, options, schema)
+
+    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:  # noqa: ARG002
+        """Return nothing: a container says all it says before its first record."""
+        return {}
+
+    def read(
+        self,
+        file: BinaryIO,
+        view: View,
+        extension: str,  # noqa: ARG002
+        options: FormatOptions,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read a file of values, keys or headers, a block at a time.
+
+        A column of values or keys is under the schema that stands for the file's.
+
+        Raises:
+            ConfigurationError: If *view* is whole records.
+            CorruptObjectError: If it is no Avro container, is cut short within a block, or its
+                blocks are not what its schema says.
+        """
+        if view not in _COLUMNS:
+            raise refuse_view("avro", view)
+        return _read(file, view, options)
+
+
+class AvroWriter:
+    """An Avro container being written; holds a block.
+
+    Args:
+        file: Where the bytes go; never closed here.
+        view: Which part of each record it takes.
+        options: The codec, and what schemas keep.
+        schema: What the values are under, None where the batches say it.
+    """
+
+    def __init__(
+        self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None
+    ) -> None:
+        given = options.values
+        self._style = AvroStyle(CONNECT_META.of(given), ENHANCED.of(given), OPTIONAL_KEYS.of(given))
+        self._file, self._codec = file, CODEC.of(given)
+        self._view, self._column = view, _COLUMNS[view]
+        self._schema = HEADERS if view is View.HEADERS else connect.of(schema)
+        self._blocks: BlockWriter | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of the one column.
+
+        Raises:
+            ConfigurationError: If the column is JSON without a schema.
+        """
+        if self._schema is None:
+            self._schema = _schema_of(batch.schema.field(self._column))
+        datums = avro_datums.encode(batch[self._column], self._schema, self._style)
+        self._begun(self._schema).write(datums)
+
+    def close(self, metadata: Mapping[str, str]) -> None:  # noqa: ARG002  # no room for it
+        """Complete the file."""
+        schema = self._schema or ConnectSchema(Type.BYTES, optional=True)  # nothing was written
+        self._begun(schema).finish()
+
+    def _begun(self, schema: ConnectSchema) -> BlockWriter:
+        if self._blocks is None:
+            try:
+                avro = to_avro(schema, self._style)
+            except ValueError as error:
+                raise ConfigurationError(
+                    f"{self._column}s have a schema that no Avro file can be under",
+                    str(error),
+                    "choose format.class=json, or whole records (without format.class)",
+                ) from None
+            text = json.dumps(avro, separators=(",", ":"))
+            self._blocks = BlockWriter(self._file, text, self._codec)
+        return self._blocks
+
+
+def _schema_of(field: pa.Field) -> ConnectSchema:
+    found = connect.of(columns.schema_of(field))
+    if found is not None:
+        return found
+    try:
+        return connect.of_arrow(field.type)
+    except ValueError:
+        raise ConfigurationError(
+            f"an avro file cannot hold {field.name}s converted to {field.type}",
+            "an Avro file is under a schema",
+            f"choose a {field.name}.converter that has schemas, such as JsonConverter with "
+            "schemas.enable=true",
+        ) from None
+
+
+def _read(file: BinaryIO, view: View, options: FormatOptions) -> Iterator[pa.RecordBatch]:
+    blocks = BlockReader(file, options.max_record_bytes)
+    try:
+        schema = avro_values.connect_schema(blocks.schema)
+    except ValueError as error:
+        raise CorruptObjectError(
+            "the Avro file has a schema that is not read", str(error)
+        ) from None
+    field = schema.of_column().on(pa.field(_COLUMNS[view], schema.arrow()))
+    rows = 0
+    for block in blocks:
+        column = _values(block, blocks.schema, rows)
+        rows += len(column)
+        yield pa.RecordBatch.from_arrays([column], schema=pa.schema([field]))
+
+
+def _values(block: Block, schema: str, before: int) -> pa.Array:
+    try:
+        return avro_values.decode(block.data, block.count, schema)
+    except (ValueError, pa.ArrowException) as error:
+        why = f"values {before + 1} to {before + block.count}: {error}"
+        raise CorruptObjectError("the Avro file is not what its schema says", why) from None

@@ -1,0 +1,279 @@
+"""Avro's object container: a head that says the schema, then blocks of datums.
+
+The marker between blocks follows from what is written, where others choose it at random: the same
+records give the same file.
+
+Source: Apache Avro 1.12, "Object Container Files".
+"""
+
+import bz2
+import hashlib
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.connect.avro_values import long
+from kbackup.errors import CorruptObjectError
+
+MAGIC: Final = b"Obj\x01"
+BLOCK_BYTES: Final = 64_000
+"""A block ends with the datum that makes this many bytes, as Avro's own writer does it."""
+
+_MARKER_BYTES: Final = 16
+_HEAD_BYTES_MAX: Final = 16 * 2**20
+_VARINT_MAX: Final = 10
+
+
+def _deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(6, zlib.DEFLATED, -15)
+    return packer.compress(data) + packer.flush()
+
+
+def _snappy(data: bytes) -> bytes:
+    packed: bytes = pa.compress(data, "snappy", asbytes=True)
+    return packed + zlib.crc32(data).to_bytes(4, "big")
+
+
+def _zstandard(data: bytes) -> bytes:
+    packed: bytes = pa.Codec("zstd", 1).compress(data, asbytes=True)
+    return packed
+
+
+COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "null": bytes,
+    "deflate": _deflate,
+    "snappy": _snappy,
+    "bzip2": bz2.compress,
+    "zstandard": _zstandard,
+    "xz": lambda data: lzma.compress(data, preset=1),
+}
+"""What is made of a block, by the name of the codec."""
+
+_UNPACKERS: Final[dict[str, Callable[[], Any]]] = {
+    "deflate": lambda: zlib.decompressobj(-15),
+    "bzip2": bz2.BZ2Decompressor,
+    "xz": lambda: lzma.LZMADecompressor(memlimit=2**28),
+}
+_UNPACK_ERRORS: Final = (zlib.error, lzma.LZMAError, pa.ArrowException)
+
+
+class BlockWriter:
+    """A container being written; holds at most one block.
+
+    Args:
+        file: Where the bytes go; never closed here.
+        schema: The Avro schema, in JSON.
+        codec: One of `COMPRESS`.
+    """
+
+    def __init__(self, file: BinaryIO, schema: str, codec: str) -> None:
+        self._file, self._codec = file, codec
+        self._head = _head({"avro.codec": codec.encode(), "avro.schema": schema.encode()})
+        self._compress = COMPRESS[codec]
+        self._marker = b""
+        self._held: list[memoryview] = []
+        self._held_count = self._held_bytes = 0
+
+    def write(self, datums: pa.BinaryArray) -> None:
+        """Add one datum a row, none of them null."""
+        while len(datums):
+            part = datums
+            if self._held_bytes + datums.total_values_length >= BLOCK_BYTES:
+                up_to = pc.cumulative_sum(pc.binary_length(datums).cast(pa.int64()))
+                full = pc.greater_equal(up_to, BLOCK_BYTES - self._held_bytes)
+                part = datums.slice(0, pc.index(full, True).as_py() + 1)
+            self._held.append(_data(part))
+            self._held_count += len(part)
+            self._held_bytes += part.total_values_length
+            datums = datums.slice(len(part))
+            if self._held_bytes >= BLOCK_BYTES:
+                self._end_block()
+
+    def finish(self) -> None:
+        """Write what is left; a container without records is its head."""
+        if self._held_count:
+            self._end_block()
+        elif not self._marker:
+            self._begin(b"")
+
+    def _begin(self, data: bytes) -> None:
+        digest = hashlib.blake2b(self._head, digest_size=_MARKER_BYTES)
+        digest.update(data)
+        self._marker = digest.digest()
+        self._file.write(self._head + self._marker)
+
+    def _end_block(self) -> None:
+        data = b"".join(self._held)
+        if not self._marker:
+            self._begin(data)
+        packed = self._compress(data)
+        self._file.write(
+            b"".join([long(self._held_count), long(len(packed)), packed, self._marker])
+        )
+        self._held, self._held_count, self._held_bytes = [], 0, 0
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some datums of a container, one behind the other."""
+
+    count: int
+    data: bytes
+
+
+class BlockReader:
+    """A container being read, a block at a time.
+
+    Args:
+        file: From its start.
+        max_bytes: What a block may have, packed or not.
+
+    Attributes:
+        schema: The Avro schema, in JSON.
+
+    Raises:
+        CorruptObjectError: If it does not begin as a container does.
+    """
+
+    def __init__(self, file: BinaryIO, max_bytes: int) -> None:
+        self._file, self._max = file, max_bytes
+        if file.read(len(MAGIC)) != MAGIC:
+            raise _corrupt("it does not begin as an Avro container does")
+        named = self._metadata()
+        self.schema = named.get("avro.schema", b"").decode(errors="replace")
+        self._codec = named.get("avro.codec", b"null").decode(errors="replace")
+        self._marker = self._take(_MARKER_BYTES)
+        if self._codec not in COMPRESS:
+            raise _corrupt(f"its codec is {self._codec!r}")
+
+    def __iter__(self) -> Iterator[Block]:
+        number = 0
+        while (count := self._long(at_end=True)) is not None:
+            number += 1
+            size = self._long() or 0
+            if count < 0 or not 0 <= size <= self._max:
+                raise _corrupt(f"block {number} says it has {count} values in {size} bytes")
+            packed = self._take(size)
+            if self._take(_MARKER_BYTES) != self._marker:
+                raise _corrupt(f"the marker behind block {number} is another")
+            yield Block(count, self._unpacked(packed, number))
+
+    def _unpacked(self, packed: bytes, number: int) -> bytes:
+        try:
+            data = _decompressed(self._codec, packed, self._max)
+        except (
+            zlib.error,
+            lzma.LZMAError,
+            OSError,
+            ValueError,
+            EOFError,
+            pa.ArrowException,
+        ) as bad:
+            raise _corrupt(f"block {number}: {bad}") from bad
+        if len(data) > self._max:
+            raise _corrupt(
+                f"block {number} has more than {self._max} bytes",
+                "if records are this long, raise --max-record-bytes",
+            )
+        return data
+
+    def _metadata(self) -> dict[str, bytes]:
+        named: dict[str, bytes] = {}
+        while count := self._long() or 0:
+            if count < 0:
+                self._long()
+            for _ in range(abs(count)):
+                name = self._bytes()
+                named[name.decode(errors="replace")] = self._bytes()
+                if len(named) > 1000:
+                    raise _corrupt("its head does not end")
+        return named
+
+    def _bytes(self) -> bytes:
+        size = self._long() or 0
+        if not 0 <= size <= _HEAD_BYTES_MAX:
+            raise _corrupt(f"its head says it has {size} bytes")
+        return self._take(size)
+
+    def _take(self, size: int) -> bytes:
+        data = self._file.read(size)
+        if len(data) < size:
+            raise _corrupt(f"{size - len(data)} bytes are missing at its end")
+        return data
+
+    def _long(self, *, at_end: bool = False) -> int | None:
+        """Read a whole number; None at the end of the file where that may be here."""
+        found = 0
+        for at in range(_VARINT_MAX):
+            byte = self._file.read(1)
+            if not byte:
+                if at_end and not at:
+                    return None
+                raise _corrupt("it ends within a number")
+            found |= (byte[0] & 127) << 7 * at
+            if byte[0] < 128:
+                return (found >> 1) ^ -(found & 1)
+        raise _corrupt("a number in it does not end")
+
+
+def _decompressed(codec: str, packed: bytes, limit: int) -> bytes:
+    """Return what was compressed, of more than *limit* bytes no more than one byte of it."""
+    if codec == "null":
+        return packed
+    if codec == "snappy":
+        return _unsnapped(packed, limit)
+    if codec == "zstandard":
+        with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+            return bytes(stream.read(limit + 1))
+    unpacker = _UNPACKERS[codec]()
+    data: bytes = unpacker.decompress(packed, limit + 1)
+    if not unpacker.eof and len(data) <= limit:
+        raise ValueError("its compressed data are cut short")
+    return data
+
+
+def _unsnapped(packed: bytes, limit: int) -> bytes:
+    size = _snappy_size(packed)
+    if size > limit:
+        return bytes(limit + 1)
+    data: bytes = pa.decompress(packed[:-4], size, "snappy", asbytes=True)
+    if zlib.crc32(data).to_bytes(4, "big") != packed[-4:]:
+        raise ValueError("its checksum is another")
+    return data
+
+
+def _snappy_size(packed: bytes) -> int:
+    size = 0
+    for at, byte in enumerate(packed[:5]):
+        size |= (byte & 127) << 7 * at
+        if byte < 128:
+            return size
+    raise ValueError("its length does not end")
+
+
+def _head(named: dict[str, bytes]) -> bytes:
+    pairs = b"".join(
+        long(len(part)) + part for name, value in named.items() for part in (name.encode(), value)
+    )
+    return MAGIC + long(len(named)) + pairs + b"\0"
+
+
+def _data(rows: pa.BinaryArray) -> memoryview:
+    _, offsets, data = rows.buffers()
+    if data is None:
+        return memoryview(b"")
+    ends = memoryview(offsets).cast("i")
+    return memoryview(data)[ends[rows.offset] : ends[rows.offset + len(rows)]]
+
+
+def _corrupt(why: str, do: str = "") -> CorruptObjectError:
+    return CorruptObjectError(
+        "the Avro file is cut short or altered",
+        why,
+        do or "restore an earlier version of the object, or leave it out by behavior.on.error",
+    )

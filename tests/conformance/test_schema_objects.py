@@ -1,0 +1,212 @@
+"""Values with schemas: what the real S3 sink connector (10.5.15) made of them, made again.
+
+Each folder of ``schema_objects`` is one run of the connector.  Its records are sent as a producer
+with ``JsonConverter`` would have sent them, each with its schema.
+"""
+
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from kbackup import config, converters, formats
+from kbackup.columns import schema_of
+from kbackup.extractors.record import RecordExtractor
+from kbackup.flow.convert import Conversion, convert
+from kbackup.flow.cut import Append, cut
+from kbackup.flow.route import route
+from kbackup.flow.views import COLUMNS
+from kbackup.flow.write import OpenFiles
+from kbackup.formats import FormatOptions
+from kbackup.naming import Layout
+from kbackup.partitioners.default import DefaultPartitioner
+from kbackup.records import SCHEMA, Span, TopicPartition
+from kbackup.runs import wiring
+
+SCENARIOS = Path(__file__).parent / "schema_objects"
+NAMES = sorted(folder.name for folder in SCENARIOS.iterdir())
+JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+DECIMALS = ["/yw95DEzEl8AAAE=", "AQ=="]
+"""Of the scenarios of all types: their input names them as doubles, which they are not."""
+
+
+def inputs(name: str) -> list[dict[str, Any]]:
+    """The records that the connector was given."""
+    text = (SCENARIOS / name / "input_records.jsonl").read_text("utf-8")
+    found = [json.loads(line) for line in text.split("\n") if line]
+    if name.endswith("all-types"):
+        for record, decimal in zip(found, DECIMALS, strict=True):
+            record["value"]["payload"]["dec"] = decimal
+    return found
+
+
+def sent(value: Any) -> bytes | None:
+    return None if value is None else json.dumps(value).encode()
+
+
+def batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    """What the Kafka client gives of *rows*."""
+    found = [
+        {
+            "offset": row["offset"],
+            "timestamp": row["timestamp"],
+            "timestamp_type": 1,
+            "key": sent(row["key"]),
+            "value": sent(row["value"]),
+            "headers": [
+                {"key": each["key"], "value": str(each["value"]["payload"]).encode()}
+                for each in row["headers"]
+            ],
+        }
+        for row in rows
+    ]
+    return pa.RecordBatch.from_pylist(found, SCHEMA)
+
+
+@dataclass
+class Made:
+    """What our sink stores for a scenario."""
+
+    objects: dict[str, bytes]
+    next_offset: int
+
+
+def made(name: str, size: int, folder: Path) -> Made:
+    """Send a scenario through the flow, *size* records in a batch."""
+    chosen = json.loads((SCENARIOS / name / "scenario.json").read_bytes())["config"]
+    chosen |= {
+        "topics": "t",
+        "store.url": "http://127.0.0.1:1",
+        "key.converter": JSON_CONVERTER,
+        "value.converter": JSON_CONVERTER,
+        "bootstrap.servers": "h:1",
+    }
+    path = folder / "connector.json"
+    path.write_text(json.dumps(chosen))
+    settings = config.load("sink", options={}, files=[path], environ={}).settings
+    views = [Conversion.of(spec) for spec in wiring.views(settings)]
+    rows = inputs(name)
+    where = TopicPartition(rows[0]["topic"], rows[0]["partition"])
+    files = OpenFiles(where, views, wiring.layout(settings), 2**20)
+    stream = [
+        route(each, where, DefaultPartitioner(), RecordExtractor(), 0)
+        for start in range(0, len(rows), size)
+        for each in convert(batch(rows[start : start + size]), views)
+    ]
+    assert not [bad for each in stream for bad in each.bad]
+    found, start = {}, rows[0]["offset"]
+    for step in cut(stream, wiring.rule(settings)):
+        if isinstance(step, Append):
+            files.write(step.rows)
+            continue
+        for closed in files.close(Span(start, step.next_offset)):
+            closed.body.seek(0)
+            found[closed.key] = closed.body.read()
+        start = step.next_offset
+    files.drop()
+    return Made(found, start)
+
+
+def listed(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((SCENARIOS / name / "objects.json").read_bytes())
+    return found
+
+
+def named(schema: Any) -> Any:
+    """Return an Avro schema with full names, as fastavro keeps it."""
+    if isinstance(schema, list):
+        return [named(each) for each in schema]
+    if isinstance(schema, dict):
+        kept = {key: named(value) for key, value in schema.items() if not key.startswith("__")}
+        if "namespace" in kept:
+            kept["name"] = f"{kept.pop('namespace')}.{kept['name']}"
+        return kept
+    return schema
+
+
+def content(key: str, data: bytes) -> Any:
+    """What an object holds, in a form that is equal where the content is."""
+    if key.endswith(".avro"):
+        reader = fastavro.reader(io.BytesIO(data))
+        return named(reader.writer_schema), reader.codec, list(reader)
+    return data
+
+
+@pytest.mark.parametrize("size", [1, 100])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_connectors_objects_are_written(name: str, size: int, tmp_path: Path) -> None:
+    """
+    Same configuration, same records, in batches of any size: same keys, same content.
+    """
+    scenario = json.loads((SCENARIOS / name / "scenario.json").read_bytes())
+    expected = {
+        each["key"]: content(each["key"], (SCENARIOS / name / each["file"]).read_bytes())
+        for each in listed(name)
+    }
+
+    found = made(name, size, tmp_path)
+
+    assert expected == {key: content(key, data) for key, data in found.objects.items()}
+    assert [found.next_offset] == [*scenario["committed_next_offset"].values()]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_how_records_came_leaves_no_trace(size: int, tmp_path: Path) -> None:
+    """
+    A retry gets the same records in other batches, and writes the same bytes.
+    """
+    whole = made("avro-quickstart", 100, tmp_path)
+
+    assert whole.objects == made("avro-quickstart", size, tmp_path).objects
+
+
+def objects() -> list[Any]:
+    return [
+        pytest.param(name, one, id=f"{name} {one['file'].partition('/')[2]}")
+        for name in NAMES
+        for one in listed(name)
+    ]
+
+
+@pytest.mark.parametrize(("name", "listing"), objects())
+def test_the_connectors_objects_are_read(name: str, listing: dict[str, Any]) -> None:
+    """
+    What the connector was given comes back from the object it wrote, in JSON as producers sent it.
+    """
+    key = Layout().parse(listing["key"])
+    form = formats.by_name(formats.by_extension(key.extension, FormatOptions()) or "")
+    data = io.BytesIO((SCENARIOS / name / listing["file"]).read_bytes())
+    rows = inputs(name)
+    first = next(at for at, row in enumerate(rows) if row["offset"] == listing["start_offset"])
+    taken = rows[first : first + listing["records"]]
+
+    if listing["view"] == "headers":
+        batches = form.read(data, key.view, key.extension, FormatOptions())
+        found = [row for each in batches for row in each["headers"].to_pylist()]
+        pairs = [
+            [{"key": at["key"], "value": str(at["value"]["payload"])} for at in row["headers"]]
+            for row in taken
+        ]
+        assert pairs == found
+        return
+    has_schema = key.extension == ".avro"
+    converter = converters.by_name("json", {"schemas.enable": str(has_schema)})
+    name_of = COLUMNS[key.view]
+    texts = []
+    for each in form.read(data, key.view, key.extension, FormatOptions()):
+        schema = schema_of(each.schema.field(name_of))
+        texts += converter.encode(each[name_of], *([] if schema is None else [schema])).to_pylist()
+    given = [row["key" if listing["view"] == "keys" else "value"] for row in taken]
+    if has_schema:
+        again = converter.decode(pa.array(texts, pa.binary()))
+        wanted = converter.decode(pa.array(map(sent, given), pa.binary()))
+        if "no-connect-meta" not in name:
+            assert wanted[0].schema == again[0].schema
+        assert wanted[0].values.equals(again[0].values)
+    else:
+        assert [each["payload"] for each in given] == [json.loads(text) for text in texts]

@@ -1,0 +1,147 @@
+"""Avro containers beside those of the connector: every codec, other writers, damage."""
+
+import io
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from kbackup.connect.schema import ConnectSchema, Type
+from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.formats import FormatOptions
+from kbackup.formats.avro import AvroFormat
+from kbackup.formats.avro_blocks import BLOCK_BYTES, COMPRESS
+from kbackup.naming import View
+
+LONG = ConnectSchema(
+    Type.STRUCT,
+    name="a.Long",
+    fields=(("n", ConnectSchema(Type.INT64)), ("text", ConnectSchema(Type.STRING))),
+)
+ROWS = [{"n": at, "text": "x" * 1000} for at in range(200)]
+
+
+def written(rows: list[Any], schema: ConnectSchema, codec: str = "null") -> bytes:
+    file = io.BytesIO()
+    options = FormatOptions({"avro.codec": codec})
+    writer = AvroFormat().writer(file, View.VALUE, options, schema.of_column())
+    writer.write(pa.record_batch([pa.array(rows, schema.arrow())], ["value"]))
+    writer.close({})
+    return file.getvalue()
+
+
+def read(data: bytes, **options: Any) -> list[Any]:
+    batches = AvroFormat().read(io.BytesIO(data), View.VALUE, ".avro", FormatOptions(**options))
+    return [row for batch in batches for row in batch["value"].to_pylist()]
+
+
+@pytest.mark.parametrize("codec", COMPRESS)
+def test_every_codec_is_read_by_others(codec: str) -> None:
+    """
+    What is written in any codec is read by another library, in several blocks, and by ours.
+    """
+    data = written(ROWS, LONG, codec)
+
+    assert ROWS == [*fastavro.reader(io.BytesIO(data))]
+    assert ROWS == read(data)
+    blocks = [block.num_records for block in fastavro.block_reader(io.BytesIO(data))]
+    assert [-(-BLOCK_BYTES // 1004)] * 3 == blocks[:3]
+
+
+@pytest.mark.parametrize("codec", COMPRESS)
+def test_what_others_write_is_read(codec: str) -> None:
+    """
+    A container of another library is read in any codec, maps, enums and defaults too.
+    """
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "m", "type": {"type": "map", "values": ["null", "double"]}},
+            {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["B", "A"]}},
+            {"name": "f", "type": {"type": "fixed", "name": "F", "size": 2}},
+            {"name": "again", "type": ["null", "E"]},
+        ],
+    }
+    row = {"m": {"a": 0.5, "b": None}, "e": "A", "f": b"\0\xff", "again": "B"}
+    file = io.BytesIO()
+    fastavro.writer(file, schema, [row] * 3, codec=codec)
+
+    assert [row | {"m": [("a", 0.5), ("b", None)]}] * 3 == read(file.getvalue())
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "bzip2", "xz"])
+def test_a_file_cut_within_a_block_is_no_shorter_backup(codec: str) -> None:
+    """
+    Cut anywhere but behind a block, a container is damaged, not short.
+    """
+    data = written(ROWS[:70], LONG, codec)
+    whole = len(written([], LONG, codec))
+
+    for end in {0, 3, 4, 20, whole - 1, whole + 1, whole + 40, len(data) - 17, len(data) - 1}:
+        if end != whole:
+            with pytest.raises(CorruptObjectError):
+                read(data[:end])
+
+
+@pytest.mark.parametrize("codec", ["deflate", "snappy", "bzip2", "xz", "null"])
+def test_altered_bytes_are_an_error_or_other_values(codec: str) -> None:
+    """
+    No damage ends in an exception of a library, or in more or fewer rows.
+    """
+    data = written([{"n": at, "text": "two\nlines"} for at in range(20)], LONG, codec)
+
+    for at in range(len(data)):
+        damaged = data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
+        try:
+            rows = read(damaged)
+        except CorruptObjectError:
+            continue
+        assert len(rows) == 20
+
+
+def test_a_block_that_grows_without_end_is_refused() -> None:
+    """
+    A container of another hand cannot take all memory.
+    """
+    data = written([{"n": 1, "text": "x" * 5_000_000}], LONG, "deflate")
+
+    with pytest.raises(CorruptObjectError, match="more than 1000000 bytes") as caught:
+        read(data, max_record_bytes=1_000_000)
+
+    assert "--max-record-bytes" in caught.value.do
+
+
+def test_a_type_that_contains_itself_is_named() -> None:
+    """
+    Kafka Connect has no schema for it, so no converter could take the values.
+    """
+    schema = {
+        "type": "record",
+        "name": "Node",
+        "fields": [{"name": "next", "type": ["null", "Node"]}],
+    }
+    file = io.BytesIO()
+    fastavro.writer(file, schema, [{"next": None}])
+
+    with pytest.raises(CorruptObjectError) as caught:
+        read(file.getvalue())
+
+    assert "Node contains itself" in caught.value.why
+
+
+def test_json_without_a_schema_is_refused() -> None:
+    """
+    An Avro file is under a schema, and nothing is made up.
+    """
+    values = pa.array(['{"a":1}'], pa.json_())
+    form = AvroFormat()
+
+    [bad] = form.refuses(View.VALUE, values)
+    with pytest.raises(ConfigurationError, match="avro"):
+        form.writer(io.BytesIO(), View.VALUE, FormatOptions()).write(
+            pa.record_batch([values], ["value"])
+        )
+
+    assert "schemas.enable" in bad.do
