@@ -1,5 +1,7 @@
 """Every file of cases has a test that runs it, in the copies and in ``KBACKUP_CASES``."""
 
+import re
+from pathlib import Path
 from typing import Final
 
 import case_files
@@ -31,3 +33,16 @@ def test_a_file_of_cases_is_run(name: str) -> None:
     if name in NOT_RUN:
         pytest.xfail(NOT_RUN[name])
     assert name in RUN_BY
+
+
+def test_what_differs_is_listed() -> None:
+    """
+    Each reason for another answer is on the page about conformance.
+    """
+    page = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
+    text = (Path(__file__).parent / "test_connect_cases.py").read_text("utf-8")
+    reasons = {*re.findall(r'^[A-Z_]+: Final = "([^"]+ [^"]+)"$', text, re.MULTILINE)}
+
+    listed = {line.removeprefix("- ") for line in page.read_text("utf-8").splitlines()}
+
+    assert reasons | {*NOT_RUN.values()} <= listed

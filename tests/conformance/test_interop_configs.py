@@ -109,6 +109,50 @@ def test_a_run_with_it_is_a_configuration_or_an_error_of_one(
     assert exit_code in (0, 2)
 
 
+PLACEHOLDER = re.compile(r"(^|\.)\$[A-Za-z_]|<[A-Z]|\$\{[\w:./-]+\}")
+FILLED_IN = {"store.url": "http://localhost:9000", "timezone": "UTC"}
+RUN_AT_LEAST = 12
+"""Sinks of the collection's 62 that run once their placeholders are filled in."""
+
+
+def filled_in(path: Path) -> dict[str, str]:
+    """Return a configuration with something sensible in the place of each placeholder."""
+    found = {entry.name: entry.text for entry in files.read(path)}
+    for name, text in found.items():
+        if PLACEHOLDER.search(text):
+            is_number = name.endswith((".ms", ".size", "tasks.max"))
+            found[name] = "6000000" if is_number else FILLED_IN.get(name, "filled-in")
+    return found
+
+
+@pytest.mark.skipif(not COLLECTION, reason="the collection is not beside the checkout")
+def test_each_sink_of_the_collection_runs_or_names_what_it_is_refused_for(tmp_path: Path) -> None:
+    """
+    A refusal is of a property that the file has, or that it lacks; the table says which (-s).
+    """
+    runs, table = [], {}
+    for path in COLLECTION:
+        if "-sink" not in path.name:
+            continue
+        given = filled_in(path)
+        whole = tmp_path / "connector.json"
+        whole.write_text(json.dumps(given))
+        options = {"s3_bucket_name": "b", "topics": ("t",), "flush_size": "3"}
+        missing = {
+            name: value
+            for name, value in options.items()
+            if name.replace("_", ".") not in given and f"{name}.regex" not in given
+        }
+        doubts = [doubt for doubt in config.check([whole], missing) if doubt.level == "error"]
+        table[path.name] = sorted({doubt.name for doubt in doubts})
+        assert all(doubt.name and doubt.why for doubt in doubts)
+        runs += [path.name] * (not doubts)
+
+    for name, refused in table.items():
+        print(f"{name:24} {', '.join(refused) or 'runs'}")  # noqa: T201
+    assert len(runs) >= RUN_AT_LEAST
+
+
 @EACH
 def test_what_this_version_can_do_is_accepted(path: Path) -> None:
     """
