@@ -15,8 +15,9 @@ from flow_samples import offsets_by_directory
 from record_samples import batch_of
 
 from kbackup import config, extractors, partitioners
-from kbackup.columns import Bad, Column, Schema
+from kbackup.columns import Bad, Column
 from kbackup.config import Settings
+from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.flow.convert import Conversion, convert
 from kbackup.flow.cut import Append, Cut, cut
 from kbackup.flow.route import route
@@ -28,38 +29,30 @@ from kbackup.naming import View
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import wiring
 
-ARROW: Final = {
-    "boolean": pa.bool_(), "int32": pa.int32(), "int64": pa.int64(), "float32": pa.float32(),
-    "float64": pa.float64(), "string": pa.string(),
-}  # fmt: skip
 EXTENSIONS: Final = {"avro": ".avro", "json": ".json", "bytes": ".bin", "parquet": ".parquet"}
 CODECS: Final = {"snappy": ".snappy", "gzip": ".gz", "none": ""}
 
 
-@dataclass(frozen=True, slots=True)
-class Named(Schema):
-    """A schema of a case: all of one name can be brought under each other."""
-
-    name: str | None = None
-
-    def takes(self, other: Schema) -> bool:
-        """Go by the name."""
-        return isinstance(other, Named) and other.name == self.name
-
-
-def arrow(spec: Any) -> pa.DataType:
-    """Return the type of a schema of a case."""
+def schema_of(spec: Any, default: Any = None) -> ConnectSchema:
+    """Return a schema of a case: a word for its type, or all that is known of it."""
     if not isinstance(spec, dict):
-        return ARROW[spec.removesuffix("?")]
-    if spec["type"] != "struct":
-        return ARROW[spec["type"]]
-    fields = [
-        (name, arrow(kind))
-        for entry in spec["fields"]
-        for name, kind in entry.items()
-        if name != "default"
-    ]
-    return pa.struct(fields)
+        spec = {"type": spec.removesuffix("?"), "optional": spec.endswith("?")}
+    default = spec.get("default", default)
+    return ConnectSchema(
+        Type({"float32": "float", "float64": "double"}.get(spec["type"], spec["type"])),
+        spec.get("optional", False),
+        spec.get("name"),
+        spec.get("version"),
+        spec.get("doc"),
+        tuple(spec.get("parameters", {}).items()),
+        None if default is None else json.dumps(default),
+        tuple(
+            (name, schema_of(kind, entry.get("default")))
+            for entry in spec.get("fields", [])
+            for name, kind in entry.items()
+            if name != "default"
+        ),
+    )
 
 
 @dataclass
@@ -82,16 +75,15 @@ class CaseConverter:
         if name is None:
             texts = [None if value is None else json.dumps(value) for value in values]
             return Column(pa.array(texts, pa.string()).cast(pa.json_()))
-        spec = self.schemas[name]
-        kind = arrow(spec)
+        schema = schema_of(self.schemas[name])
+        kind = schema.arrow()
         bad = []
         if pa.types.is_struct(kind):
             for row, value in enumerate(values):
                 if not isinstance(value, dict):
                     bad.append(Bad(row, "Invalid type for STRUCT"))
                     values[row] = None
-        schema = Named(json.dumps(spec), spec.get("version"), "", spec.get("name"))
-        return Column(pa.array(values, kind), schema, tuple(bad))
+        return Column(pa.array(values, kind), schema.of_column(), tuple(bad))
 
 
 class KeyConverter:

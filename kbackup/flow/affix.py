@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from kbackup.columns import Schema
+from kbackup.connect import schema as connect
 
 
 class AffixKind(StrEnum):
@@ -29,7 +30,8 @@ class Affix:
 
     def beside(self, directory: str, schema: Schema | None) -> str:
         """Return *directory* with the name of *schema*, ``null`` where it has none."""
-        part = f"schema_name={getattr(schema, 'name', None) or 'null'}"
+        found = connect.of(schema)
+        part = f"schema_name={'null' if found is None else found.name or 'null'}"
         match self.kind:
             case AffixKind.NONE:
                 return directory

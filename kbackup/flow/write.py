@@ -15,6 +15,7 @@ from kbackup.columns import Schema
 from kbackup.errors import KbackupError
 from kbackup.flow.convert import Conversion
 from kbackup.flow.rows import Part, Rows, by_directory
+from kbackup.flow.schemas import brought_under
 from kbackup.flow.views import ViewSpec
 from kbackup.formats import Writer
 from kbackup.naming import Layout, ObjectKey
@@ -141,9 +142,7 @@ class OpenFiles:
                 for view, part in zip(self.views, some.parts, strict=True):
                     files.sheets.append(self._begin(view, part))
             for sheet, part in zip(files.sheets, some.parts, strict=True):
-                if part.schema != sheet.schema:
-                    raise KbackupError(f"{self.where}: a file of one schema was given another")
-                sheet.writer.write(part.batch)
+                sheet.writer.write(self._under(sheet.schema, part))
             files.facts = grown(files.facts, some.batch)
             self.records += len(some)
         if len(self._open) > 1:
@@ -188,6 +187,15 @@ class OpenFiles:
                     sheet.writer.close({})  # left alone, it would write its end later, to nowhere
                 sheet.body.close()
         self._open, self.records = {}, 0
+
+    def _under(self, schema: Schema | None, part: Part) -> pa.RecordBatch:
+        """Return the rows of *part* under the schema of their file."""
+        if part.schema == schema:
+            return part.batch
+        values = brought_under(schema, part.batch.column(0), part.schema)
+        if values is None:
+            raise KbackupError(f"{self.where}: a file of one schema was given another")
+        return pa.record_batch([values], [part.batch.schema.names[0]])
 
     def _begin(self, view: Conversion, part: Part) -> _Sheet:
         body = Spool(self.spool_bytes)
