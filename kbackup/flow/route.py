@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from kbackup.errors import KbackupError
 from kbackup.extractors import TimestampExtractor
 from kbackup.fields import DECODED
-from kbackup.flow.affix import NO_AFFIX, Affix
+from kbackup.flow.affix import NO_AFFIX, Affix, AffixKind
 from kbackup.flow.rows import BadRecord, Rows
 from kbackup.naming import DIRECTORY_BYTES_MAX
 from kbackup.partitioners import Partitioner
@@ -66,7 +66,7 @@ def route(
     bad = _bad(rows, directories.is_null(), placeless)
     names = [affix.beside(name, rows.schemas[-1]) for name in directories.dictionary.to_pylist()]
     usable = [name if 0 < len(name.encode()) <= DIRECTORY_BYTES_MAX else None for name in names]
-    if affix is not NO_AFFIX or None in usable:
+    if affix.kind is not AffixKind.NONE or None in usable:
         named = pa.DictionaryArray.from_arrays(directories.indices, pa.array(names, pa.string()))
         if None in usable:
             texts = pa.array(usable, pa.string()).take(directories.indices)
