@@ -282,6 +282,20 @@ class Positions(Protocol):
         """
         ...
 
+    def read_all(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, Position | None]:
+        """Return the group's positions, in one request; those it is not told of are left out.
+
+        Raises:
+            KafkaError: If the cluster does not answer.
+        """
+        ...
+
+    def advance_all(
+        self, positions: Mapping[TopicPartition, Position]
+    ) -> dict[TopicPartition, KbackupError]:
+        """Commit positions as `advance` does, in one request; return what kept any from it."""
+        ...
+
     def advance(self, where: TopicPartition, position: Position) -> None:
         """Commit *position*, unless it would move the group back.
 

@@ -9,11 +9,13 @@ too, but goes on asking a connection that is gone once its broker was restarted 
 
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as Code
 
+from kbackup.errors import KbackupError
 from kbackup.kafka import KafkaSettings, OffsetMovedError, Position
 from kbackup.kafka.client import Complaints, calls
 from kbackup.kafka.client_log import CLIENT_LOG
@@ -70,7 +72,60 @@ class Positions:
             self._complaints,
             lambda: patiently(ask, self._patience_s),
         )
-        return Position(found.offset, found.metadata or "") if found.offset >= 0 else None
+        return _position(found)
+
+    def read_all(self, wheres: Sequence[Where]) -> dict[Where, Position | None]:
+        """Return the group's positions, in one request: `Positions.read_all`."""
+        asked = [TopicPartition(where.topic, where.partition) for where in wheres]
+        if not asked:
+            return {}
+        found = calls(
+            f"reading positions of group {self._group}",
+            self._complaints,
+            lambda: patiently(
+                lambda: self._consumer.committed(asked, self._patience_s), self._patience_s
+            ),
+        )
+        return {Where(at.topic, at.partition): _position(at) for at in found if at.error is None}
+
+    def advance_all(self, positions: Mapping[Where, Position]) -> dict[Where, KbackupError]:
+        """Commit positions, in one request: `Positions.advance_all`.
+
+        What is not plain is left to `advance`, which waits and says what is wrong.
+        """
+        errors: dict[Where, KbackupError] = {}
+        try:
+            found = self.read_all(list(positions))
+            plain = {
+                where: position
+                for where, position in positions.items()
+                if where in found and not _is_behind(position, found[where])
+            }
+            left = positions.keys() - self._commit_all(plain)
+        except KbackupError as error:
+            return dict.fromkeys(positions, error)
+        for where in left:
+            try:
+                self.advance(where, positions[where])
+            except KbackupError as error:
+                errors[where] = error
+        return errors
+
+    def _commit_all(self, positions: Mapping[Where, Position]) -> set[Where]:
+        """Commit positions; return those that were committed at the first go.
+
+        Raises:
+            KafkaError: If the cluster does not answer.
+        """
+        asked = [
+            TopicPartition(where.topic, where.partition, position.offset, position.metadata)
+            for where, position in positions.items()
+        ]
+        if not asked:
+            return set()
+        what = f"committing {len(asked)} positions to group {self._group}"
+        answers = calls(what, self._complaints, lambda: self._answered(asked))
+        return {Where(topic, at) for (topic, at, _), error in answers.items() if error is None}
 
     def advance(self, where: Where, position: Position) -> None:
         """Commit *position*, unless it would move the group back.
@@ -99,17 +154,31 @@ class Positions:
         return self._consumer.consumer_group_metadata()
 
     def _commit(self, offset: TopicPartition) -> None:
-        asked = (offset.topic, offset.partition, offset.offset)
+        (error,) = self._answered([offset]).values()
+        if error is not None:
+            raise KafkaException(error)
+
+    def _answered(self, offsets: list[TopicPartition]) -> dict[tuple[str, int, int], Any]:
+        """Commit offsets; return what the broker says of each, None where all is well."""
+        asked = {(at.topic, at.partition, at.offset) for at in offsets}
         self._answers.clear()
-        self._consumer.commit(offsets=[offset], asynchronous=True)
+        self._consumer.commit(offsets=offsets, asynchronous=True)
         deadline = time.monotonic() + self._patience_s
-        while asked not in self._answers:
+        while not asked <= self._answers.keys():
             if time.monotonic() > deadline:
                 raise KafkaException(Code(Code._TIMED_OUT))  # noqa: SLF001  (its spelling)
             self._consumer.poll(_LOOK_S)  # calls `_committed`
-        if (error := self._answers[asked]) is not None:
-            raise KafkaException(error)
+        return {key: self._answers[key] for key in asked}
 
     def _committed(self, error: Any, offsets: list[TopicPartition]) -> None:
         for at in offsets:
             self._answers[at.topic, at.partition, at.offset] = error or at.error
+
+
+def _position(found: TopicPartition) -> Position | None:
+    return Position(found.offset, found.metadata or "") if found.offset >= 0 else None
+
+
+def _is_behind(position: Position, found: Position | None) -> bool:
+    """Whether to commit it would move the group back."""
+    return found is not None and found.offset > position.offset

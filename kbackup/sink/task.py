@@ -2,18 +2,19 @@
 
 Read, convert, route, cut, write, store, enter, commit: the objects of a cut are complete, then they
 are in the ledger, then the group's offset is committed, then progress is reported.  The upload of
-one cut runs beside the filling of the next one; commits stay in order.
+one cut runs beside the filling of the next one, of the same partition or of the next; a partition's
+commits stay in order.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kbackup import engine, extractors, partitioners
-from kbackup.backup.ledger import place
-from kbackup.backup.ledger.rows import OBJECTS, Entry, stored, table
+from kbackup.backup.ledger.rows import Entry, stored
 from kbackup.channel import Line
 from kbackup.errors import KbackupError, StoppedError
 from kbackup.flow.convert import Conversion, convert
@@ -26,6 +27,7 @@ from kbackup.records import Facts, Span
 from kbackup.reports import Bookmark, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import keep
+from kbackup.sink.storing import StoredCut, Storing
 from kbackup.stores import Store, open_store
 
 TELL_S: Final = 0.5
@@ -65,24 +67,51 @@ def connect(job: SinkJob, instead_of: Clients | None = None) -> Clients:
     return Clients(store, job.kafka.positions(job.group), job.kafka.reader(job.group))
 
 
+def storing(job: SinkJob, clients: Clients) -> Storing:
+    """Open what takes the cuts of a task."""
+    limit_bytes = job.spool_bytes * len(job.views)
+    return Storing(clients.store, job.layout, clients.positions, job.clock, limit_bytes)
+
+
 def back_up(job: SinkJob, units: Sequence[SinkUnit], line: Line) -> Iterator[engine.Report]:
     """Work through *units* one after the other; a failure is a report, not an exception.
 
-    Memory: one reader, one open cut and one being uploaded, whatever the number of units.
+    The last cut of a unit is stored and committed beside the units that follow.
+
+    Memory: one reader, one open cut and as much again being stored, whatever the number of units.
     """
-    with closing(connect(job)) as clients:
+    with closing(connect(job)) as clients, storing(job, clients) as cuts:
         outage = Outage(job.kafka)
+        try:
+            cuts.expect(unit.where for unit in units)
+        except KbackupError as error:
+            outage.note(error)
+        begun: deque[Work] = deque()
         for unit in units:
             work = Work(job, unit, clients, line)
+            begun.append(work)
             try:
                 outage.check()
-                work.run()
+                work.begin(cuts)
             except KbackupError as error:
                 work.fail(error)
                 outage.note(error)
-            yield work.report.to_dict()
+            while begun and begun[0].is_settled():
+                yield _finished(begun.popleft(), outage)
             if line.is_stopped():
-                return
+                break
+        cuts.drain()
+        for work in begun:
+            yield _finished(work, outage)
+
+
+def _finished(work: "Work", outage: Outage) -> engine.Report:
+    try:
+        work.finish()
+    except KbackupError as error:
+        work.fail(error)
+        outage.note(error)
+    return work.report.to_dict()
 
 
 @dataclass(slots=True)
@@ -99,6 +128,7 @@ class Work:
     line: Line
     report: PartitionReport = field(init=False)
     _told: float = field(init=False)
+    _last: Future["_Stored"] | None = None
     _read: int = 0
     _nulls: int = 0
 
@@ -117,51 +147,86 @@ class Work:
         self.report = replace(self.report, failure=error.to_dict())
 
     def run(self) -> None:
-        """Back the unit up.
+        """Back the unit up, and nothing beside it.
 
         Raises:
             KbackupError: What kept it from its end; *report* says how far it came.
         """
-        span = self._resumed(self.unit.span)
+        with storing(self.job, self.clients) as cuts:
+            self.begin(cuts)
+            cuts.drain()
+        self.finish()
+
+    def is_settled(self) -> bool:
+        """Whether `finish` need not wait."""
+        return self._last is None or (
+            self._last.done()
+            and (self._last.exception() is not None or self._last.result().cut.settled.done())
+        )
+
+    def finish(self) -> None:
+        """Take over what has become of the last cut.
+
+        Raises:
+            KbackupError: What kept it from being committed.
+        """
+        if self._last is not None:
+            self._take(self._last.result())
+
+    def begin(self, cuts: Storing) -> None:
+        """Read the unit to its end, and commit all but its last cut.
+
+        Raises:
+            KbackupError: What kept it from its end; *report* says how far it came.
+        """
+        span = self._resumed(cuts, self.unit.span)
         views = [Conversion.of(spec) for spec in self.job.views]
         files = OpenFiles(
             self.unit.where, views, self.job.layout, self.job.spool_bytes, self.unit.identity
         )
         start = span.start_offset  # of the open cut
-        with ThreadPoolExecutor(1) as uploader:
-            upload: Future[None] | None = None
-            try:
-                for step in cut(self._rows(span, views), self.job.rule, self.job.clock.ms):
-                    match step:
-                        case Append(rows, size):
-                            files.write(rows)
-                            self._read += size
-                            self._tell_open(files)
-                        case Cut(next_offset):
-                            _finish(upload)
-                            closed = files.close(Span(start, next_offset))
-                            upload = uploader.submit(
-                                self._store, closed, next_offset, *self._taken()
-                            )
-                            start = next_offset
-                _finish(upload)
-                upload = None
-                end = span.end_offset
-                if files.records and self.job.flush_tail:
-                    self._store(files.close(Span(start, end)), end, *self._taken())
-                elif not files.records and self.report.committed < end:
-                    self._store([], end, *self._taken())
-            finally:
-                files.drop()
-                _finish(upload)
+        upload: Future[None] | None = None
+        try:
+            for step in cut(self._rows(span, views), self.job.rule, self.job.clock.ms):
+                match step:
+                    case Append(rows, size):
+                        files.write(rows)
+                        self._read += size
+                        self._tell_open(files)
+                        cuts.flush_beside()
+                    case Cut(next_offset):
+                        _finish(upload)
+                        closed = files.close(Span(start, next_offset))
+                        upload = cuts.submit(
+                            self._bytes(closed), self._commit, cuts, closed, next_offset,
+                            *self._taken(),
+                        )  # fmt: skip
+                        start = next_offset
+            _finish(upload)
+            upload = None
+            end = span.end_offset
+            closed = []
+            if files.records and self.job.flush_tail:
+                closed = files.close(Span(start, end))
+            if closed or (not files.records and self.report.committed < end):
+                self._last = cuts.submit(
+                    self._bytes(closed), self._store, cuts, closed, end, *self._taken()
+                )
+        finally:
+            files.drop()
+            _finish(upload)
 
-    def _resumed(self, span: Span) -> Span:
+    def _bytes(self, files: Sequence[ClosedFile]) -> int:
+        """Return how much memory files take until they are stored, at most."""
+        return sum(min(file.body.size, self.job.spool_bytes) for file in files)
+
+    def _resumed(self, cuts: Storing, span: Span) -> Span:
         """Return what is left to do: all, or what an earlier task of this run has not committed.
 
         Spark tries a task again whose worker died.  What that one committed is not read again,
         and counts as done.
         """
-        position = self.clients.positions.read(self.unit.where)
+        position = cuts.position(self.unit.where)
         bookmark = None if position is None else Bookmark.from_metadata(position.metadata)
         if position is None or bookmark is None or bookmark.run != self.job.run:
             return span
@@ -208,12 +273,31 @@ class Work:
         self._read = self._nulls = 0
         return taken
 
-    def _store(self, files: list[ClosedFile], next_offset: int, read: int, nulls: int) -> None:
-        """Store the files of one cut, enter them into the ledger, then commit, then tell.
+    def _commit(
+        self, cuts: Storing, files: list[ClosedFile], next_offset: int, read: int, nulls: int
+    ) -> None:
+        """Do all that is left to do for a cut: `_store`."""
+        stored = self._store(cuts, files, next_offset, read, nulls)
+        cuts.flush()
+        self._take(stored)
 
-        Only this changes the report while `run` goes on: beside it the next cut is filled.
+    def _take(self, stored: "_Stored") -> None:
+        """Tell how far the unit is now that a cut is committed.
+
+        Raises:
+            KbackupError: If it is not.
+        """
+        stored.cut.settled.result()
+        self.report = stored.after
+        self._tell_progress(0)
+
+    def _store(
+        self, cuts: Storing, files: list[ClosedFile], next_offset: int, read: int, nulls: int
+    ) -> "_Stored":
+        """Store the files of one cut, and have it entered into the ledger and committed.
 
         Args:
+            cuts: Takes the cut once its files are stored.
             files: The cut's, in the order to store them.
             next_offset: The first offset behind it.
             read: Bytes of the records read for it.
@@ -238,20 +322,16 @@ class Work:
                 if ends_with is None or ends_with[1] < facts.last_offset:
                     ends_with = file.key, facts.last_offset
             self.line.tell(_object_event(self.job.run, file))
-        if rows:
-            stream = place.of_topic(
-                self.clients.store, self.job.layout, self.unit.where.topic, self.job.clock
-            )
-            stream.append(table(rows, OBJECTS))
         stands = report.bookmark or Bookmark()
         if ends_with is not None:
             stands, report = Bookmark(*ends_with), replace(report, last=ends_with[1])
         bookmark = replace(stands, run=self.job.run, done=done, identity=self.unit.identity)
-        self.clients.positions.advance(
-            self.unit.where, Position(next_offset, bookmark.to_metadata())
-        )
-        self.report = replace(report, committed=next_offset, done=done, bookmark=bookmark)
-        self._tell_progress(0)
+        entry = StoredCut(self.unit.where, rows, Position(next_offset, bookmark.to_metadata()))
+        cuts.add(entry)
+        if cuts.is_due():
+            cuts.flush()
+        after = replace(report, committed=next_offset, done=done, bookmark=bookmark)
+        return _Stored(entry, after)
 
     def _row(self, file: ClosedFile, facts: Facts) -> Entry:
         """Return what the ledger is to say of a file whose object has *facts* now."""
@@ -274,7 +354,15 @@ class Work:
         self.line.tell(self.report.progress(self.job.run, open_records))
 
 
-def _finish(upload: "Future[None] | None") -> None:
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A cut that is stored, and the report that holds once it is committed."""
+
+    cut: StoredCut
+    after: PartitionReport
+
+
+def _finish(upload: Future[None] | None) -> None:
     if upload is not None:
         upload.result()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kbackup.errors import KafkaError, TopicChangedError
+from kbackup.errors import KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka import LogStartMovedError, OffsetMovedError, Position, Topic
 from kbackup.records import SCHEMA, Span, TopicPartition
 from tests.simulation.events import (
@@ -444,6 +444,40 @@ class SimPositions:
                 f"the group stands at {found.offset} already",
             )
         self._to.call("kafka commit", lambda: self._to.moved(self._group, where, position))
+
+    def read_all(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, Position | None]:
+        def ask() -> dict[TopicPartition, Position | None]:
+            held = self._to.kafka.groups.get(self._group, {})
+            return {where: held.get(where) for where in wheres}
+
+        found: dict[TopicPartition, Position | None] = self._to.call("kafka position", ask)
+        return found
+
+    def advance_all(
+        self, positions: Mapping[TopicPartition, Position]
+    ) -> dict[TopicPartition, KbackupError]:
+        def commit() -> None:
+            for where, position in plain.items():
+                self._to.moved(self._group, where, position)
+
+        try:
+            found = self.read_all(list(positions))
+            plain = {
+                where: position
+                for where, position in positions.items()
+                if (held := found[where]) is None or held.offset <= position.offset
+            }
+            if plain:
+                self._to.call("kafka commit", commit)
+        except KbackupError as error:
+            return dict.fromkeys(positions, error)
+        errors: dict[TopicPartition, KbackupError] = {}
+        for where in positions.keys() - plain.keys():
+            try:
+                self.advance(where, positions[where])
+            except KbackupError as error:
+                errors[where] = error
+        return errors
 
 
 class SimWriter:

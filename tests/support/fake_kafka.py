@@ -163,5 +163,15 @@ class _Positions:
         """Move the group on."""
         self.kafka.positions_[where] = position
 
+    def read_all(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, Position | None]:
+        """The group's positions."""
+        return {where: self.read(where) for where in wheres}
+
+    def advance_all(self, positions: Mapping[TopicPartition, Position]) -> dict[Any, Any]:
+        """Move the group on."""
+        for where, position in positions.items():
+            self.advance(where, position)
+        return {}
+
     def close(self) -> None:
         """Nothing to leave."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -110,6 +111,16 @@ class FakePositions:
             raise CrashError
         assert where not in self.positions or self.positions[where].offset <= position.offset
         self.positions[where] = position
+
+    def read_all(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, Position | None]:
+        """The group's positions."""
+        return {where: self.read(where) for where in wheres}
+
+    def advance_all(self, positions: Mapping[TopicPartition, Position]) -> dict[Any, Any]:
+        """Move the group on."""
+        for where, position in positions.items():
+            self.advance(where, position)
+        return {}
 
 
 class CrashError(BaseException):

@@ -121,3 +121,67 @@ def test_an_error_of_the_partition_is_not_taken_for_no_position(
     with pytest.raises(KafkaError, match="position of group group in orders-0"):
         group.read(WHERE)
     consumer.close()
+
+
+class Answering:
+    """The group's client, of a broker that refuses one partition at first."""
+
+    def __init__(self, group: Positions, held: dict[int, int], refused: int) -> None:
+        self._group, self._held, self._refused = group, held, refused
+        self._asked: list[At] = []
+        self.commits: list[list[int]] = []
+        self.held = held
+
+    def committed(self, asked: list[At], _timeout: float) -> list[At]:
+        """The positions."""
+        return [At(at.topic, at.partition, self.held.get(at.partition, -1001)) for at in asked]
+
+    def commit(self, *, offsets: list[At], asynchronous: bool) -> None:
+        """Take them."""
+        assert asynchronous
+        self._asked = offsets
+        self.commits.append([at.partition for at in offsets])
+
+    def poll(self, _seconds: float) -> None:
+        """Answer."""
+        for at in self._asked:
+            error = None
+            if at.partition == self._refused:
+                error, self._refused = ClientError(ClientError.NOT_COORDINATOR), -1
+            else:
+                self.held[at.partition] = at.offset
+            self._group._committed(error, [at])
+        self._asked = []
+
+    def close(self) -> None:
+        """Leave."""
+
+
+def test_many_positions_are_committed_in_one_request(
+    group: Positions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    One that would go back is refused in its own name; one that fails at first is tried again.
+    """
+    consumer, held = group._consumer, {1: 9}
+    client = Answering(group, held, refused=2)
+    monkeypatch.setattr(group, "_consumer", client)
+
+    errors = group.advance_all({TopicPartition("orders", at): Position(7) for at in range(4)})
+
+    assert {1: "offset_moved"} == {where.partition: e.code for where, e in errors.items()}
+    assert {0: 7, 1: 9, 2: 7, 3: 7} == held
+    assert [[0, 2, 3], [2]] == client.commits
+    consumer.close()
+
+
+def test_many_commits_that_are_not_answered_are_waited_for_once(group: Positions) -> None:
+    """
+    A broker that is frozen keeps a task a second for all of them, not for each.
+    """
+    begin = time.monotonic()
+
+    errors = group.advance_all({TopicPartition("orders", at): Position(7) for at in range(20)})
+
+    assert time.monotonic() - begin < 10
+    assert 20 == len(errors)
