@@ -58,6 +58,8 @@ class Planner:
         self.missing: list[KbackupError] = []
         self._first: dict[TopicPartition, ObjectHead | None] = {}
         self._group, self._window = wiring.restore_group(settings), wiring.window(settings)
+        self._stored = _by_topic(catalog.sets)
+        self._there = _by_topic({*known.partitions(), *catalog.sets})
 
     def plan(self) -> RestorePlan:
         """Return the plan.
@@ -68,7 +70,7 @@ class Planner:
             StoreError: If the store does not.
         """
         settings = self._settings
-        there = {*self._catalog.topics(), *(where.topic for where in self._known.partitions())}
+        there = {*self._catalog.topics(), *self._there}
         names = select(there, settings.topics, settings.topics_regex)
         place = f"{settings.url}/{settings.topics_dir}"
         if not names:
@@ -102,7 +104,7 @@ class Planner:
 
     def _intent(self, name: str) -> Intent:
         source = source_of(self._known, name)
-        wheres = self._catalog.partitions(name)
+        wheres = self._stored.get(name, [])
         self._look_at(wheres)
         target = rename(name, self._settings.renames)
         same = None
@@ -145,7 +147,7 @@ class Planner:
     def _standings(self, intent: Intent, held: Held) -> dict[TopicPartition, Standing]:
         """Return where this restore stands in each partition of an existing target."""
         found = {}
-        for where in self._catalog.partitions(intent.source):
+        for where in self._stored.get(intent.source, []):
             log = held.log(TopicPartition(intent.target, where.partition))
             if log is not None and self._is_wanted(where):
                 found[log.where] = judge(
@@ -180,7 +182,7 @@ class Planner:
         limit = config.get("max.message.bytes")
         units, objects, stored = [], 0, 0
         counts: list[int | None] = []
-        for where in self._catalog.partitions(intent.source):
+        for where in self._stored.get(intent.source, []):
             if not self._is_wanted(where):
                 continue
             sets, shadowed = self._chosen(where)
@@ -213,7 +215,7 @@ class Planner:
                         self._window,
                     )
                 )
-        wheres = self._catalog.partitions(intent.source)
+        wheres = self._stored.get(intent.source, [])
         if wheres:
             refusals += soundness.unbelievable(intent, wheres[-1].partition, source.partitions)
         refusals += self._unreplicable(intent, target)
@@ -274,10 +276,10 @@ class Planner:
         """
         found: list[KbackupError] = []
         sets = self._catalog.sets
-        pattern = next((sets[where][0] for where in self._catalog.partitions(intent.source)), None)
+        pattern = next((sets[where][0] for where in self._stored.get(intent.source, [])), None)
         reading, layout = wiring.reading(self._settings), wiring.layout(self._settings)
-        for where in sorted({*self._known.partitions(), *sets}):
-            if where.topic != intent.source or not self._is_wanted(where):
+        for where in self._there.get(intent.source, []):
+            if not self._is_wanted(where):
                 continue
             judged = self._judged(where, sets.get(where, []))
             for finding in judged.findings(self._store, layout, reading, pattern):
@@ -301,6 +303,14 @@ class Planner:
 
     def _is_wanted(self, where: TopicPartition) -> bool:
         return self._settings.partitions is None or where.partition in self._settings.partitions
+
+
+def _by_topic(wheres: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """Return the partitions of each topic, by number."""
+    found: dict[str, list[TopicPartition]] = {}
+    for where in sorted(wheres):
+        found.setdefault(where.topic, []).append(where)
+    return found
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

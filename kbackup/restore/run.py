@@ -39,6 +39,7 @@ class RestoreRun:
         self._summary = Summary(self._run, "restore")
         self._layout = wiring.layout(settings)
         self._timings = engine.Timings()
+        self._rows: dict[TopicPartition, dict[str, Any]] = {}
 
     def __call__(self, agree: Callable[[str], bool] | None = None) -> Event:
         """Run to the end; what fails is in the summary.
@@ -173,8 +174,8 @@ class RestoreRun:
                 self._tell(self._summary.warn(code, text))
                 if code == LEFT_OUT:  # the target still is not what the backup is
                     self._summary.skip("incomplete_partitions")
-        rows = [_row(unit) for topic in plan.topics for unit in topic.units]
-        self._summary.partitions = rows
+        self._rows = {unit.source: _row(unit) for topic in plan.topics for unit in topic.units}
+        self._summary.partitions = rows = list(self._rows.values())
         self._tell({"type": "plan", "partitions": rows})
 
     def _confirm(self, plan: RestorePlan, agree: Callable[[str], bool] | None) -> None:
@@ -222,9 +223,8 @@ class RestoreRun:
         return reports
 
     def _merge(self, report: RestoreReport) -> None:
-        for row in self._summary.partitions:
-            if (row["topic"], row["partition"]) == (report.source.topic, report.source.partition):
-                row.update(report.row())
+        if (row := self._rows.get(report.source)) is not None:
+            row.update(report.row())
         self._summary.skip("bad_objects", report.done.bad_objects)
         self._summary.skip("bad_records", report.done.bad_records)
         for entry in report.skipped:

@@ -5,6 +5,7 @@ progress is shown.
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Final
@@ -47,14 +48,27 @@ TELL_S: Final = 0.5
 """How often a task reports what it has sent beyond what is safe."""
 
 
-def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterator[Report]:
-    """Work through *units* one after the other; a failure is a report, not an exception.
+SMALL_BYTES: Final = 2**18
+"""A partition whose objects have no more is restored side by side with others of its kind."""
 
-    Memory: what `merging` reads with, few batches and what the client holds unacknowledged.
+SIDE_BY_SIDE: Final = 8
+"""How many of those: each mostly waits for the broker, which begins and ends a transaction."""
+
+
+def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterator[Report]:
+    """Work through *units*; a failure is a report, not an exception.
+
+    Large ones go one after the other, then small ones some at a time, each by a writer of its own.
+
+    Memory: what `merging` reads with, few batches and what the client holds unacknowledged; of
+    small units their records.
     """
     store = open_store(job.store)
     outage = Outage(job.kafka)
-    for unit in units:
+
+    def report(unit: RestoreUnit) -> Report | None:
+        if line.is_stopped():
+            return None
         work = Work(job, unit, store, line)
         try:
             outage.check()
@@ -64,9 +78,13 @@ def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Itera
             error.place.setdefault("topic", unit.target.topic)
             error.place.setdefault("partition", unit.target.partition)
             work.report = replace(work.report, failure=error.to_dict())
-        yield work.report.to_dict()
-        if line.is_stopped():
-            return
+        return work.report.to_dict()
+
+    small = [unit for unit in units if unit.size <= SMALL_BYTES]
+    large = [unit for unit in units if unit.size > SMALL_BYTES]
+    yield from (found for unit in large if (found := report(unit)) is not None)
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        yield from (found for found in pool.map(report, small) if found is not None)
 
 
 def _write(work: "Work") -> None:

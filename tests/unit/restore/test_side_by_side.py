@@ -1,0 +1,109 @@
+"""Small partitions, which a task restores side by side."""
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kbackup.errors import KafkaError
+from kbackup.flow.views import ReadOptions
+from kbackup.records import TopicPartition
+from kbackup.reports import RestoreReport
+from kbackup.restore import task
+from kbackup.restore.beginning import begin
+from kbackup.restore.job import RestoreJob, RestoreUnit
+from tests.support.fakes import SilentLine
+from tests.support.target import FakeWriter, Restoring
+
+PARTITIONS = 12
+
+
+class Closing(FakeWriter):
+    """A writer that is left."""
+
+    def abort(self) -> None:
+        """Nothing is dropped that a fake has not kept."""
+
+    def close(self) -> None:
+        """Nothing to leave."""
+
+
+@dataclass
+class Cluster:
+    """Opens writers: a partition's only when so many others want one at the same time."""
+
+    restoring: Restoring
+    together: threading.Barrier
+    refuses: int = -1
+
+    def writer(self, target: TopicPartition, group: str, **_: Any) -> Closing:
+        """A writer of one partition."""
+        self.together.wait(10)
+        if target.partition == self.refuses:
+            raise KafkaError(f"writing to {target}", "not authorized")
+        return Closing(self.restoring.cluster, group, target)
+
+    def cluster(self) -> None:
+        """It is there."""
+
+
+def restored(kafka: Cluster) -> list[RestoreReport]:
+    """What one task says of all partitions of a backup."""
+    restoring = kafka.restoring
+    for partition in range(PARTITIONS):
+        restoring.backup.put("orders", partition, range(partition, partition + 5))
+    plan = restoring.plan()
+    units: list[RestoreUnit] = begin(plan, restoring.cluster, None)  # type: ignore[arg-type]
+    job = RestoreJob(
+        "r1", kafka, restoring.backup.settings, ReadOptions(), plan.group,  # type: ignore[arg-type]
+    )  # fmt: skip
+    return [RestoreReport.from_dict(one) for one in task.put_back(job, units, SilentLine())]
+
+
+def test_small_partitions_do_not_wait_for_each_other() -> None:
+    """
+    Each mostly waits for the broker, with a writer and transactions of its own.
+    """
+    kafka = Cluster(Restoring(), threading.Barrier(4))
+
+    reports = restored(kafka)
+
+    assert [5] * PARTITIONS == [report.done.records for report in reports]
+    for partition in range(PARTITIONS):
+        assert 5 == len(kafka.restoring.cluster.values("copy_of_orders", partition))
+
+
+def test_a_partition_that_fails_leaves_its_neighbours_alone() -> None:
+    """
+    It says so in its own name, and all others are restored.
+    """
+    kafka = Cluster(Restoring(), threading.Barrier(1), refuses=3)
+
+    failed = {report.source.partition: report.failure for report in restored(kafka)}
+
+    assert [3] == [partition for partition, failure in failed.items() if failure is not None]
+    assert PARTITIONS == len(failed)
+
+
+def test_large_partitions_are_restored_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    What a task holds in memory is that of one of them.
+    """
+    monkeypatch.setattr(task, "SMALL_BYTES", 0)
+    kafka = Cluster(Restoring(), threading.Barrier(1))
+    at_work, most = [0], [0]
+    write = task._write
+
+    def counted(work: task.Work) -> None:
+        at_work[0] += 1
+        most[0] = max(most[0], at_work[0])
+        write(work)
+        at_work[0] -= 1
+
+    monkeypatch.setattr(task, "_write", counted)
+
+    assert PARTITIONS == len(restored(kafka))
+    assert [1] == most
