@@ -54,8 +54,11 @@ def planned(at: PlannedPartition) -> dict[str, Any]:
 
 def plan_topics(plan: SinkPlan, layout: Layout) -> Iterator[dict[str, Any]]:
     """Yield the plan's line of each topic: what would be read from where, and stored below what."""
+    of_topic: dict[str, list[PlannedPartition]] = {name: [] for name in plan.topics}
+    for at in plan.partitions:
+        of_topic[at.where.topic].append(at)
     for name, topic in sorted(plan.topics.items()):
-        mine = [at for at in plan.partitions if at.where.topic == name]
+        mine = of_topic[name]
         refusal = next((at.refusal for at in mine if at.refusal is not None), None)
         stored = sum(at.seen.has_objects or at.seen.is_confirmed for at in mine)
         begun = stored or any(at.seen.committed is not None for at in mine)
