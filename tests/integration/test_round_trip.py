@@ -12,19 +12,22 @@ pytestmark = pytest.mark.integration
 
 
 def test_every_kind_of_record_comes_back(
-    kbackup: Kbackup, cluster: TestCluster, topic: str
+    kbackup: Kbackup, cluster: TestCluster, topic: str, way: str
 ) -> None:
     """
-    Key, value, headers and timestamp of each record come back, null and empty apart.
+    Key, value, headers and timestamp of each record come back, null and empty apart, in columns
+    through C as in Python objects.
     """
     cluster.create(topic, 3)
     written = {partition: varied(2000 + partition, partition) for partition in range(3)}
     for partition, records in written.items():
         cluster.write(topic, records, partition)
 
-    backup = kbackup.json("sink", "-t", topic)
-    kbackup.json("restore", "--rename", "copy_of_$0")
+    chosen = kbackup.with_environment(KBACKUP_KAFKA_CLIENT=way)
+    backup = chosen.json("sink", "-t", topic)
+    restore = chosen.json("restore", "--rename", "copy_of_$0")
 
+    assert [way] * 2 == [run.summary["kafka_client"] for run in (backup, restore)]
     assert sum(map(len, written.values())) == backup.summary["records"]
     for partition, records in written.items():
         assert records == cluster.read(f"copy_of_{topic}", partition)
