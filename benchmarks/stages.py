@@ -1,29 +1,40 @@
 """Microseconds of CPU that each stage costs a record, for each way between Kafka and columns.
 
 Every stage is measured by itself, in a process of its own for each way, with what it needs ready
-in memory: reading from Kafka, writing Parquet, reading Parquet, writing to Kafka in transactions.
-CPU is that of all the process's threads, the client's own included.
+in memory: reading from Kafka; converting, routing and cutting; writing Parquet; storing files in a
+folder; opening them there; reading Parquet; writing to Kafka in transactions.  CPU is that of all
+the process's threads, the client's own included.
 """
 
+import hashlib
 import io
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from benchmarks.records import PARTITIONS, loads
 from benchmarks.services import Services
+from kbackup import extractors, partitioners
+from kbackup.flow.convert import Conversion, convert
+from kbackup.flow.cut import Rule, cut
+from kbackup.flow.route import route
+from kbackup.flow.rows import Rows
+from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.formats.parquet import ParquetFormat
 from kbackup.kafka import KafkaSettings, Position
 from kbackup.naming import View
 from kbackup.records import Span, TopicPartition
+from kbackup.stores import Store, StoreSettings
 
 WAYS: Final = ("native", "python")
 
@@ -103,9 +114,11 @@ def costs(share: Share) -> dict[str, float]:
             writer.close({})
         return files
 
-    def read_files(files: list[io.BytesIO]) -> list[list[pa.RecordBatch]]:
+    def read_files(files: list[io.BytesIO]) -> None:
         extension = form.extension(options)
-        return [list(form.read(file, View.RECORD, extension, options)) for file in files]
+        for file in files:
+            for _ in form.read(file, View.RECORD, extension, options):
+                pass  # kept, they would be measured as memory that was never used before
 
     def write(partitions: list[list[pa.RecordBatch]]) -> None:
         for at, batches in enumerate(partitions):
@@ -114,13 +127,49 @@ def costs(share: Share) -> dict[str, float]:
                     writer.write(batch)
                 writer.commit(Position(share.records))
 
-    partitions = clock("read from Kafka", read)
-    files = clock("write Parquet", lambda: write_files(partitions))
-    clock("read Parquet", lambda: read_files(files))
-    clock("write to Kafka", lambda: write(partitions))
-    found["sink"] = round(found["read from Kafka"] + found["write Parquet"], 3)
-    found["restore"] = round(found["read Parquet"] + found["write to Kafka"], 3)
+    with tempfile.TemporaryDirectory() as folder:
+        store = StoreSettings(Path(folder).as_uri()).open()
+        partitions = clock("read from Kafka", read)
+        clock("convert, route, cut", lambda: _shape(wheres, partitions))
+        files = clock("write Parquet", lambda: write_files(partitions))
+        clock("store", lambda: _store(store, files))
+        clock("open", lambda: _open(store))
+        clock("read Parquet", lambda: read_files(files))
+        clock("write to Kafka", lambda: write(partitions))
+    sink = ("read from Kafka", "convert, route, cut", "write Parquet", "store")
+    found["sink"] = round(sum(found[stage] for stage in sink), 3)
+    restore = ("open", "read Parquet", "write to Kafka")
+    found["restore"] = round(sum(found[stage] for stage in restore), 3)
     return found
+
+
+def _shape(wheres: list[TopicPartition], partitions: list[list[pa.RecordBatch]]) -> None:
+    """Do what a sink does between reading records and writing files."""
+    views = [Conversion.of(ViewSpec(View.RECORD, "parquet", FormatOptions()))]
+    partitioner = partitioners.by_name("default", {})
+    extractor = extractors.by_name("record", {})
+    rule = Rule()
+
+    def rows(where: TopicPartition, batches: list[pa.RecordBatch]) -> Iterator[Rows]:
+        for batch in batches:
+            for converted in convert(batch, views, compatibility=rule.compatibility):
+                yield route(converted, where, partitioner, extractor, 0).before_bad()
+
+    for where, batches in zip(wheres, partitions, strict=True):
+        for _ in cut(rows(where, batches), rule, lambda: 0):
+            pass
+
+
+def _store(store: Store, files: list[io.BytesIO]) -> None:
+    for at, file in enumerate(files):
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        store.put(f"topics/{at}", file, sha256=digest, metadata={})
+
+
+def _open(store: Store) -> None:
+    for at in range(PARTITIONS):
+        store.open(f"topics/{at}").close()
 
 
 if __name__ == "__main__":
