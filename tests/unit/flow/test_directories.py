@@ -1,0 +1,80 @@
+"""Directories of records that have none, too long a one, or no value to take it from."""
+
+import pyarrow as pa
+import pytest
+from flow_samples import WHERE
+from record_samples import batch_of
+
+from kbackup.connect.schema import ConnectSchema, Type
+from kbackup.extractors.record import RecordExtractor
+from kbackup.extractors.record_field import RecordFieldExtractor
+from kbackup.flow.affix import NO_AFFIX, Affix, AffixKind
+from kbackup.flow.route import route
+from kbackup.flow.rows import Part, Rows
+from kbackup.naming import DIRECTORY_BYTES_MAX
+from kbackup.partitioners.daily import DailyPartitioner
+from kbackup.partitioners.field import FieldPartitioner
+
+
+def by_field(*values: bytes | None, affix: Affix = NO_AFFIX) -> Rows:
+    """Return whole records filed by a field of their JSON."""
+    partitioner = FieldPartitioner()
+    partitioner.configure({"partition.field.name": ("r",)})
+    batch = batch_of([{"value": value} for value in values])
+    rows = Rows(batch, (Part(batch),))
+    return route(rows, WHERE, partitioner, RecordExtractor(), 0, affix=affix)
+
+
+def directories(rows: Rows) -> list[str]:
+    """Return the directory of each row."""
+    assert rows.directories is not None
+    found: list[str] = rows.directories.cast(pa.string()).to_pylist()
+    return found
+
+
+def test_a_record_without_a_directory_is_named_and_its_neighbours_are_not() -> None:
+    """
+    No text, a fraction, no such field, or too long a text: each record by its offset.
+    """
+    long = b'{"r":"%s"}' % (b"x" * DIRECTORY_BYTES_MAX)
+
+    rows = by_field(b'{"r":"eu"}', b"not json", b'{"r":1.5}', b'{"s":1}', long, b'{"r":7}')
+
+    assert ["r=eu", "r=7"] == directories(rows)
+    assert [1, 2, 3, 4] == [bad.offset for bad in rows.bad]
+    assert "512 bytes" in rows.bad[-1].why
+
+
+def test_a_tombstone_has_a_directory() -> None:
+    """
+    It has no field, which is null; and its own timestamp stands for a time in its value.
+    """
+    batch = batch_of([{"value": None, "timestamp": 1_700_000_000_000}])
+    extractor, partitioner = RecordFieldExtractor(), DailyPartitioner()
+    extractor.configure({"timestamp.field": "at"})
+    partitioner.configure({"timezone": "UTC", "locale": "en"})
+
+    by_time = route(Rows(batch, (Part(batch),)), WHERE, partitioner, extractor, 0)
+
+    assert ["r=null"] == directories(by_field(None))
+    assert ["year=2023/month=11/day=14"] == directories(by_time)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (AffixKind.PREFIX, ["schema_name=com.x.Order/partition=3"]),
+        (AffixKind.SUFFIX, ["partition=3/schema_name=com.x.Order"]),
+        (AffixKind.NONE, ["partition=3"]),
+    ],
+)
+def test_the_name_of_the_schema_stands_beside_the_directory(
+    kind: AffixKind, expected: list[str]
+) -> None:
+    """
+    Before it, after it or not at all.
+    """
+    schema = ConnectSchema(Type.STRUCT, name="com.x.Order").of_column()
+
+    assert expected == [Affix(kind).beside("partition=3", schema)]
+    assert "schema_name=null/d" == Affix(AffixKind.PREFIX).beside("d", None)
