@@ -159,8 +159,9 @@ def _context(
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    # It logs, with a traceback, what it also raises, and what a JVM that we ended does not answer.
+    # py4j logs, with tracebacks, what it also raises, and what a JVM that was ended does not answer
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_not_of_py4j)
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         conf = SparkConf(loadDefaults=False).setMaster(master)
@@ -180,6 +181,11 @@ def _context(
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, on_interrupt)  # pyspark puts its own in its place
     return context
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether a line of the root logger is not one that py4j writes there."""
+    return not str(record.msg).endswith("while sending command.")
 
 
 def _give_up(java: Java | None) -> None:
@@ -237,6 +243,7 @@ def _kill(context: Any, java: Java) -> None:
     accumulators, context._accumulatorServer = context._accumulatorServer, None  # noqa: SLF001
     accumulators.handle_error = lambda *_: None
     gateway, context._jsc = SparkContext._gateway, None  # noqa: SLF001
+    gateway._gateway_client.is_connected = False  # noqa: SLF001  (what is collected asks nobody now)
     java.kill()
     context.stop()
     gateway.close()

@@ -2,9 +2,11 @@
 
 import io
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 from kbackup.engine import jvm
 from kbackup.errors import SparkError
@@ -21,7 +23,9 @@ class Dead:
         """Do nothing more."""
 
 
-def test_the_client_of_the_jvm_prints_nothing_by_itself() -> None:
+def test_the_client_of_the_jvm_prints_nothing_by_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """
     What it raises is told once, and the silence of a JVM that was ended is no error.
     """
@@ -30,4 +34,25 @@ def test_the_client_of_the_jvm_prints_nothing_by_itself() -> None:
     with pytest.raises(SparkError):
         jvm._context("local", {}, dead, io.BytesIO())
 
-    assert not logging.getLogger("py4j.clientserver").isEnabledFor(logging.ERROR)
+    logging.getLogger("py4j.clientserver").error("no answer")
+    logging.error("Exception while sending command.")
+    logging.error("another")
+    assert ["another"] == caplog.messages
+
+
+def test_objects_of_a_jvm_that_is_ended_ask_it_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    They are collected whenever Python likes to, and would find the line broken.
+    """
+    client = SimpleNamespace(is_connected=True)
+    gateway = SimpleNamespace(_gateway_client=client, close=lambda: None)
+    server = SimpleNamespace(shutdown=lambda: None)
+    context = SimpleNamespace(_accumulatorServer=server, _jsc=object(), stop=lambda: None)
+    asked: list[bool] = []
+    java: Any = SimpleNamespace(kill=lambda: asked.append(client.is_connected))
+    monkeypatch.setattr(SparkContext, "_gateway", gateway)
+    monkeypatch.setattr(SparkContext, "_jvm", None)
+
+    jvm._kill(context, java)
+
+    assert [False] == asked
