@@ -6,9 +6,11 @@ import pyarrow as pa
 import pytest
 from case_files import document
 
+from kbackup.errors import ConfigurationError
 from kbackup.joda import names, zones
 from kbackup.joda.buckets import Buckets
 from kbackup.joda.pattern import Pattern
+from kbackup.partitioners.time_based import TimeBasedPartitioner
 
 CASES: Final = document("path_format").get("cases", [])
 
@@ -51,3 +53,20 @@ def test_what_joda_refuses_is_refused(case: dict[str, Any]) -> None:
     """
     with pytest.raises(ValueError, match=r"illegal pattern component|expected a time zone"):
         printed(case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=case["id"]) for case in CASES if not case["partition_duration_ms"]],
+)
+def test_a_span_of_nothing_is_refused(case: dict[str, Any]) -> None:
+    """
+    At the start and by name, where the connectors' task dies at the first record.
+    """
+    given = {
+        "path.format": case["path_format"], "partition.duration.ms": case["partition_duration_ms"],
+        "timezone": case["timezone"], "locale": case["locale"],
+    }  # fmt: skip
+
+    with pytest.raises(ConfigurationError, match=r"partition\.duration\.ms"):
+        TimeBasedPartitioner().configure(given)
