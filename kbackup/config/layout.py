@@ -58,7 +58,7 @@ class Layout(Group):
     )
     format_class: OptionalText = declare(
         None,
-        "File format: parquet, json, bytes, or the connectors' class name.",
+        "File format: parquet, avro, json, bytes, or the connectors' class name.",
         short=("-f", "--format"),
         example="json",
     )
@@ -76,13 +76,13 @@ class Layout(Group):
     )
     key_converter: OptionalText = declare(
         None,
-        "How a key becomes what its file holds: bytes, string, json, or a class name.",
+        "How a key becomes what its file holds: bytes, string, json, long ..., or a class name.",
         commands=CONVERTING,
         example="string",
     )
     value_converter: OptionalText = declare(
         None,
-        "How a value becomes what its file holds: bytes, string, json, or a class name.",
+        "How a value becomes what its file holds: bytes, string, json, long ..., or a class name.",
         commands=CONVERTING,
         example="json",
     )

@@ -1,5 +1,7 @@
 """Parquet files of whole records: everything Kafka knows of a record, in one file.
 
+Files of values, keys and headers are in `parquet_values`.
+
 The file is specified in ``docs/reference/record-file.md``; what is written there and what is done
 here must agree.
 """
@@ -8,11 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kbackup.columns import Bad, Schema
-from kbackup.formats import FormatOptions, refuse_view
+from kbackup.formats import FormatOptions
 from kbackup.formats.parquet_options import CODEC
+from kbackup.formats.parquet_values import COLUMNS, ValueWriter, read_values
 from kbackup.formats.record_reading import FORMAT_VERSION, METADATA_PREFIX, read_records
 from kbackup.formats.row_groups import RowGroups
 from kbackup.naming import View
@@ -69,15 +73,16 @@ _SETTINGS: Final[dict[str, Any]] = {
 
 
 class ParquetFormat:
-    """Whole records in Parquet; each batch has ``records.SCHEMA``."""
+    """Parquet: whole records, each batch of ``records.SCHEMA``, or one view of them."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ParquetFormat",)
-    views: ClassVar[frozenset[View]] = frozenset({View.RECORD})
+    views: ClassVar[frozenset[View]] = frozenset({View.RECORD, *COLUMNS})
     converters: ClassVar[tuple[str, ...] | None] = None
-    assumed: ClassVar[Mapping[View, str]] = {}
+    assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
     is_compressible: ClassVar[bool] = False
     checks_itself: ClassVar[bool] = True
     splits: ClassVar[bool] = False
+    needs_schema: ClassVar[bool] = True
 
     def extension(self, options: FormatOptions) -> str:
         """Return ``.parquet`` behind the codec's part."""
@@ -87,8 +92,23 @@ class ParquetFormat:
         """Whether *extension* is that of a codec."""
         return extension in EXTENSIONS.values()
 
-    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:  # noqa: ARG002
-        """Refuse nothing: any record can be stored."""
+    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
+        """Refuse null keys, and values that are no structs."""
+        if view is View.VALUE and not pa.types.is_struct(values.type):
+            do = "choose format.class=avro or json, or whole records (without format.class)"
+            why = "each column of a Parquet file is a field of a struct"
+            return [Bad(row, "a value is no struct", why, do) for row in range(len(values))]
+        if isinstance(values.type, pa.JsonType):
+            do = "set schemas.enable=true of its converter, or keys.format.class=json"
+            why = "a Parquet file is under one"
+            return [Bad(row, "a key has no schema", why, do) for row in range(len(values))]
+        if view is View.KEY and values.null_count:
+            do = "leave keys out by store.kafka.keys=false, or keep whole records"
+            why = "the connectors cannot tell it from a key that is missing"
+            return [
+                Bad(row, "a null key cannot be written to a file of keys", why, do)
+                for row in pc.indices_nonzero(values.is_null()).to_pylist()
+            ]
         return ()
 
     def writer(
@@ -96,15 +116,15 @@ class ParquetFormat:
         file: BinaryIO,
         view: View,
         options: FormatOptions,
-        schema: Schema | None = None,  # noqa: ARG002
-    ) -> "RecordWriter":
+        schema: Schema | None = None,
+    ) -> "RecordWriter | ValueWriter":
         """Begin a file of whole records.
 
         Raises:
             ConfigurationError: If *view* is another.
         """
         if view is not View.RECORD:
-            raise refuse_view("parquet", view)
+            return ValueWriter(file, view, schema, *_ARROW_CODECS[CODEC.of(options.values)])
         return RecordWriter(file, *_ARROW_CODECS[CODEC.of(options.values)])
 
     def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:
@@ -127,14 +147,13 @@ class ParquetFormat:
         extension: str,  # noqa: ARG002
         options: FormatOptions,
     ) -> Iterator[pa.RecordBatch]:
-        """Read a file of whole records, and check it while reading.
+        """Read a file, and check it while reading.
 
         Raises:
-            ConfigurationError: If *view* is another.
             CorruptObjectError: If the file is not as it was written, or of a later version.
         """
         if view is not View.RECORD:
-            raise refuse_view("parquet", view)
+            return read_values(file, view)
         return read_records(file, options.max_record_bytes)
 
 

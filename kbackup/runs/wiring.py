@@ -1,6 +1,7 @@
 """From checked settings to what each stage takes: plain data, made in one place."""
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 from kbackup.backup.window import Window
@@ -14,6 +15,7 @@ from kbackup.flow.schedule import Schedule
 from kbackup.flow.schemas import Compatibility
 from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
+from kbackup.formats.parquet_options import CODEC
 from kbackup.kafka import KafkaSettings, Way
 from kbackup.naming import RECORDS_FOLDER, Layout, View
 from kbackup.stores import StoreSettings
@@ -89,6 +91,9 @@ def views(settings: Settings) -> tuple[ViewSpec, ...]:
     options = format_options(settings)
     if settings.view == "record":
         return (ViewSpec(View.RECORD, settings.format_class or RECORD_FORMAT, options),)
+    # the connector's own default, which its extension shows
+    values = {CODEC.name: "snappy", **options.values}
+    options = replace(options, values=values)
     specs = []
     if settings.store_kafka_keys:
         specs.append(

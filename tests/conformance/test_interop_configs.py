@@ -158,7 +158,7 @@ def test_each_sink_of_the_collection_runs_or_names_what_it_is_refused_for(tmp_pa
 @EACH
 def test_what_this_version_can_do_is_accepted(path: Path) -> None:
     """
-    JSON without schemas and bytes, by the default partitioner, run as they are.
+    What needs no registry, no transform and no header of S3 runs as it is.
     """
     has_error = any(doubt.level == "error" for doubt in config.check([path], {}))
 

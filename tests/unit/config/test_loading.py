@@ -142,7 +142,9 @@ def test_looking_at_a_configuration_needs_none(command: config.Command) -> None:
         pytest.param({"view": "value"}, "flush.size", id="values without flush.size"),
         pytest.param({"format_class": "xml", "flush_size": "1"}, "format.class", id="no format"),
         pytest.param(
-            {"format_class": "parquet", "flush_size": "1"}, "format.class", id="values in Parquet"
+            {"format_class": "parquet", "flush_size": "1"},
+            "value.converter",
+            id="values in Parquet",
         ),
         pytest.param(
             {"format_class": "bytes", "view": "record"}, "format.class", id="whole records in bytes"

@@ -35,11 +35,6 @@ BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
             id="headers in bytes",
         ),
         pytest.param(
-            "store.kafka.keys=true\nkeys.format.class=parquet",
-            "keys.format.class",
-            id="keys in Parquet",
-        ),
-        pytest.param(
             f"store.kafka.keys=true\nkeys.format.class={JSON}\n"
             "key.converter=org.apache.kafka.connect.storage.StringConverter\n"
             "key.converter.converter.encoding=latin1",

@@ -1,0 +1,329 @@
+"""Parquet files of values, keys or headers: what the connectors' ``ParquetFormat`` writes.
+
+A value is a struct, and each of its fields a column; keys and headers stand in a struct of their
+own, as the connector has them.  The Avro schema in the footer says what only Kafka Connect knows.
+
+Source: kafka-connect-storage-cloud 87eb7d39, ``ParquetRecordWriterProvider``, ``RecordViews``.
+"""
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from decimal import Decimal, localcontext
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kbackup.columns import Schema, schema_of
+from kbackup.connect import avro_datums, nested
+from kbackup.connect import schema as connect
+from kbackup.connect.avro_schema import AvroStyle, from_avro, to_avro
+from kbackup.connect.json_values import unscaled
+from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
+from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.formats.record_reading import METADATA_PREFIX, READ_BYTES
+from kbackup.formats.row_groups import BYTES, RECORDS
+from kbackup.naming import View
+
+COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}
+AVRO_SCHEMA: Final = "parquet.avro.schema"
+"""Name in the footer, as parquet-avro has it."""
+
+_TEXT: Final = ConnectSchema(Type.STRING)
+_HEADERS: Final = ConnectSchema(
+    Type.ARRAY, value=ConnectSchema(Type.STRUCT, fields=(("key", _TEXT), ("value", _TEXT)))
+)
+_ENVELOPES: Final = {View.KEY: "RecordKey", View.HEADERS: "RecordHeaders"}
+_STYLE: Final = AvroStyle()
+_DIGITS: Final = 76
+"""What Arrow's widest decimal holds."""
+
+_LOGICAL: Final = {
+    DATE: pa.date32(),
+    TIME: pa.time32("ms"),
+    TIMESTAMP: pa.timestamp("ms", "UTC"),
+}
+_SETTINGS: Final[dict[str, Any]] = {
+    "write_page_checksum": True,
+    "store_schema": False,  # Parquet's own types say all, to every reader alike
+    "version": "2.6",
+}
+
+
+class ValueWriter:
+    """A Parquet file of one view being written; holds at most one row group and one batch.
+
+    Args:
+        file: Where the bytes go; never closed here.
+        view: Which part of each record it takes.
+        schema: What the values are under, None where the batches say it.
+        codec: Arrow's name of the compression.
+        level: Of the compression, None for the codec's own.
+    """
+
+    def __init__(
+        self, file: BinaryIO, view: View, schema: Schema | None, codec: str, level: int | None
+    ) -> None:
+        self._file, self._codec, self._level = file, codec, level
+        self._view, self._column = view, COLUMNS[view]
+        self._schema = _HEADERS if view is View.HEADERS else connect.of(schema)
+        self._parquet: pq.ParquetWriter | None = None
+        self._avro = ""
+        self._held: list[pa.Array] = []
+        self._held_rows = self._held_bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of the one column.
+
+        Raises:
+            ConfigurationError: If the values are no structs, or have no schema.
+        """
+        if self._schema is None:
+            self._schema = _schema(batch.schema.field(self._column))
+        if self._view is View.VALUE and self._schema.type is not Type.STRUCT:
+            raise ConfigurationError(
+                f"a parquet file cannot hold values of the type {self._schema.type}",
+                "each of its columns is a field of a struct",
+                "choose format.class=avro or json, or whole records (without format.class)",
+            )
+        column = batch[self._column]
+        while len(column):
+            part, size, is_full = self._room(column)
+            self._held.append(part)
+            self._held_rows += len(part)
+            self._held_bytes += size
+            column = column.slice(len(part))
+            if is_full:
+                self._end_group()
+
+    def close(self, metadata: Mapping[str, str]) -> None:
+        """Write what is left and the footer, with *metadata* under our prefix."""
+        if self._schema is None:  # nothing was written
+            self._schema = ConnectSchema(Type.STRUCT)
+        if self._held or self._parquet is None:
+            self._end_group()
+        assert self._parquet is not None  # noqa: S101
+        named = {METADATA_PREFIX + name.replace("-", "_"): text for name, text in metadata.items()}
+        self._parquet.add_key_value_metadata(
+            {**dict(sorted(named.items())), AVRO_SCHEMA: self._avro}
+        )
+        self._parquet.close()
+
+    def _whole(self) -> ConnectSchema:
+        """Return the schema of a row: the struct, or the one that stands around what is none."""
+        assert self._schema is not None  # noqa: S101
+        if self._view is View.VALUE:
+            return self._schema
+        return ConnectSchema(
+            Type.STRUCT, name=_ENVELOPES[self._view], fields=((self._column, self._schema),)
+        )
+
+    def _room(self, column: pa.Array) -> tuple[pa.Array, int, bool]:
+        """The first rows that the open group takes, their bytes, and whether they fill it."""
+        assert self._schema is not None  # noqa: S101
+        part = column.slice(0, RECORDS - self._held_rows)
+        sizes = pc.binary_length(avro_datums.encode(part, self._schema, _STYLE)).cast(pa.int64())
+        up_to = pc.cumulative_sum(pc.fill_null(sizes, 0))
+        left = BYTES - self._held_bytes
+        if up_to[-1].as_py() < left:
+            return part, up_to[-1].as_py(), len(part) + self._held_rows == RECORDS
+        at = pc.index(pc.greater_equal(up_to, left), True).as_py()
+        return part.slice(0, at + 1), up_to[at].as_py(), True
+
+    def _end_group(self) -> None:
+        assert self._schema is not None  # noqa: S101
+        whole = self._whole()
+        column = pa.concat_arrays(self._held) if self._held else pa.array([], self._schema.arrow())
+        parts = nested.fields(column, self._schema) if self._view is View.VALUE else [column]
+        schemas = [schema for _, schema in whole.fields]
+        try:
+            self._avro = json.dumps(to_avro(whole, _STYLE), separators=(",", ":"))
+            arrays = [stored(*each) for each in zip(parts, schemas, strict=True)]
+        except ValueError as error:  # Arrow's too: a Decimal of more digits than there are
+            raise ConfigurationError(
+                f"{self._column}s do not fit into a Parquet file",
+                str(error),
+                "choose format.class=avro or json, or whole records (without format.class)",
+            ) from None
+        found = pa.schema(
+            pa.field(name, array.type, nullable=schema.optional)
+            for array, (name, schema) in zip(arrays, whole.fields, strict=True)
+        )
+        if self._parquet is None:
+            self._parquet = pq.ParquetWriter(
+                self._file, found, compression=self._codec, compression_level=self._level,
+                **_SETTINGS,
+            )  # fmt: skip
+        if self._held:
+            table = pa.Table.from_arrays(arrays, schema=found)
+            self._parquet.write_table(table, row_group_size=len(column))
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
+
+
+def stored(values: pa.Array, schema: ConnectSchema) -> pa.Array:
+    """Return *values* in the types that a file has for them: dates, times, decimals."""
+    if schema.logical == DECIMAL:
+        kind = pa.decimal256(max(_precision(schema), schema.scale, 1), schema.scale)
+        return pa.array([_decimal(value, schema.scale) for value in values.to_pylist()], kind)
+    if schema.logical in _LOGICAL:
+        return values.cast(_LOGICAL[schema.logical])
+    if schema.type is Type.STRUCT:
+        parts = [  # not as `nested.fields` has them: a column that may not be null is not, here
+            stored(nested.filled(values.field(at), field), field)
+            for at, (_, field) in enumerate(schema.fields)
+        ]
+        fields = [
+            pa.field(name, part.type, nullable=field.optional)
+            for part, (name, field) in zip(parts, schema.fields, strict=True)
+        ]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=values.is_null())
+    if schema.type is Type.ARRAY:
+        items = stored(values.flatten(), schema.items)
+        offsets = _offsets(values)
+        kind = pa.list_(pa.field("element", items.type, nullable=schema.items.optional))
+        return pa.ListArray.from_arrays(offsets, items, type=kind)
+    if schema.type is Type.MAP:
+        lists = nested.lists(values)
+        keys, items = lists.flatten().flatten()
+        key, item = stored(keys, schema.keys), stored(items, schema.items)
+        value = pa.field("value", item.type, nullable=schema.items.optional)
+        kind = pa.map_(pa.field("key", key.type, nullable=False), value)
+        return pa.MapArray.from_arrays(_offsets(lists), key, item, type=kind)
+    return values
+
+
+def _offsets(lists: pa.ListArray) -> pa.Int32Array:
+    """Return where each list begins, null where it is null, and where the last one ends."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0)
+    ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+    if not lists.null_count:
+        return ends
+    is_there = pa.concat_arrays([lists.is_valid(), pa.array([True])])
+    return pc.if_else(is_there, ends, pa.scalar(None, pa.int32()))
+
+
+def _precision(schema: ConnectSchema) -> int:
+    return min(_DIGITS, int(schema.parameter("connect.decimal.precision") or 64))
+
+
+def _decimal(value: bytes | None, scale: int) -> Decimal | None:
+    if value is None:
+        return None
+    number = Decimal(int.from_bytes(value, "big", signed=True)).as_tuple()
+    return Decimal((number.sign, number.digits, -scale))
+
+
+def read_values(file: BinaryIO, view: View) -> Iterator[pa.RecordBatch]:
+    """Read a file of one view, lazily; its column is under the schema that the footer has.
+
+    Raises:
+        CorruptObjectError: If it is cut short or altered.
+    """
+    try:
+        parquet = pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False)
+        whole = _footer_schema(parquet)
+        schema = whole if view is View.VALUE else dict(whole.fields)[COLUMNS[view]]
+        rows = _batch_rows(parquet)
+        groups = range(parquet.num_row_groups)
+        for batch in itertools.chain.from_iterable(
+            parquet.iter_batches(batch_size=rows, row_groups=[group], use_threads=False)
+            for group in groups
+        ):
+            struct = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
+            column = _plain(struct, whole)
+            if view is not View.VALUE:
+                column = column.field(COLUMNS[view])
+            field = schema.of_column().on(pa.field(COLUMNS[view], column.type))
+            yield pa.RecordBatch.from_arrays([column], schema=pa.schema([field]))
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise _corrupt(error) from error
+    except (pa.ArrowException, ValueError, KeyError, OverflowError, MemoryError) as error:
+        raise _corrupt(error) from error
+
+
+def _footer_schema(parquet: pq.ParquetFile) -> ConnectSchema:
+    named = parquet.metadata.metadata or {}
+    text = named.get(AVRO_SCHEMA.encode())
+    if text is not None:
+        return from_avro(json.loads(text))
+    return _of_stored(pa.struct(list(parquet.schema_arrow)))
+
+
+def _of_stored(kind: pa.DataType) -> ConnectSchema:
+    """Return the schema of a file of another tool."""
+    fields = []
+    for field in kind:
+        logical = [name for name, stored_as in _LOGICAL.items() if stored_as == field.type]
+        if logical:
+            plain = pa.int64() if logical == [TIMESTAMP] else pa.int32()
+            found = connect.of_arrow(plain, optional=field.nullable)
+            found = ConnectSchema(found.type, found.optional, logical[0], 1)
+        elif pa.types.is_struct(field.type):
+            inner = _of_stored(field.type)
+            found = ConnectSchema(Type.STRUCT, field.nullable, fields=inner.fields)
+        else:
+            found = connect.of_arrow(field.type, optional=field.nullable)
+        fields.append((field.name, found))
+    return ConnectSchema(Type.STRUCT, fields=tuple(fields))
+
+
+def _batch_rows(parquet: pq.ParquetFile) -> int:
+    groups = [parquet.metadata.row_group(at) for at in range(parquet.num_row_groups)]
+    row = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=1)
+    return max(1, min(RECORDS, int(READ_BYTES / max(32, row))))
+
+
+def _plain(values: pa.Array, schema: ConnectSchema) -> pa.Array:
+    """Return *values* in Connect's own types."""
+    if schema.logical == DECIMAL:
+        return pa.array([_unscaled(each, schema.scale) for each in values.to_pylist()], pa.binary())
+    if schema.type is Type.STRUCT:
+        columns = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
+        parts = [_plain(columns[name], field) for name, field in schema.fields]
+        mask = values.is_null()
+        return pa.StructArray.from_arrays(parts, fields=list(schema.arrow()), mask=mask)
+    if schema.type is Type.ARRAY:
+        items = _plain(values.flatten(), schema.items)
+        return pa.ListArray.from_arrays(_offsets(values), items, type=schema.arrow())
+    if schema.type is Type.MAP:
+        lists = nested.lists(values) if pa.types.is_map(values.type) else values
+        keys, items = lists.flatten().flatten()
+        key, item = _plain(keys, schema.keys), _plain(items, schema.items)
+        return pa.MapArray.from_arrays(_offsets(lists), key, item, type=schema.arrow())
+    return values.cast(schema.arrow())
+
+
+def _unscaled(value: Decimal | None, scale: int) -> bytes | None:
+    if value is None:
+        return None
+    with localcontext() as context:
+        context.prec = 2 * _DIGITS
+        return unscaled(int(value.scaleb(scale)))
+
+
+def _schema(field: pa.Field) -> ConnectSchema:
+    found = connect.of(schema_of(field))
+    if found is not None:
+        return found
+    try:
+        return connect.of_arrow(field.type)
+    except ValueError:
+        raise ConfigurationError(
+            f"a parquet file cannot hold {field.name}s converted to {field.type}",
+            "a Parquet file is under a schema",
+            f"choose a {field.name}.converter that has schemas, such as JsonConverter with "
+            "schemas.enable=true",
+        ) from None
+
+
+def _corrupt(error: BaseException) -> CorruptObjectError:
+    why = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return CorruptObjectError(
+        "the Parquet file is cut short or altered",
+        why,
+        "restore an earlier version of the object, or leave it out by behavior.on.error",
+    )
