@@ -218,6 +218,8 @@ class RestoreReport:
         committed: The next offset of the backup, None before anything is known of it.
         skipped: What was left out, each as ``KbackupError.to_dict`` puts it.
         failure: What stopped the work, in the same form; None if nothing has.
+        log_end: Where the target's log ended at least before this run's first record, going by a
+            position that was committed since the plan; None where there was none.
     """
 
     source: TopicPartition
@@ -226,6 +228,7 @@ class RestoreReport:
     committed: int | None = None
     skipped: tuple[Mapping[str, Any], ...] = ()
     failure: Mapping[str, Any] | None = None
+    log_end: int | None = None
 
     @property
     def where(self) -> TopicPartition:
@@ -240,6 +243,7 @@ class RestoreReport:
             "target": self.target,
             **asdict(self.done),
             "committed": self.committed,
+            "log_end": self.log_end,
             "skipped": [dict(entry) for entry in self.skipped],
             **({} if self.failure is None else {"failure": dict(self.failure)}),
         }
@@ -254,6 +258,7 @@ class RestoreReport:
             data["committed"],
             tuple(data["skipped"]),
             data.get("failure"),
+            data["log_end"],
         )
 
     def progress(self, run: str, open_records: int) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""What a restore does before its tasks: create topics, and commit where it begins in each."""
+"""What a restore does before its tasks: create topics, and say where it begins in each.
+
+Where records are written in transactions, each task commits its own beginning, once its writer has
+fenced every other.  So nobody sets back what another restore has committed since the plan.
+"""
 
 from dataclasses import replace
 
@@ -8,11 +12,19 @@ from kbackup.restore.plan import RestorePlan
 from kbackup.restore.target import create
 
 
-def begin(plan: RestorePlan, cluster: Cluster, replication_factor: int | None) -> list[RestoreUnit]:
+def begin(
+    plan: RestorePlan, cluster: Cluster, replication_factor: int | None, *, exactly_once: bool
+) -> list[RestoreUnit]:
     """Make the targets ready; a kill from here on leaves a restore that can go on.
 
+    Args:
+        plan: What is to be done.
+        cluster: The target.
+        replication_factor: Of created topics; None for the cluster's default.
+        exactly_once: Tasks write in transactions, and commit their beginnings themselves.
+
     Returns:
-        The plan's units, each with the position that is committed for it.
+        The plan's units, with the ids of created topics.
 
     Raises:
         KafkaError: If a topic cannot be created, or a position not be written.
@@ -24,11 +36,11 @@ def begin(plan: RestorePlan, cluster: Cluster, replication_factor: int | None) -
     }
     begun, positions = [], {}
     for unit in plan.units():
-        if unit.committed is not None:
-            begun.append(unit)
-            continue
         mark = replace(unit.mark, target_id=ids.get(unit.target.topic, unit.mark.target_id))
+        if exactly_once or not unit.begins:
+            begun.append(replace(unit, mark=mark))
+            continue
         positions[unit.target] = mark.position()
-        begun.append(replace(unit, mark=mark, committed=positions[unit.target]))
+        begun.append(replace(unit, mark=mark, committed=positions[unit.target], begins=False))
     cluster.set_positions(plan.group, positions)
     return begun

@@ -44,7 +44,9 @@ class RestoreUnit:
         target: The partition to write to.
         sets: The file sets that are left, in order.
         mark: Where the restore stands.
-        committed: The position that says so; None: the run has to commit the beginning first.
+        committed: What the group's position in the target was when that was found out; None for
+            none.
+        begins: The restore begins at *mark*, which has to be committed before anything is written.
         before: What stands for the value sets that are done.
         max_message_bytes: Largest record the target takes; None for what the broker says.
         window: Which of the records are restored.
@@ -54,6 +56,7 @@ class RestoreUnit:
     sets: tuple[FileSet, ...]
     mark: Mark
     committed: Position | None = None
+    begins: bool = False
     before: str = ""
     max_message_bytes: int | None = None
     window: Window = EVERYTHING

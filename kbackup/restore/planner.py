@@ -92,10 +92,13 @@ class Planner:
             for topic in existing.values()
             for partition in range(topic.partitions)
         ]
+        # positions first: what another restore writes meanwhile makes a log longer than its
+        # position says, and never looks like a target that was emptied
+        positions = self._cluster.committed(self._group, wheres)
         held = Held(
             existing,
             self._cluster.spans(wheres, committed_only=False),
-            self._cluster.committed(self._group, wheres),
+            positions,
             self._cluster.topic_config(existing),
         )
         clashes = list(safety.collisions(intents))
@@ -209,7 +212,8 @@ class Planner:
                         at,
                         left.sets,
                         held.mark(standing, self._source(where), at, sets[0].start_offset),
-                        None if standing.mark is None else held.positions[at],
+                        held.positions.get(at),
+                        standing.mark is None,
                         left.before,
                         None if limit is None else int(limit),
                         self._window,

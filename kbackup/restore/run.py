@@ -194,7 +194,9 @@ class RestoreRun:
     def _write(self, plan: RestorePlan, cluster: Cluster) -> None:
         if self._stop.is_set():
             return
-        units = begin(plan, cluster, self._settings.replication_factor)  # empty topics too
+        exactly_once = self._settings.exactly_once
+        factor = self._settings.replication_factor
+        units = begin(plan, cluster, factor, exactly_once=exactly_once)  # empty topics too
         if not units:
             return
         job = RestoreJob(
@@ -203,7 +205,7 @@ class RestoreRun:
             store=self._world.store,
             reading=wiring.reading(self._settings),
             group=plan.group,
-            exactly_once=self._settings.exactly_once,
+            exactly_once=exactly_once,
             on_error=self._settings.behavior_on_error,
             max_record_bytes=self._settings.max_record_bytes,
         )
@@ -242,7 +244,7 @@ class RestoreRun:
                 where,
                 report.done.records,
                 report.done.commits if self._settings.exactly_once else 0,
-                plan.spans.get(where, Span(0, 0)).end_offset,
+                max(plan.spans.get(where, Span(0, 0)).end_offset, report.log_end or 0),
                 after[where],
                 after[where].end_offset < ends[where].end_offset,
             )
@@ -277,6 +279,11 @@ def _row(unit: RestoreUnit) -> dict[str, Any]:
         "topic": unit.source.topic, "partition": unit.source.partition, "target": unit.target.topic,
         "start": unit.sets[0].start_offset, "first": None, "last": None, "records": 0,
         "objects": 0, "planned_objects": len(unit.sets), "bytes_read": 0, "end": None,
-        "committed": None if unit.committed is None else unit.committed.offset, "lag": None,
+        "committed": _committed(unit), "lag": None,
         "state": "to do",
     }  # fmt: skip
+
+
+def _committed(unit: RestoreUnit) -> int | None:
+    """Return how far earlier runs of the restore came; None where it begins."""
+    return None if unit.begins or unit.committed is None else unit.committed.offset

@@ -19,7 +19,7 @@ from kbackup.backup.merging import BAD, Failed, Finished, Rows
 from kbackup.channel import Line
 from kbackup.engine import Report
 from kbackup.errors import BadRecordError, KbackupError, RefusedError, StoppedError
-from kbackup.kafka import Outage, Position, Writer
+from kbackup.kafka import Outage, Writer
 from kbackup.naming import Layout
 from kbackup.records import NO_TIMESTAMP, record_bytes
 from kbackup.reports import NOTHING, Restored, RestoreReport
@@ -139,7 +139,7 @@ class Work:
         Raises:
             KbackupError: If it cannot be restored to its end; what is committed is safe.
         """
-        sets = self._resume(writer.position())
+        sets = self._resume(writer)
         steps = merging.steps(
             self.store,
             sets,
@@ -153,18 +153,22 @@ class Work:
                 self._take(writer, step)
         self._commit(writer)
 
-    def _resume(self, found: Position | None) -> list[FileSet]:
-        """Go on at the committed position; return the sets that are left.
+    def _resume(self, writer: Writer) -> list[FileSet]:
+        """Begin, or go on at the committed position; return the sets that are left.
 
         Spark tries a task again whose worker died.  What that one committed counts as done.  A run
-        that was killed may have left a commit that was completed only now.
+        that was killed may have left a commit that was completed only now, and another restore may
+        have been at work until this one's writer fenced it: this one goes on after them.
 
         Raises:
             RefusedError: If somebody else has moved the position since the run was planned.
         """
-        unit = self.unit
+        unit, found = self.unit, writer.position()
         sets: Sequence[FileSet] = unit.sets
-        if found is None or found != unit.committed:
+        if found == unit.committed:
+            if unit.begins:
+                writer.commit(unit.mark.position())
+        else:
             mark = None if found is None else Mark.read(found, Layout())
             if mark is None or not mark.follows(unit.mark):
                 raise RefusedError(
@@ -175,6 +179,10 @@ class Work:
             self._mark = mark
             self._open = _Open(mark.done if mark.run == self.job.run else NOTHING, mark.place)
             self._before = mark.place.before or ""
+            if mark.log is not None:
+                done = self._open.done
+                mine = done.records + (done.commits if self.job.exactly_once else 0)
+                self.report = replace(self.report, log_end=mark.log.end_offset - mine)
             sets = unfinished(self.store, sets, mark.place.offset)
         place = self._mark.place
         at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), 0)

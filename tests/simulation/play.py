@@ -478,7 +478,7 @@ class Play:
             self.bucket.put(target, held.body, metadata, by="person")
 
     def _two_at_once(self, rng: Random) -> None:
-        kinds = rng.choice((("sink", "sink"), ("sink", "sink"), ("sink", "restore")))
+        kinds = rng.choice((("sink", "sink"), ("restore", "restore"), ("sink", "restore")))
         processes = []
         for _ in kinds:
             own = Random(rng.random())

@@ -221,5 +221,5 @@ class Restoring:
             self.work(
                 unit, plan.group, run=run, crash_at=crash_at, reading=reading, on_error=on_error
             )
-            for unit in begin(plan, self.cluster, None)  # type: ignore[arg-type]
+            for unit in begin(plan, self.cluster, None, exactly_once=True)  # type: ignore[arg-type]
         ]

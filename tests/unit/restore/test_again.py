@@ -1,6 +1,7 @@
 """A restore that is run again: what it goes on from, what it begins anew, what it refuses."""
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -128,7 +129,7 @@ def test_a_task_that_is_tried_again_counts_on(
     monkeypatch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", 4)
     again.backup.put("orders", 0, range(4), range(4, 8), range(8, 12))
     plan = again.plan()
-    (unit,) = begin(plan, again.cluster, None)  # type: ignore[arg-type]
+    (unit,) = begin(plan, again.cluster, None, exactly_once=True)  # type: ignore[arg-type]
 
     with pytest.raises(CrashError):
         again.work(unit, plan.group, crash_at=3)
@@ -147,9 +148,9 @@ def test_a_commit_that_a_killed_run_left_is_completed_and_counts(
     monkeypatch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", 4)
     again.backup.put("orders", 0, range(4), range(4, 8), range(8, 12))
     with pytest.raises(CrashError):
-        again.restore(run="killed", crash_at=2)
+        again.restore(run="killed", crash_at=3)
     plan = again.plan()
-    (unit,) = begin(plan, again.cluster, None)  # type: ignore[arg-type]
+    (unit,) = begin(plan, again.cluster, None, exactly_once=True)  # type: ignore[arg-type]
     with pytest.raises(CrashError):
         again.work(unit, plan.group, run="killed", crash_at=2)
 
@@ -157,6 +158,29 @@ def test_a_commit_that_a_killed_run_left_is_completed_and_counts(
 
     assert values(range(12)) == again.cluster.values("copy_of_orders")
     assert 4 == report.done.records
+
+
+@pytest.mark.parametrize("crash_at", [0, 2, 3])
+def test_a_restore_goes_on_after_another_that_was_at_work_since_its_plan(
+    again: Restoring, crash_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Two restores at once without the lock write each record once, whoever of them writes it.
+    """
+    monkeypatch.setattr("kbackup.restore.task.TRANSACTION_RECORDS", 4)
+    again.backup.put("orders", 0, range(4), range(4, 8), range(8, 12))
+    again.cluster.create_topic("copy_of_orders", 1, 1, {})
+    plan = again.plan()
+    with suppress(CrashError):
+        again.restore(run="other", crash_at=crash_at)
+    written = len(again.cluster.values("copy_of_orders"))
+    end = len(again.cluster.logs[COPY].rows)
+
+    (unit,) = begin(plan, again.cluster, None, exactly_once=True)  # type: ignore[arg-type]
+    report = again.work(unit, plan.group, run="this")
+
+    assert values(range(12)) == again.cluster.values("copy_of_orders")
+    assert (12 - written, end) == (report.done.records, report.log_end)
 
 
 def test_rows_that_two_objects_hold_come_twice(again: Restoring) -> None:
