@@ -30,10 +30,20 @@ class PartitionLedger:
     def missing(self, present: Container[str]) -> list[Entry]:
         """Return what was stored and is not there, nor accepted as removed, in offset order.
 
+        An object whose offsets were backed up again, under other keys, is not missing.
+
         Args:
             present: The keys of a listing that was made after the ledger was read.
         """
         gone = [entry for key, entry in self.objects.items() if key not in present]
+        there = self._unbroken(present) if gone else {}
+        gone = [
+            entry for entry in gone
+            if entry.last is None or not any(
+                span.start_offset <= entry.first and entry.span.end_offset <= span.end_offset
+                for span in there.get(entry.view, ())
+            )
+        ]  # fmt: skip
         by_key = {one.key: one.time for one in self.accepted if one.key is not None}
         ranges = [one for one in self.accepted if one.key is None]
 
@@ -49,6 +59,23 @@ class PartitionLedger:
 
         lacking = [entry for entry in (*gone, *self.lost) if not is_accepted(entry)]
         return sorted(lacking, key=lambda entry: (entry.first, entry.key or ""))
+
+    def _unbroken(self, present: Container[str]) -> dict[str | None, list[Span]]:
+        """Return, for each view, the ranges of which the objects that are there hold each offset.
+
+        An object says that of itself where it has as many records as offsets.
+        """
+        found: dict[str | None, list[Span]] = {}
+        for key, one in sorted(self.objects.items(), key=lambda pair: pair[1].first):
+            if key not in present or one.last is None or one.records != len(one.span):
+                continue
+            spans = found.setdefault(one.view, [])
+            if spans and one.first <= spans[-1].end_offset:
+                end = max(spans[-1].end_offset, one.span.end_offset)
+                spans[-1] = Span(spans[-1].start_offset, end)
+            else:
+                spans.append(one.span)
+        return found
 
     def reached(self) -> int | None:
         """Return the offset before which everything was stored once, or had expired.

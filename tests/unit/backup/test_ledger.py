@@ -243,6 +243,38 @@ def test_the_backup_goes_on_after_a_gap() -> None:
     assert 4 == TopicLedger.of([expired]).partition(0).end(set())
 
 
+@pytest.mark.parametrize(
+    ("again", "present", "expected"),
+    [
+        pytest.param([(5, 10), (15, 10)], {"key-5", "key-15", "key-0"}, [], id="all of them"),
+        pytest.param([(5, 10), (15, 10)], {"key-5", "key-0"}, [10, 15], id="not all of them"),
+        pytest.param([(5, 10), (16, 9)], {"key-5", "key-16", "key-0"}, [10], id="but for one"),
+    ],
+)
+def test_what_was_backed_up_again_under_other_keys_is_not_missing(
+    again: list[tuple[int, int]], present: set[str], expected: list[int]
+) -> None:
+    """
+    An object counts as there where others hold each of its offsets.
+    """
+    rows = [row(0), row(10), *(row(first, count) for first, count in again)]
+
+    found = TopicLedger.of(rows).partition(0).missing(present)
+
+    assert expected == [entry.first for entry in found]
+
+
+def test_an_object_that_has_holes_stands_for_no_other() -> None:
+    """
+    Compaction may have taken the very record that only the missing object had.
+    """
+    holed = Entry("object", 0, 5, 24, "holed", records=15, sha256="0")
+
+    found = TopicLedger.of([row(10), holed]).partition(0).missing({"holed"})
+
+    assert ["key-10"] == [entry.key for entry in found]
+
+
 def test_what_was_removed_on_purpose_is_not_missed_until_it_is_stored_again() -> None:
     """
     By object, or by a range of offsets where no object is known.
