@@ -6,7 +6,7 @@ from tests.simulation.play import Play, Shape, Step, script_of
 from tests.simulation.showing import described
 
 CHUNK = 50
-GATE = 600
+GATE = 2_000
 NIGHT = 10_000
 
 
@@ -38,6 +38,6 @@ def test_the_promises_hold(first: int, pytestconfig: pytest.Config) -> None:
 @pytest.mark.parametrize("first", range(GATE, NIGHT, CHUNK))
 def test_the_promises_hold_for_longer(first: int) -> None:
     """
-    The same for four times as many numbers.
+    The same for five times as many numbers.
     """
     play_all(range(first, first + CHUNK))
