@@ -38,9 +38,11 @@ def objects(s3: LocalS3, bucket: str, suffix: str) -> list[bytes]:
         StoreSettings(
             f"s3://{bucket}",
             endpoint_url=s3.endpoint_url,
-            access_key_id=s3.access_key_id,
-            secret_access_key=s3.secret_access_key,
-            region=s3.region,
+            options={
+                "aws.access.key.id": s3.access_key_id,
+                "aws.secret.access.key": s3.secret_access_key,
+                "s3.region": s3.region,
+            },
         )
     )
     found = []

@@ -57,3 +57,64 @@ def test_other_columns_go_out_as_their_bytes() -> None:
 
     assert column.equals(JsonConverter().encode(column))
     assert column.equals(JsonConverter().encode(column.cast(pa.string())))
+
+
+def envelope(payload: str, kind: str = '{"type":"int32","optional":false}') -> bytes:
+    return f'{{"schema":{kind},"payload":{payload}}}'.encode()
+
+
+def with_schemas() -> JsonConverter:
+    converter = JsonConverter()
+    converter.configure({"schemas.enable": True})
+    return converter
+
+
+def test_each_run_of_a_schema_is_a_column() -> None:
+    """
+    A record without a value stays with the schema before it, and null of any kind is null.
+    """
+    text = '{"type":"string","optional":true}'
+    values = [
+        None, envelope("1"), b"null", envelope("2"), envelope('"a"', text), envelope("null", text),
+        b'{"schema":null,"payload":{"b":1}}', b'{"payload":3,"schema":{"type":"int32"}}',
+    ]  # fmt: skip
+
+    columns = with_schemas().decode(pa.array(values, pa.binary()))
+
+    assert [[None, 1, None, 2], ["a", None], ['{"b":1}'], [3]] == [
+        column.values.to_pylist() for column in columns
+    ]
+    assert ["connect", "connect", None, "connect"] == [
+        column.schema and column.schema.encoding for column in columns
+    ]
+    assert not [bad for column in columns for bad in column.bad]
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        pytest.param(b"{", "unexpected end", id="no JSON"),
+        pytest.param(b'{"payload":1}', "schema", id="no schema"),
+        pytest.param(envelope("1")[:-1] + b',"more":1}', "nothing else", id="more than that"),
+        pytest.param(envelope('"5"'), "is not an int32", id="text for a number"),
+        pytest.param(envelope("2147483648"), "is no int32", id="a number that is too large"),
+        pytest.param(envelope("null"), "null for a required int32", id="null that must not be"),
+        pytest.param(envelope("1", '{"type":"int33"}'), "no type", id="no type of Connect's"),
+        pytest.param(
+            envelope("1.00005", '{"type":"bytes","name":"org.apache.kafka.connect.data.Decimal",'
+                     '"parameters":{"scale":"4"}}'),
+            "more digits", id="a decimal that would be rounded",
+        ),
+    ],
+)  # fmt: skip
+def test_what_its_schema_does_not_say_is_bad(value: bytes, why: str) -> None:
+    """
+    A worker takes 0 for what is no number, and cuts one that is too large; here it is named.
+    """
+    column = pa.array([envelope("1"), value, envelope("2")], pa.binary())
+
+    [found] = with_schemas().decode(column)
+
+    [bad] = found.bad
+    assert (1, [1, None, 2]) == (bad.row, found.values.to_pylist())
+    assert why in bad.why
