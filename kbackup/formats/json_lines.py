@@ -36,7 +36,7 @@ HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string()
 """Headers as the connectors keep them: text, whatever they were."""
 
 _EXTENSION: Final = ".json"
-_TYPED: Final = ("avro", "boolean", "double", "float", "integer", "long", "short")
+_TYPED: Final = ("boolean", "double", "float", "integer", "long", "short")
 """Converters whose columns are under a schema."""
 
 _NEWLINE: Final = b"\n"
