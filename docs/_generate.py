@@ -157,11 +157,6 @@ def without_effect() -> Iterator[str]:
     """Yield what is accepted and does nothing."""
     names = [*sorted(known.NO_EFFECT), *(f"{prefix}*" for prefix in known.NO_EFFECT_PREFIXES)]
     yield ", ".join(f"`{name}`" for name in names) + ".\n"
-    yield (
-        "With the default partitioner also: "
-        + ", ".join(f"`{name}`" for name in sorted(known.OF_PARTITIONERS))
-        + ".\n"
-    )
 
 
 def kafka_clients() -> Iterator[str]:

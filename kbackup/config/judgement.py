@@ -17,6 +17,7 @@ from kbackup.config import (
     transforms,
 )
 from kbackup.config.doubts import Doubt, Value, error, short, warning
+from kbackup.config.layout import CONNECTORS_EXTRACTOR
 from kbackup.config.parsing import names_store
 from kbackup.config.property import CONVERTING, READING, SINK, STATUS
 from kbackup.config.settings import BY_NAME, PLACES, Settings, by_attribute
@@ -24,11 +25,17 @@ from kbackup.config.settings import BY_NAME, PLACES, Settings, by_attribute
 _NEAREST_MAX: Final = 50
 """Unknown names for which a nearest one is looked up: each costs some milliseconds."""
 _FAMILIES: Final[tuple[Callable[[str], bool], ...]] = (
-    lambda name: name == "partitioner.class" or name in known.OF_PARTITIONERS,
+    lambda name: name in ("partitioner.class", "timezone", "timestamp.extractor") or _files(name),
     lambda name: name.startswith("s3.credentials.provider."),
     transforms.is_transform,
 )
 """Properties that belong together: where one is refused, the others need no mention."""
+
+
+def _files(name: str) -> bool:
+    """Whether *name* is an option of a partitioner or a timestamp extractor."""
+    seams_of = {seam for seam, _ in BY_NAME[name].plugins} if name in BY_NAME else set()
+    return not seams_of.isdisjoint({"partitioners", "extractors"})
 
 
 def _sides(command: str, connector: str | None) -> frozenset[str]:
@@ -197,7 +204,7 @@ class Judgement:
     def _derive_times(self, values: dict[str, Any], usable: Mapping[str, Value]) -> None:
         """Fill in the connectors' defaults about time, and say which one is a surprise."""
         if "timestamp.extractor" not in usable:
-            values["timestamp_extractor"] = "wallclock"
+            values["timestamp_extractor"] = CONNECTORS_EXTRACTOR
             why = "not given, and the connector takes Wallclock: directories say when a record "
             why += "was backed up"
             do = "set timestamp.extractor=Record to file by the records' own time"

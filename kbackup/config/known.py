@@ -26,19 +26,11 @@ NO_EFFECT: Final = frozenset(
     folders s3.poll.interval.ms record.batch.max.size task.batch.size
     file.discovery.starting.timestamp parse.error.topic.prefix topic.regex.list value.schema
     exactly.once.support transaction.boundary transaction.boundary.interval.ms
-    topic.creation.groups
+    topic.creation.groups partition.field.format.path
     _comment
     """.split()  # noqa: SIM905 - words read better so
 )
 """Accepted, and without effect here: what they adjust does not exist in kbackup."""
-
-OF_PARTITIONERS: Final = frozenset(
-    """
-    partition.field.name path.format partition.duration.ms locale timezone timestamp.extractor
-    timestamp.field partition.field.format.path
-    """.split()  # noqa: SIM905 - words read better so
-)
-"""What belongs to a partitioner: where it is refused, these need no mention."""
 
 NO_EFFECT_PREFIXES: Final = (
     "confluent.",
@@ -94,7 +86,7 @@ def _all() -> tuple[str, ...]:
     refused = {refusal.name for refusal in REFUSALS if not refusal.name.endswith(".")}
     ours = {found.name for found in PROPERTIES if found.is_property}
     clients = {"security.protocol", "kafka.client.id", "consumer.override.isolation.level"}
-    return tuple(sorted(ours | refused | NO_EFFECT | OF_PARTITIONERS | set(ALIASES) | clients))
+    return tuple(sorted(ours | refused | NO_EFFECT | set(ALIASES) | clients))
 
 
 @cache

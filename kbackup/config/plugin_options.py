@@ -10,7 +10,7 @@ from kbackup import plugins
 from kbackup.config.doubts import Doubt, Value, error
 from kbackup.config.parsing import names_store
 from kbackup.config.property import PREFIXES, Property
-from kbackup.config.settings import BY_NAME, Settings
+from kbackup.config.settings import BY_NAME, PLACES, Settings
 from kbackup.errors import ConfigurationError
 
 _CHOICES: Final = (
@@ -108,7 +108,8 @@ def _chosen(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
         if name is not None:
             found[attribute] = (seam, name)
     url = settings.get("store_url") or ""
-    found["store_url"] = ("stores", url.partition("://")[0] if names_store(url) and url else "s3")
+    scheme = url.partition("://")[0]
+    found["store_url"] = ("stores", scheme) if url and names_store(url) else PLACES[0].plugins[0]
     return found
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from kbackup.backup.window import Window
 from kbackup.config import Settings
-from kbackup.config.layout import RECORD_FORMAT
 from kbackup.engine import EngineSettings, Jvm
 from kbackup.errors import ConfigurationError
 from kbackup.flow.affix import Affix, AffixKind
@@ -90,7 +89,7 @@ def views(settings: Settings) -> tuple[ViewSpec, ...]:
     """Return the files of one cut; the last one marks the set as complete."""
     options = format_options(settings)
     if settings.view == "record":
-        return (ViewSpec(View.RECORD, settings.format_class or RECORD_FORMAT, options),)
+        return (ViewSpec(View.RECORD, settings.format_class or "", options),)
     # the connector's own default, which its extension shows
     values = {CODEC.name: "snappy", **options.values}
     options = replace(options, values=values)

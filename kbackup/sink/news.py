@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from kbackup.config import Settings
-from kbackup.config.layout import RECORD_FORMAT
 from kbackup.records import Span
 from kbackup.reports import PartitionReport
 from kbackup.runs import history
@@ -27,7 +26,7 @@ class News:
             {
                 "type": "start", "v": 1, "run": self._summary.run, "command": "sink",
                 "topics": sorted(plan.topics), "group": plan.group, "store": settings.url,
-                "topics_dir": settings.topics_dir, "format": settings.format_class or RECORD_FORMAT,
+                "topics_dir": settings.topics_dir, "format": settings.format_class,
                 "view": settings.view, "flush_size": settings.flush_size,
             }
         )  # fmt: skip
