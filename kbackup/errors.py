@@ -23,7 +23,7 @@ def worst(codes: Iterable[int]) -> int:
 
 
 class KbackupError(Exception):
-    """Something failed, and nothing more precise fits.
+    """Something failed that has no more precise code.
 
     Attributes:
         what: What failed, naming object key, topic, partition or offset.
@@ -98,14 +98,14 @@ class LocalServiceError(KbackupError):
 
 
 class ConfigurationError(KbackupError):
-    """The command line, a variable or a configuration file asks for what cannot be."""
+    """The command line, a variable or a configuration file asks for something impossible."""
 
     exit_code = 2
     code = "configuration"
 
 
 class ObjectKeyError(KbackupError):
-    """A key is not laid out as ours are."""
+    """A key does not follow the layout of object keys."""
 
     exit_code = 3
     code = "foreign_object"
@@ -116,7 +116,7 @@ class ObjectKeyError(KbackupError):
 
 
 class RefusedError(KbackupError):
-    """Refused for safety: going on could lose or spoil data.  The base of those that follow."""
+    """Refused for safety: continuing could lose or spoil data.  The base of those that follow."""
 
     exit_code = 4
     code = "refused"
@@ -177,7 +177,7 @@ class RecordTooLargeError(RefusedError):
 
 
 class KafkaError(KbackupError):
-    """Kafka is not reachable, not authorised, or lost beyond the retry budget.
+    """Kafka is unreachable, denies access, or stayed away beyond the retry budget.
 
     Attributes:
         is_away: No broker answered, rather than that one said no.
@@ -195,7 +195,7 @@ class TopicDeletedError(KafkaError):
 
 
 class StoreError(KbackupError):
-    """The store is not reachable, not authorised, or throttled beyond the retry budget."""
+    """The store is unreachable, denies access, or throttles beyond the retry budget."""
 
     exit_code = 6
     code = "store"
@@ -209,7 +209,7 @@ class ObjectNotFoundError(StoreError):
 
 
 class CorruptObjectError(KbackupError):
-    """An object is not what was once written: cut short, altered, or not of its format."""
+    """An object is not what was written: cut short, altered, or not of its format."""
 
     exit_code = 7
     code = "corrupt"
@@ -223,14 +223,14 @@ class IncompleteBackupError(KbackupError):
 
 
 class AuditError(KbackupError):
-    """What stands in the target differs from what was read from the backup."""
+    """The target's records differ from those read from the backup."""
 
     exit_code = 7
     code = "audit"
 
 
 class OutdatedBackupError(KbackupError):
-    """No run was good, or the newest good one is too long ago."""
+    """No run succeeded, or the last one that did is too old."""
 
     exit_code = 7
     code = "outdated"

@@ -230,7 +230,7 @@ class _Reader:
         if high is not None and low > high:
             self._refuse(f"{repeat[0]!r} repeats at least more often than at most")
         if part.size == 0:
-            self._refuse(f"nothing stands before {repeat[0]!r} that it could repeat")
+            self._refuse(f"there is nothing before {repeat[0]!r} for it to repeat")
         if part.is_empty and high != 1:
             self._refuse(f"{repeat[0]!r} repeats what can match nothing")
         if repeat["mark"] == "+" and not part.is_one:
@@ -250,7 +250,7 @@ class _Reader:
     def _atom(self) -> _Part:
         token = _OUTSIDE.match(self._source, self._at)
         if self._source[self._at] in "?*+":
-            self._refuse(f"nothing stands before {self._source[self._at]!r} that it could repeat")
+            self._refuse(f"there is nothing before {self._source[self._at]!r} for it to repeat")
         if token is None:
             self._refuse(f"{self._what_is_here()} is not supported")
         if token["class"]:

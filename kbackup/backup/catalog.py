@@ -213,7 +213,7 @@ def _add(
 def nothing_there(place: str) -> IncompleteBackupError:
     """Return the error of a place without any backup: looking there must not say "all is well"."""
     return IncompleteBackupError(
-        f"no backup lies under {place}",
+        f"there is no backup under {place}",
         "the listing shows no object of a topic that was asked for",
         "check topics.dir, the bucket and topics.regex",
     )
@@ -224,7 +224,7 @@ def not_in_backup(topic: str, found: Catalog) -> IncompleteBackupError:
     there = ", ".join(found.topics()[:10])
     return IncompleteBackupError(
         f"topic {topic} is not in the backup",
-        f"there are: {there}" if there else "nothing of it lies under topics.dir",
+        f"there are: {there}" if there else "it has nothing under topics.dir",
         "look with kbackup restore topics",
         topic=topic,
     )

@@ -17,10 +17,10 @@ from kbackup.cli.options import EXIT_CODES, version_option
 _COMMANDS: Final = {
     "sink": ("kbackup.cli.sink", "Copy Kafka topics to S3."),
     "restore": ("kbackup.cli.restore", "Write backed-up records to Kafka, and look at a backup."),
-    "config": ("kbackup.cli.config", "Check a configuration, or show where each value is from."),
-    "doctor": ("kbackup.cli.doctor", "Check what a run needs before it is needed."),
+    "config": ("kbackup.cli.config", "Check a configuration, or show where each value comes from."),
+    "doctor": ("kbackup.cli.doctor", "Check in advance what a run needs."),
     "demo": ("kbackup.cli.demo", "Start Kafka and S3, back up a sample, restore and compare it."),
-    "plugins": ("kbackup.cli.plugins", "List what is installed for each seam."),
+    "plugins": ("kbackup.cli.plugins", "List the installed plugins of each seam."),
 }
 
 

@@ -22,7 +22,7 @@ from kbackup.runs.history import new_run_id
 from kbackup.runs.summary import Event, Summary
 
 _HELP = """\
-Check a configuration, or show where each value is from.
+Check a configuration, or show where each value comes from.
 
 \b
 Examples:
@@ -57,7 +57,7 @@ class _Show(GroupedCommand):
 @command.command("check", cls=_Check)
 @output_options(has_files=True)
 def check_command(**parameters: Any) -> None:
-    """Read a configuration, files and variables, and name every doubt.
+    """Read a configuration, from files and variables, and report every problem.
 
     Exits 0 with or without warnings, 2 with errors.  No connection is made.
     """
@@ -76,7 +76,7 @@ def check_command(**parameters: Any) -> None:
 
 def _no_doubt(parameters: dict[str, Any]) -> Check:
     names = ", ".join(map(str, paths(parameters))) or "the variables alone"
-    return Check("configuration", names, "ok", "nothing to say against it")
+    return Check("configuration", names, "ok", "no problems found")
 
 
 @command.command("show", cls=_Show)

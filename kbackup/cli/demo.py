@@ -62,9 +62,9 @@ class _Demo(GroupedCommand):
 def command(*, records: int, keep: bool, quiet: bool, no_progress: bool) -> None:
     """Start Kafka and S3, back up a sample, restore and compare it.
 
-    Both servers are real ones, listen on the loopback, and are gone at the end, as is their data.
-    Apache Kafka is downloaded the first time.  Exits 0 when the copy equals the original, 7 when
-    it does not.
+    Both servers are real, listen on the loopback interface, and are removed at the end, as is
+    their data.  Apache Kafka is downloaded the first time.  Exits 0 when the copy equals the
+    original, 7 when it does not.
     """
     demo = Demo(
         Stream(sys.stdout, is_plain=no_progress),

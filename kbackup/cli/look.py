@@ -52,7 +52,7 @@ class _Peek(GroupedCommand):
 )  # fmt: skip
 @config_options("topics")
 def topics_command(topic: str | None, deep: bool, **parameters: Any) -> None:
-    """Say what is in the bucket: partitions, offsets, sizes; no JVM is started."""
+    """Show what is in the bucket: partitions, offsets, sizes; no JVM is started."""
     if topic is not None:
         parameters["topics"] = topic
 
@@ -118,10 +118,10 @@ def verify_command(
     accept_before: str | None,
     **parameters: Any,
 ) -> None:
-    """Check that a backup is all there, readable and unbroken.
+    """Check that a backup is complete, readable and without gaps.
 
-    By names and the ledger; with --deep by reading the objects.  What cannot be checked is
-    called so, never "ok".
+    Compares names with the ledger; with --deep, reads the objects.  What cannot be checked is
+    reported as such, never as "ok".
     """
 
     def work(session: Session) -> Event:

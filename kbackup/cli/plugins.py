@@ -20,7 +20,7 @@ class _Plugins(GroupedCommand):
 @click.command("plugins", cls=_Plugins)
 @output_options(has_files=False)
 def command(**parameters: Any) -> None:
-    """List what is installed for each seam, and from which package."""
+    """List the installed plugins of each seam, and their packages."""
     perform("plugins", load_output("plugins", parameters), _list)
 
 

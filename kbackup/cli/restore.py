@@ -37,8 +37,8 @@ class _Plan(GroupedCommand):
 def run_command(**parameters: Any) -> None:
     """Write backed-up records to Kafka, exactly once.
 
-    Plans first, and refuses before the first record what could lose or spoil data.  A restore
-    that was stopped, or killed, goes on when the same command is run again.
+    Plans first, and refuses what could lose or spoil data before it writes a record.  A restore
+    that was stopped or killed continues when the same command is run again.
     """
     words = "restore plan" if parameters.get("dry_run") else "restore run"
     run("restore", words, parameters, _restore)
@@ -47,7 +47,7 @@ def run_command(**parameters: Any) -> None:
 @command.command("plan", cls=_Plan)
 @config_options("restore")
 def plan_command(**parameters: Any) -> None:
-    """Say which objects would go to which topics, and what forbids it; nothing is written."""
+    """Show which objects would go to which topics, and what prevents it; nothing is written."""
     run("restore", "restore plan", parameters | {"dry_run": True}, _restore)
 
 

@@ -52,7 +52,7 @@ def run_command(**parameters: Any) -> None:
 @command.command("plan", cls=_Plan)
 @config_options("sink")
 def plan_command(**parameters: Any) -> None:
-    """Say what a run would read and write; nothing is written, and no JVM is started."""
+    """Show what a run would read and write; nothing is written, and no JVM is started."""
     run("sink", "sink plan", parameters | {"dry_run": True}, _sink)
 
 
@@ -63,11 +63,11 @@ def plan_command(**parameters: Any) -> None:
 )  # fmt: skip
 @click.option(
     "--prometheus", cls=GroupedOption, group="Output", metavar="FILE",
-    help="Write the figures for node-exporter's textfile collector.",
+    help="Write metrics for node-exporter's textfile collector.",
 )  # fmt: skip
 @config_options("status")
 def status_command(max_age: str | None, prometheus: str | None, **parameters: Any) -> None:
-    """Say how past runs ended and whether one is running; no JVM is started."""
+    """Report how past runs ended and whether one is running; no JVM is started."""
 
     def work(session: Session) -> Event:
         from kbackup import durable  # noqa: PLC0415

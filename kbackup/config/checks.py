@@ -71,7 +71,9 @@ def suspicions(given: Mapping[str, Value], commands: frozenset[str]) -> Iterator
     alone = [value for value in keys if value is not None and value.text]
     if len(alone) == 1:
         name = "aws.access.key.id" if alone[0] is keys[0] else "aws.secret.access.key"
-        why = "without the other of the two it is not used; the AWS credential chain is"
+        why = (
+            "without the other of the two it is not used; the AWS credential chain is used instead"
+        )
         yield warning("suspicious", name, alone[0], why, "give both, or neither")
     url = given.get("store.url")
     for name in (found.name for found in PLACES):
@@ -116,7 +118,7 @@ def requirements(
         if need.name == "flush.size" and not is_value_view:
             continue
         level = warning if need.name in elsewhere else error
-        yield level("missing", need.name, None, "it is not given", need.do)
+        yield level("missing", need.name, None, "it is not set", need.do)
 
 
 def _has(given: Mapping[str, Value], *names: str) -> bool:

@@ -50,7 +50,7 @@ class Kafka(Group):
     )
     auto_offset_reset: Annotated[Literal["earliest", "latest"], *Word] = declare(
         "earliest",
-        "Where a partition begins that has no committed offset.",
+        "Where to start a partition that has no committed offset.",
         commands=SINK,
         aliases=("consumer.override.auto.offset.reset",),
     )
@@ -70,7 +70,7 @@ class Kafka(Group):
         example="s3-sink",
     )
     kafka_timeout: Duration = declare(
-        10.0, "Give up on a cluster that has been silent for so long.", example="10s"
+        10.0, "How long to wait for an answer from the cluster.", example="10s"
     )
     kafka_client: Annotated[Literal["auto", "native", "python"], *Word] = declare(
         "auto",
@@ -79,25 +79,25 @@ class Kafka(Group):
     )
     security_protocol: OptionalText = declare(
         None,
-        "How to talk to the brokers: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
+        "Security protocol of the brokers: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
         aliases=("kafka.security.protocol",),
         example="SASL_SSL",
     )
     sasl_mechanism: OptionalText = declare(
         None,
-        "How to log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI.",
+        "SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI.",
         aliases=("sasl.mechanisms", "kafka.sasl.mechanism", "kafka.sasl.mechanisms"),
         example="SCRAM-SHA-512",
     )
     sasl_username: OptionalText = declare(
-        None, "Name for PLAIN and SCRAM.", is_option=False, aliases=("kafka.sasl.username",)
+        None, "User name for PLAIN and SCRAM.", is_option=False, aliases=("kafka.sasl.username",)
     )
     sasl_password: OptionalText = declare(
         None, "Password for PLAIN and SCRAM.", is_secret=True, aliases=("kafka.sasl.password",)
     )
     ssl_ca_location: OptionalText = declare(
         None,
-        "PEM file, or folder, of the authorities that sign the brokers' certificates.",
+        "PEM file or folder of the certificate authorities that signed the brokers' certificates.",
         aliases=("kafka.ssl.ca.location",),
         example="/etc/kafka/ca.pem",
     )
@@ -111,7 +111,6 @@ class Store(Group):
 
     store_url: StoreUrl = declare(
         None,
-        "Another S3 server, with its scheme; file:///FOLDER is a local folder in place of a "
-        "bucket.",
+        "URL of another S3 server; file:///FOLDER is a local folder in place of a bucket.",
         example="http://127.0.0.1:9000",
     )

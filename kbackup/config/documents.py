@@ -47,7 +47,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"{name!r} stands there twice")
+            raise ValueError(f"{name!r} is set twice")
         found[name] = str(value).lower() if isinstance(value, bool) else value
     return found
 
@@ -127,7 +127,7 @@ def _flat(document: Any) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
     for name, value in _walk(document, ()):
         if name in seen:
-            raise ValueError(f"{name!r} stands there twice")
+            raise ValueError(f"{name!r} is set twice")
         seen.add(name)
         yield name, value
 

@@ -29,6 +29,9 @@ from kbackup.config.property import (
 RECORD_FORMAT: Final = "parquet"
 """What whole records are written in where ``format.class`` says nothing."""
 
+CONNECTORS_EXTRACTOR: Final = "wallclock"
+"""What times records in the connectors' layout where ``timestamp.extractor`` says nothing."""
+
 
 class Layout(Group):
     """Names and contents of objects; the names of the connectors stay."""
@@ -42,17 +45,17 @@ class Layout(Group):
         commands=ALL,
     )
     directory_delim: Text = declare(
-        "/", "Stands between the segments of a key.", commands=ALL, min_length=1
+        "/", "Separates the segments of an object key.", commands=ALL, min_length=1
     )
     file_delim: Text = declare(
-        "+", "Stands between topic, partition and offset in an object's name.", min_length=1
+        "+", "Separates topic, partition and offset in an object's name.", min_length=1
     )
     filename_offset_zero_pad_width: Integer = declare(
-        10, "Least number of digits of the offset in an object's name.", ge=0, le=99
+        10, "Minimum number of digits of the offset in an object's name.", ge=0, le=99
     )
     view: Annotated[Literal["record", "value"], *Word] = declare(
         "record",
-        "Whole records, or values alone as the connectors write them; default: value where "
+        "Whole records, or values only, as the connectors write them; default: value where "
         "format.class is given, else record.",
         commands=SINK,
     )
@@ -63,10 +66,10 @@ class Layout(Group):
         example="json",
     )
     store_kafka_keys: Boolean = declare(
-        False, "Store keys in objects of their own beside the values.", commands=RUNS
+        False, "Store keys in separate objects beside the values.", commands=RUNS
     )
     store_kafka_headers: Boolean = declare(
-        False, "Store headers in objects of their own beside the values.", commands=RUNS
+        False, "Store headers in separate objects beside the values.", commands=RUNS
     )
     keys_format_class: OptionalText = declare(
         None, "File format of the keys' objects.", commands=RUNS, example="json"
@@ -171,19 +174,19 @@ class Rotation(Group):
     )
     rotate_idle_ms: Integer = declare(
         60_000,
-        "With --follow: ms a record may wait before its file is closed short; with "
-        "rotate.schedule.interval.ms until its next boundary.",
+        "With --follow: milliseconds a record may wait before its file is closed; with "
+        "rotate.schedule.interval.ms, until its next boundary.",
         ge=1,
         le=2**63 - 1,
     )
     follow: Switch = declare(
         False,
-        "Go on until stopped, or end at the offsets seen at the start (--once).",
+        "Run until stopped; --once ends at the offsets read at the start.",
         off="--once",
     )
     flush_on_stop: Switch = declare(
         True,
-        "At the end of --once close the last short file, or leave it to the next run.",
+        "When a --once run ends, store the last, short file, or leave its records to the next run.",
         off="--no-flush-on-stop",
     )
 
@@ -196,15 +199,15 @@ class Safety(Group):
 
     behavior_on_null_values: Annotated[Literal["fail", "ignore"], *Word] = declare(
         "fail",
-        "What a tombstone does in the connectors' layout; whole records keep tombstones.",
+        "How tombstones are handled in the connectors' layout; whole records keep them.",
         commands=SINK,
     )
     behavior_on_error: Annotated[Literal["fail", "ignore", "log"], *Word] = declare(
-        "fail", "What a bad record or object does when a backup is restored.", commands=RESTORE
+        "fail", "How a restore handles a bad record or object.", commands=RESTORE
     )
     max_record_bytes: Integer = declare(
         268_435_456,
-        "Refuse larger records when a backup is read.",
+        "Refuse larger records when reading a backup.",
         commands=READING,
         ge=1,
         le=2**31 - 1,
@@ -217,7 +220,7 @@ class Safety(Group):
     )
     yes: Switch = declare(
         False,
-        "Agree in advance where a confirmation would be asked.",
+        "Answer yes to every confirmation.",
         commands=SETTLING,
         is_property=False,
     )
@@ -227,10 +230,13 @@ class Safety(Group):
     no_lock: Switch = declare(False, "Run without the lock.")
     lock_dir: OptionalText = declare(
         None,
-        "Folder of the local lock files; default: the user's cache folder.",
+        "Folder for local lock files; default: the user's cache folder.",
         is_option=False,
         example="/run/kbackup",
     )
     stop_timeout: Duration = declare(
-        30.0, "After a signal: how long to finish what is open.", commands=SPARK, example="30s"
+        30.0,
+        "After a signal: how long to spend on finishing open files.",
+        commands=SPARK,
+        example="30s",
     )

@@ -153,7 +153,9 @@ REFUSALS: Final = (
         "set it to false",
         READING,
     ),
-    Refusal("predicates", _given, "this version has no conditions on transforms", "remove it"),
+    Refusal(
+        "predicates", _given, "this version does not support conditions on transforms", "remove it"
+    ),
     Refusal(
         "kafka.api.key",
         _given,

@@ -67,11 +67,15 @@ class Restore(Group):
         off="--no-create-topics",
     )
     replication_factor: OptionalInteger = declare(
-        None, "Of topics that are created; default: the cluster's.", ge=1, le=32_767, example="3"
+        None,
+        "Replication factor of created topics; default: the cluster's.",
+        ge=1,
+        le=32_767,
+        example="3",
     )
     topic_config: Pairs = declare(
         {},
-        "Configuration of topics that are created: NAME=VALUE.",
+        "Configuration of created topics: NAME=VALUE.",
         is_repeated=True,
         example="retention.ms=-1",
     )
@@ -84,7 +88,9 @@ class Restore(Group):
         False, "Write to the topic the backup was made from.", is_property=False
     )
     yes_split_on_newline: Switch = declare(
-        False, "Agree that values of byte-array files end at each separator.", is_property=False
+        False,
+        "Accept that values of byte-array files are split at each separator.",
+        is_property=False,
     )
 
 
@@ -124,7 +130,7 @@ class Output(Group):
     )
     verbose: Integer = declare(
         0,
-        "Print more; twice for more still.",
+        "Print more; give it twice for even more.",
         short=("-v",),
         is_property=False,
         is_count=True,
@@ -138,8 +144,8 @@ class Output(Group):
         30, "Seconds between two plain progress lines.", is_property=False, ge=1
     )
     log_format: Annotated[Literal["text", "json"], *Word] = declare(
-        "text", "Form of the lines on stderr and in the log file.", is_property=False
+        "text", "Format of log lines on stderr and in the log file.", is_property=False
     )
     log_file: OptionalText = declare(
-        None, "Write log lines to this file too.", is_property=False, example="kbackup.log"
+        None, "Also write log lines to this file.", is_property=False, example="kbackup.log"
     )

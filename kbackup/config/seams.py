@@ -66,7 +66,7 @@ def resolve(
         view = "value" if "format.class" in given or is_connector else "record"
     seams = Seams(view, {"view": view} if writes and "view" not in given else {})
     if is_connector and "format.class" not in given:
-        why = "a connector's file without it is incomplete"
+        why = "a connector's configuration needs it"
         do = "add format.class; for whole records leave out connector.class"
         seams.doubts.append(error("incomplete", "format.class", None, why, do))
     _name(seams, "formats", "format.class", given)
@@ -102,7 +102,7 @@ def _whole_records(seams: Seams, given: Mapping[str, Value]) -> None:
         seams.doubts.append(error("unsupported", "format.class", value, why, do))
     compression = given.get("s3.compression.type")
     if compression is not None and compression.text == "gzip":
-        why = "it is for files of values; whole records are compressed by their format"
+        why = "it applies to files of values only; whole records are compressed by their format"
         do = "set parquet.codec"
         seams.doubts.append(error("combination", "s3.compression.type", compression, why, do))
     seams.without_effect += [name for name in given if name.startswith(_OF_VALUES)]
@@ -111,7 +111,7 @@ def _whole_records(seams: Seams, given: Mapping[str, Value]) -> None:
 def _values(seams: Seams, given: Mapping[str, Value], *, writes: bool, is_connector: bool) -> None:
     form = _format(seams.found.get("format_class"))
     if form is not None and View.VALUE not in form.views and (writes or is_connector):
-        why = "this version has it for whole records only"
+        why = "this version supports it for whole records only"
         do = "leave out format.class for whole records, or choose json or bytes"
         seams.doubts.append(error("unsupported", "format.class", given["format.class"], why, do))
     for part in _SIDES:

@@ -85,7 +85,7 @@ def _add_file(merged: Merged, path: Path) -> None:
         name = ALIASES.get(entry.name, entry.name)
         origin = Origin("file", f"{path}:{entry.line}")
         if name in found and spelled[name] == entry.name:
-            why = f"it stands there again, and the last one counts; first: {found[name].origin}"
+            why = f"it is set again here, and the last one counts; first: {found[name].origin}"
             merged.doubts.append(warning("repeated", name, Value(entry.text, origin), why))
         elif name in found and entry.name != name:
             continue  # the name goes before its alias
@@ -138,7 +138,7 @@ def _add_extra(merged: Merged, extra: Sequence[str]) -> None:
             continue
         name = ALIASES.get(name, name)
         if is_secret(name):
-            why = "everybody on this machine can read the command line"
+            why = "any user on this machine can read the command line"
             do = "set it in a file or a variable"
             merged.doubts.append(error("secret", name, Value(text, Origin("option")), why, do))
             continue

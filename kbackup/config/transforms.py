@@ -35,7 +35,7 @@ def refuse(given: Mapping[str, Value]) -> Iterator[Doubt]:
     for name in _names(given):
         kind = given.get(f"transforms.{name}.type")
         if kind is not None and _is_router(kind):
-            why = "the connector's task dies of a record whose topic was renamed"
+            why = "the connector's task fails on a record whose topic was renamed"
             do = f"take {name} out of transforms; to restore under another name use --rename"
         else:
             why = "this version writes records as they are"
@@ -57,7 +57,7 @@ def chain(given: Mapping[str, Value]) -> Renaming:
             step.doubts.append(warning("replaced", "transforms", given["transforms"], why))
         return step
     if regex is not None:
-        why = "it says which topics, and rename, which says the new name, is not given"
+        why = "it selects topics, but rename, which gives the new name, is not set"
         return Renaming((), [error("rename", "rename.regex", regex, why, "add --rename")])
     parts = [_transform(name, given) for name in _names(given)]
     return Renaming(
@@ -83,11 +83,11 @@ def _transform(name: str, given: Mapping[str, Value]) -> Renaming:
         why = f"transforms names {name}, and there is no type"
         return Renaming((), [error("transform", f"transforms.{name}.type", None, why, "add it")])
     if not _is_router(kind):
-        why = "this version has no transform but RegexRouter"
+        why = "RegexRouter is the only transform that this version supports"
         do = f"take {name} out of transforms"
         return Renaming((), [error("transform", f"transforms.{name}.type", kind, why, do)])
     if f"transforms.{name}.predicate" in given:
-        why = "this version has no conditions on transforms"
+        why = "this version does not support conditions on transforms"
         named = f"transforms.{name}.predicate"
         return Renaming((), [error("transform", named, given[named], why, "remove it")])
     replacement = given.get(f"transforms.{name}.replacement")

@@ -6,7 +6,7 @@ from kbackup.options import boolean, words
 
 SCHEMAS_ENABLE: Final = boolean(
     "schemas.enable",
-    "Whether each JSON value carries its schema; true is Kafka Connect's default, which stands "
+    "Whether each JSON value carries its schema; true is Kafka Connect's default, which applies "
     "where the converter is named by its Java class.",
     True,
 )

@@ -53,7 +53,7 @@ def checks(
     except KbackupError as error:
         yield failed("kafka", name, error)
         return
-    why = "Kafka does not tell its time"
+    why = "Kafka does not report its time"
     yield Check(
         "kafka", "clock", "warn", f"not checkable: {why}", "compare: date -u, on both hosts"
     )

@@ -114,7 +114,7 @@ def _conditions(missing: tuple[str, ...]) -> Check:
         return Check("store", "conditional writes", "ok", text)
     text = f"the server ignores {', '.join(missing)}: of two runs at once, one may replace more "
     text += "records by fewer"
-    do = "never run with --no-lock, and see that no other tool writes to this topics.dir"
+    do = "do not use --no-lock, and make sure that no other tool writes to this topics.dir"
     return Check("store", "conditional writes", "warn", text, do)
 
 

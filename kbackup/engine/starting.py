@@ -56,11 +56,11 @@ class Starting:
         return self._spark
 
     def drop(self) -> None:
-        """End it unasked for, at once where it has not come far, else beside the run's end."""
+        """End it unused: at once if it has just begun to start, else in the background."""
         self._is_dropped = True
         if self._java is not None:
             self._java.drop()
-        threading.Thread(target=self._drop, name=_ENDING).start()
+        _in_background(self._drop)
 
     def _drop(self) -> None:
         try:
@@ -70,16 +70,17 @@ class Starting:
 
 
 def end_beside(spark: Spark, *, is_idle: bool) -> None:
-    """End Spark and its JVM, which may take 0.4 s, while the run does what is left to do.
+    """End Spark and its JVM, which may take 0.4 s, while the run finishes its own work."""
+    _in_background(partial(spark.end, is_idle=is_idle))
 
-    The interpreter waits for the thread before it exits, and the next start does.
-    """
-    end = partial(spark.end, is_idle=is_idle)
+
+def _in_background(end: Callable[[], None]) -> None:
+    """Run *end* in a thread that the next start waits for, and the interpreter's exit too."""
     threading.Thread(target=end, name=_ENDING).start()
 
 
 def ended() -> None:
-    """Return when no earlier JVM of this process is ending any more."""
+    """Wait until every earlier JVM of this process has ended."""
     for thread in threading.enumerate():
         if thread.name == _ENDING and thread is not threading.current_thread():
             thread.join()

@@ -91,7 +91,7 @@ def read_rows(
     if begun or not rows:
         raise CorruptObjectError(
             "the file is cut short",
-            f"there is no {separator!r} behind record {rows + 1}" if begun else "it is empty",
+            f"there is no {separator!r} after record {rows + 1}" if begun else "it is empty",
         )
 
 

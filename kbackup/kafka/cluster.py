@@ -266,23 +266,7 @@ class Cluster:
         *,
         only_validate: bool = False,
     ) -> str:
-        """Create a topic, or have the cluster say why it would not.
-
-        Args:
-            name: Its name.
-            partitions: Their number.
-            replication_factor: -1 takes the cluster's default.
-            config: Its settings.
-            only_validate: Create nothing: the cluster looks at names, values and permissions.
-
-        Returns:
-            Its id; empty where the cluster has none, or does not know the topic everywhere yet,
-            and where nothing was created.
-
-        Raises:
-            ConfigurationError: If the cluster does not take a setting; nothing was created then.
-            KafkaError: If it refuses for another reason; likewise.
-        """
+        """Create a topic with the cluster's own checks: `Cluster.create_topic`."""
         topic = NewTopic(
             name,
             num_partitions=partitions,

@@ -139,7 +139,7 @@ class Positions:
         if found is not None and found.offset > position.offset:
             raise OffsetMovedError(
                 what,
-                f"the group stands at {found.offset} already: another run overtook this one",
+                f"the group's offset is already {found.offset}: another run has overtaken this one",
                 "no record is lost; let one run at a time work on a group",
             )
         offset = TopicPartition(where.topic, where.partition, position.offset, position.metadata)

@@ -113,7 +113,7 @@ def peek(
     if left == count and count > 0 and place.key is None:
         raise IncompleteBackupError(
             f"{what} is not in the backup",
-            "it holds no record there, and none behind",
+            "it holds no record there, and none after",
             f"see where it ends: kbackup restore topics {place.topic} --deep",
             topic=place.topic,
         )

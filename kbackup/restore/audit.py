@@ -90,7 +90,7 @@ def differences(
             why = "somebody else writes to the topic, or it deletes what it is given"
             do = "compare with kbackup restore verify, then restore into a new topic"
             if entry.is_hidden and found < entry.records:
-                why = "another producer's transaction is open, and hides what follows it"
+                why = "another producer's open transaction hides what follows it"
                 do = "end that producer; then consumers see the records, which are committed"
             yield AuditError(
                 f"{entry.target} shows {counted[entry.target]} records of this run's "

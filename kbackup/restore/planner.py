@@ -79,7 +79,7 @@ class Planner:
             if name not in there:
                 raise IncompleteBackupError(
                     f"topic {name} is not in the backup",
-                    f"no object of it lies under {place}",
+                    f"it has no object under {place}",
                     "see what is there: kbackup restore topics",
                     topic=name,
                 )

@@ -88,13 +88,13 @@ def _done_values(
         return set(), "", None
     at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), None)
     if at is None:
-        why = "its rows do not say their offsets, so where to go on is not known"
+        why = "its rows carry no offsets, so where to continue is unknown"
         what = f"{where}: the object in which this restore stopped is missing"
         return set(), "", IncompleteBackupError(what, why, _DO, **_place(where))
     done = [files for files in sets[:at] if not files.is_whole]
     before = chain("", done)
     if place.before not in (None, before):
-        why = "their rows do not say their offsets, so what is new in them is not known"
+        why = "their rows carry no offsets, so what is new in them is unknown"
         what = f"{where}: objects that this restore is past were added, changed or removed"
         return set(), "", RefusedError(what, why, _DO, **_place(where))
     known = None if sets[at].is_whole else facts_of(sets[at])

@@ -107,14 +107,14 @@ def _wanted(
         return committed, ()
     if not seen.has_objects:
         text = (
-            f"{where}: the group stands at {committed}, but the bucket holds nothing of it: "
+            f"{where}: the group's offset is {committed}, but the bucket holds nothing of it: "
             "starting at the beginning"
         )
         return None, (("bucket_behind", text),)
     if seen.stored_to is None or seen.stored_to >= committed:
         return committed, ()
     text = (
-        f"{where}: the group stands at {committed}, but the bucket ends at {seen.stored_to}: "
+        f"{where}: the group's offset is {committed}, but the bucket ends at {seen.stored_to}: "
         "going on there, so that no hole arises"
     )
     return seen.stored_to, (("bucket_behind", text),)

@@ -25,14 +25,14 @@ PATH_STYLE: Final = boolean(
 )
 PART_SIZE: Final = integer(
     "s3.part.size",
-    "Bytes of a part of an upload; a smaller object is sent at once.",
+    "Size of an upload part in bytes; a smaller object is sent in one request.",
     26_214_400,
     ge=5_242_880,
     le=2_147_483_647,
 )
 ATTEMPTS: Final = integer(
     "s3.part.retries",
-    "Attempts in all for one request to S3; 1 tries once.",
+    "Total attempts for one request to S3; 1 means no retry.",
     3,
     ge=1,
     le=2_147_483_647,

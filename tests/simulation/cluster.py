@@ -441,7 +441,7 @@ class SimPositions:
         if found is not None and found.offset > position.offset:
             raise OffsetMovedError(
                 f"committing {where} offset {position.offset} to group {self._group}",
-                f"the group stands at {found.offset} already",
+                f"the group's offset is already {found.offset}",
             )
         self._to.call("kafka commit", lambda: self._to.moved(self._group, where, position))
 

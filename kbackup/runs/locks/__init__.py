@@ -205,7 +205,7 @@ class RunLock:
         """Sleep a little, or give up."""
         left = deadline - self._monotonic()
         if left <= 0:
-            do = "let it end; --lock-timeout 10m waits for it"
+            do = "wait until it ends; --lock-timeout 10m does so"
             raise LockedError(f"another run has the lock {self._object.key}", why, do)
         self._pause(min(_POLL_S, left))
 

@@ -103,7 +103,7 @@ def test_null_is_null() -> None:
     ("view", "data", "reason"),
     [
         pytest.param(View.VALUE, b"", "it is empty", id="empty"),
-        pytest.param(View.VALUE, b"1\n2", "behind record 2", id="no newline at the end"),
+        pytest.param(View.VALUE, b"1\n2", "after record 2", id="no newline at the end"),
         pytest.param(View.VALUE, b'1\n{"a":\n', "line 2", id="half a value"),
         pytest.param(View.VALUE, b"1\n\n", "line 2", id="empty line"),
         pytest.param(View.VALUE, b"1 2\n", "line 1", id="two values in a line"),
