@@ -78,7 +78,7 @@ def test_a_doubt_has_level_name_value_origin_and_a_remedy(tmp_path: Path) -> Non
         "      do: correct it",
         f"warn  configuration topic.dir: no such property; it has no effect (file {path}:4)",
         "      do: did you mean topics.dir?",
-        "warn  configuration bootstrap.servers: it is not given",
+        "warn  configuration bootstrap.servers: it is not set",
         "      do: name the brokers: -k HOST:PORT",
         "3 checks: 0 ok, 2 warn, 1 fail",
     ] == checked.stdout.splitlines()
