@@ -60,9 +60,11 @@ def test_what_is_spread_over_directories_comes_back_in_order(
         StoreSettings(
             f"s3://{bucket}",
             endpoint_url=s3.endpoint_url,
-            access_key_id=s3.access_key_id,
-            secret_access_key=s3.secret_access_key,
-            region=s3.region,
+            options={
+                "aws.access.key.id": s3.access_key_id,
+                "aws.secret.access.key": s3.secret_access_key,
+                "s3.region": s3.region,
+            },
         )
     )
     keys = [unquote(entry.key) for entry in store.list(f"topics/{topic}/")]
