@@ -789,3 +789,17 @@ def test_no_credentials_is_an_error_with_a_remedy(
         store.head("a")
 
     assert "set AWS_ACCESS_KEY_ID" in caught.value.do
+
+
+def test_more_threads_than_connections_are_no_news(
+    store: S3Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Nobody is warned of a connection that is closed because the others are enough.
+    """
+    put_bytes(store, "a", SMALL)
+
+    with ThreadPoolExecutor(40) as pool:
+        list(pool.map(lambda _: store.head("a"), range(400)))
+
+    assert [] == [record.getMessage() for record in caplog.records]

@@ -1,5 +1,6 @@
 """One request to one bucket: the client, its credentials, its retries, its errors."""
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -122,6 +123,8 @@ class Requests:
     def _connect(self) -> tuple[Session, "S3Client"]:
         settings = self._settings
         is_local = urlsplit(settings.endpoint_url or "").hostname in _LOOPBACK
+        # more threads than connections is no fault: what is over the pool's size is closed
+        logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
         config = Config(
             proxies={} if is_local else None,  # None: the environment's
             s3={"addressing_style": "path" if PATH_STYLE.of(settings.options) else "virtual"},
