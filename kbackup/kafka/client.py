@@ -19,11 +19,12 @@ class Complaints:
     """
 
     def __init__(self) -> None:
-        self.last = ""
+        self.last, self.count = "", 0
 
     def __call__(self, error: Any) -> None:
         """Take an error from ``error_cb``."""
         text = str(error.str())
+        self.count += 1
         if "brokers are down" not in text or not self.last:
             self.last = text
 

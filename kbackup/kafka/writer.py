@@ -37,6 +37,16 @@ _ABORT_S: Final = 5.0
 
 _TRANSACTION_MS: Final = 300_000
 
+_REFRESH_MS: Final = 1000
+_FORGET_MS: Final = 3000
+_FORGOTTEN_S: Final = _FORGET_MS / 1000 + 1.5
+"""How long the client remembers the group's coordinator, and when it has surely forgotten it.
+
+A broker that restarts, or leaves, is taken off the client's list.  A coordinator that it remembers
+and that is off the list is waited for without end (librdkafka issue 5511), so it is better asked
+for again.  The client forgets it with its metadata, which are refreshed before they are that old.
+"""
+
 _FAILURES: Final = (KafkaException, SystemError)
 """What the client raises; see `_unwrapped`."""
 
@@ -91,11 +101,14 @@ class Writer:
         if exactly_once:
             own["transactional.id"] = f"{group}-{target}"
             own["transaction.timeout.ms"] = _TRANSACTION_MS
+            own["topic.metadata.refresh.interval.ms"] = _REFRESH_MS
+            own["metadata.max.age.ms"] = _FORGET_MS
         properties = settings.properties(own, settings.producer)
         is_native = choose(settings.client).is_native
         self._sender: Sender = (ColumnSender if is_native else ObjectSender)(properties, target)
         self._producer = self._sender.producer
         self._in_transaction = False
+        self._sent_at, self._complained = time.monotonic(), 0
         if exactly_once:
             try:
                 self._connect()
@@ -153,6 +166,7 @@ class Writer:
             self._call("beginning a transaction", self._producer.begin_transaction)
             self._in_transaction = True
         self.flush()
+        self._forget_coordinator()
         self._call(
             "sending its position",
             self._producer.send_offsets_to_transaction,
@@ -160,6 +174,7 @@ class Writer:
             self._positions.for_transaction(),
             60.0,
         )
+        self._sent_at = time.monotonic()
         self._call("committing a transaction", self._producer.commit_transaction, 60.0)
         self._in_transaction = False
 
@@ -209,6 +224,13 @@ class Writer:
         self._positions.close()
         self._sender.close()
         self._producer = None  # its threads end with it
+
+    def _forget_coordinator(self) -> None:
+        """After a broker has been away, wait until the client asks anew who keeps the position."""
+        self._call("writing records", self._producer.poll, 0)  # hears complaints
+        if self._complaints.count > self._complained:
+            time.sleep(max(0.0, self._sent_at + _FORGOTTEN_S - time.monotonic()))
+            self._complained = self._complaints.count
 
     def _connect(self) -> None:
         """Wait until the client can ask for its transactional id.

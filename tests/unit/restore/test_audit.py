@@ -73,4 +73,4 @@ def test_records_behind_an_open_transaction_are_not_called_lost() -> None:
 
     (found,) = differences(written, {WHERE: 0}, exactly_once=True)
 
-    assert "transaction is open" in str(found)
+    assert "open transaction hides" in str(found)

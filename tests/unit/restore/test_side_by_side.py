@@ -54,7 +54,12 @@ def restored(kafka: Cluster) -> list[RestoreReport]:
     for partition in range(PARTITIONS):
         restoring.backup.put("orders", partition, range(partition, partition + 5))
     plan = restoring.plan()
-    units: list[RestoreUnit] = begin(plan, restoring.cluster, None)  # type: ignore[arg-type]
+    units: list[RestoreUnit] = begin(
+        plan,
+        restoring.cluster,
+        None,
+        exactly_once=True,  # type: ignore[arg-type]
+    )
     job = RestoreJob(
         "r1", kafka, restoring.backup.settings, ReadOptions(), plan.group,  # type: ignore[arg-type]
     )  # fmt: skip
