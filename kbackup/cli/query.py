@@ -59,8 +59,8 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> E
     summary = Summary(new_run_id(datetime.now(UTC)), "restore query")
     settings = session.settings
     found = Found.read(settings)
-    answer = ask(sql, found, wiring.engine_settings(settings, find_jvm()))
     asked = mentioned(sql, found.topics)
+    answer = ask(sql, found, asked, wiring.engine_settings(settings, find_jvm()))
     missing = {where: keys for where, keys in found.missing.items() if where.topic in asked}
     if missing:
         summary.fail(incomplete(missing))

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, ClassVar, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kbackup import columns
 from kbackup.columns import Bad, Schema
@@ -23,6 +22,7 @@ from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions, refuse_view
 from kbackup.formats.avro_blocks import Block, BlockReader, BlockWriter
 from kbackup.formats.avro_options import CODEC, CONNECT_META, ENHANCED, OPTIONAL_KEYS
+from kbackup.formats.keys import null_keys
 from kbackup.naming import View
 
 EXTENSION: Final = ".avro"
@@ -69,14 +69,7 @@ class AvroFormat:
                 Bad(row, f"a {_COLUMNS[view]} has no schema", "an Avro file is under one", do)
                 for row in range(len(values))
             ]
-        if view is View.KEY and values.null_count:
-            do = "leave keys out by store.kafka.keys=false, or keep whole records"
-            why = "the connectors cannot tell it from a key that is missing"
-            return [
-                Bad(row, "a null key cannot be written to a file of keys", why, do)
-                for row in pc.indices_nonzero(values.is_null()).to_pylist()
-            ]
-        return ()
+        return null_keys(values) if view is View.KEY else ()
 
     def writer(
         self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None = None

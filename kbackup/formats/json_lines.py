@@ -23,6 +23,7 @@ from kbackup.connect.schema import Type
 from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions, refuse_view
 from kbackup.formats.json_lines_options import DECIMALS
+from kbackup.formats.keys import null_keys
 from kbackup.formats.separated import (
     GZIP_EXTENSION,
     SeparatedWriter,
@@ -72,15 +73,7 @@ class JsonFormat:
         if view is View.HEADERS:
             return _null_headers(values)
         if view is View.KEY and values.null_count:
-            return [
-                Bad(
-                    row,
-                    "a null key cannot be written to a file of keys",
-                    "the connectors cannot tell it from a key that is missing",
-                    "leave keys out by store.kafka.keys=false, or keep whole records",
-                )
-                for row in pc.indices_nonzero(values.is_null()).to_pylist()
-            ]
+            return null_keys(values)
         if isinstance(values.type, pa.JsonType) and _has_newline(values.storage):
             broken = pc.fill_null(pc.match_substring(values.storage, "\n"), False)
             why = "its converter did not write it in one line"

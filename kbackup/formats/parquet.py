@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kbackup.columns import Bad, Schema
 from kbackup.formats import FormatOptions
+from kbackup.formats.keys import null_keys
 from kbackup.formats.parquet_options import CODEC
 from kbackup.formats.parquet_values import COLUMNS, ValueWriter, read_values
 from kbackup.formats.record_reading import FORMAT_VERSION, METADATA_PREFIX, read_records
@@ -102,14 +102,7 @@ class ParquetFormat:
             do = "set schemas.enable=true of its converter, or keys.format.class=json"
             why = "a Parquet file is under one"
             return [Bad(row, "a key has no schema", why, do) for row in range(len(values))]
-        if view is View.KEY and values.null_count:
-            do = "leave keys out by store.kafka.keys=false, or keep whole records"
-            why = "the connectors cannot tell it from a key that is missing"
-            return [
-                Bad(row, "a null key cannot be written to a file of keys", why, do)
-                for row in pc.indices_nonzero(values.is_null()).to_pylist()
-            ]
-        return ()
+        return null_keys(values) if view is View.KEY else ()
 
     def writer(
         self,
@@ -118,11 +111,7 @@ class ParquetFormat:
         options: FormatOptions,
         schema: Schema | None = None,
     ) -> "RecordWriter | ValueWriter":
-        """Begin a file of whole records.
-
-        Raises:
-            ConfigurationError: If *view* is another.
-        """
+        """Begin a file of whole records, or of values, keys or headers."""
         if view is not View.RECORD:
             return ValueWriter(file, view, schema, *_ARROW_CODECS[CODEC.of(options.values)])
         return RecordWriter(file, *_ARROW_CODECS[CODEC.of(options.values)])

@@ -4,16 +4,13 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from io import BytesIO
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from kbackup.backup.shown import shown_bytes
-
-FORMS: Final = ("csv", "json", "parquet", "table")
-"""How an answer can be written; a table is drawn where there is a screen, elsewhere it is CSV."""
 
 
 def columns(answer: pa.Table) -> dict[str, bool]:

@@ -17,20 +17,20 @@ _TOO_LARGE: Final = "maxResultSize"
 _SQL_STATE: Final = re.compile(r"SQLSTATE: *\w+")
 
 
-def ask(sql: str, found: Found, settings: EngineSettings) -> pa.Table:
+def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) -> pa.Table:
     """Return the answer to a query; each topic is a table of its name.
 
     Args:
         sql: In Spark's SQL.  Names with a dot or a dash stand in backquotes.
         found: What the backup holds.
+        names: The topics that become tables: those `mentioned`.
         settings: What Spark is given.
 
     Raises:
-        ConfigurationError: If *sql* names no topic, or Spark does not understand it.
+        ConfigurationError: If Spark does not understand *sql*.
         KbackupError: If an object that it needs is bad.
         SparkError: If Spark fails, or the answer is too large to be printed.
     """
-    names = mentioned(sql, found.topics)
     from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415
 
     with session(settings) as spark:
@@ -100,7 +100,7 @@ def _of_a_task(text: str) -> KbackupError | None:
     return KbackupError.from_dict(said)
 
 
-def _misunderstood(sql: str, text: str, names: list[str]) -> ConfigurationError:
+def _misunderstood(sql: str, text: str, names: Sequence[str]) -> ConfigurationError:
     awkward = [name for name in names if not re.fullmatch(r"\w+", name) and f"`{name}`" not in sql]
     do = f"write `{awkward[0]}` in backquotes" if awkward else "see Spark's SQL reference"
     return ConfigurationError("Spark does not understand the query", _first_line(text), do)
