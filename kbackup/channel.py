@@ -56,6 +56,7 @@ class Hub:
         self._lines: set[socket.socket] = set()
         self._orders: list[bytes] = []
         self._is_stopping = False
+        self._is_closed = False
         self.met_at: float | None = None
         hub = self
 
@@ -94,6 +95,7 @@ class Hub:
         self._server.shutdown()
         self._server.server_close()
         with self._lock:
+            self._is_closed = True  # for a task that has called, and has not said its secret yet
             for line in self._lines:
                 with suppress(OSError):  # the task is gone
                     line.shutdown(socket.SHUT_RDWR)
@@ -103,6 +105,10 @@ class Hub:
         if not hmac.compare_digest(lines.readline(128).strip(), self._secret.encode()):
             return
         with self._lock:
+            if self._is_closed:
+                if self._is_stopping:
+                    _send(connection, _STOP)
+                return  # which hangs up: the task must not wait for a driver that has left
             self.met_at = self.met_at or time.monotonic()
             self._lines.add(connection)
             for order in self._orders:

@@ -88,6 +88,20 @@ def test_a_task_stops_when_asked_or_left_alone(end: Callable[[Hub], None]) -> No
     hub.close()
 
 
+def test_a_task_whose_call_is_being_answered_is_left_alone_too() -> None:
+    """
+    The driver can leave between a task's call and its secret; the task must not wait for it.
+    """
+    hub = Hub("127.0.0.1", Ear())
+    with socket.create_connection((hub.address.host, hub.address.port), 10) as early:
+        with Line(hub.address):
+            wait_for(lambda: hub.met_at is not None)  # so the early call has been taken as well
+        hub.close()
+        early.sendall(hub.address.secret.encode() + b"\n")
+
+        assert b"" == early.recv(1)
+
+
 def test_a_task_that_comes_late_is_stopped_too() -> None:
     """
     Tasks start one after the other; a stop is for all of them.

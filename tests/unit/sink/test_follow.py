@@ -1,6 +1,7 @@
 """A task that follows, over a cluster in memory: what it owns, sets aside and keeps."""
 
 import gc
+import threading
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -292,12 +293,15 @@ def test_a_task_that_loses_its_line_fails(is_asked: bool) -> None:
     wheres = kafka.create("orders", 10, 10)
     task = Task(kafka, wheres)
     shares = [task.following.share]
-    hub = Hub("127.0.0.1", lambda _: None)
+    heard = threading.Event()
+    hub = Hub("127.0.0.1", lambda _: heard.set())
     with Line(hub.address) as line:
+        line.tell({})
+        assert heard.wait(10)
         if is_asked:
             hub.stop()
         hub.close()
-        line.wait(10)
+        assert line.wait(10)
         work = follow(task.following.job, 1000, shares, line)
 
         if is_asked:
