@@ -1,7 +1,7 @@
 """What lies in a backup: one listing, grouped by topic and partition, in offset order."""
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kbackup import formats
@@ -103,6 +103,18 @@ class Catalog:
     def partitions(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of *topic* that have objects, by number."""
         return sorted(where for where in self.sets if where.topic == topic)
+
+    def as_of(self, moment_ms: int) -> "Catalog":
+        """Return what of it had been stored before a time, going by the store's own clock.
+
+        An object that was replaced later, by one with more records, counts from then on.
+        """
+        kept = {
+            where: [old for files in sets if (old := _before(files, moment_ms / 1000)) is not None]
+            for where, sets in self.sets.items()
+        }
+        sets = {where: found for where, found in kept.items() if found}
+        return replace(self, sets=sets)
 
     def narrowed(self, only_format: str) -> "Catalog":
         """Return what of it is of one format, siblings included."""
@@ -208,6 +220,18 @@ def _add(
         keys=file if parts.view is View.KEY else old.keys,
         headers=file if parts.view is View.HEADERS else old.headers,
     )
+
+
+def _before(files: FileSet, moment: float) -> FileSet | None:
+    """Return the objects of a set that are older than *moment*; None where none is."""
+    kept = [
+        None if file is None or file.modified >= moment else file
+        for file in (files.main, files.keys, files.headers)
+    ]
+    if not any(kept):
+        return None
+    main, keys, headers = kept
+    return replace(files, main=main, keys=keys, headers=headers)
 
 
 def nothing_there(place: str) -> IncompleteBackupError:

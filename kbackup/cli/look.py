@@ -1,14 +1,14 @@
-"""``kbackup restore topics``, ``verify`` and ``peek``: the commands that look at a backup."""
+"""``kbackup restore verify`` and ``peek``: the commands that look into a backup."""
 
 import json
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
+from kbackup.cli.options import DEEP, GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, find_jvm, run
 from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
@@ -16,18 +16,6 @@ from kbackup.runs.summary import Event, Summary
 
 _TEMPLATE = "%t[%p]@%o %T %k %h %s\\n"
 """How records are printed where nothing else is asked for."""
-
-_DEEP: Final = (
-    "Open objects too: topics the last one of each partition, verify every one, with its "
-    "checksums and counts, on Spark."
-)
-
-
-class _Topics(GroupedCommand):
-    examples = (
-        "kbackup restore topics -b my-bucket",
-        "kbackup restore topics orders -b my-bucket --deep",
-    )
 
 
 class _Verify(GroupedCommand):
@@ -44,48 +32,10 @@ class _Peek(GroupedCommand):
     )
 
 
-@click.command("topics", cls=_Topics)
-@click.argument("topic", required=False)
-@click.option(
-    "--deep", is_flag=True, cls=GroupedOption, group="Safety",
-    help=_DEEP,
-)  # fmt: skip
-@config_options("topics")
-def topics_command(topic: str | None, deep: bool, **parameters: Any) -> None:
-    """Show what is in the bucket: partitions, offsets, sizes; no JVM is started."""
-    if topic is not None:
-        parameters["topics"] = topic
-
-    def work(session: Session) -> Event:
-        from kbackup.look.topics import topics  # noqa: PLC0415
-        from kbackup.runs import known, wiring  # noqa: PLC0415
-        from kbackup.stores import open_store  # noqa: PLC0415
-
-        settings = session.settings
-        store = open_store(wiring.store_settings(settings))
-        layout = wiring.layout(settings)
-        summary = _summary("restore topics")
-        events = topics(
-            store,
-            layout,
-            wiring.reading(settings),
-            names=settings.topics,
-            pattern=settings.topics_regex,
-            partitions=settings.partitions,
-            only_format=settings.format_class,
-            deep=deep,
-            known=known.read(store, layout, SystemClock(), settings.topics, settings.topics_regex),
-        )
-        _tell(session, summary, events)
-        return summary.finish()
-
-    run("topics", "restore topics", parameters, work)
-
-
 @click.command("verify", cls=_Verify)
 @click.option(
     "--deep", is_flag=True, cls=GroupedOption, group="Safety",
-    help=_DEEP,
+    help=DEEP,
 )  # fmt: skip
 @click.option(
     "--part", cls=GroupedOption, group="Safety", metavar="I/N",
@@ -253,18 +203,6 @@ def _print(records: Iterable[Event], template: str | None) -> None:
             raise KbackupError("stdout cannot be written", out.error.strerror or str(out.error))
         if not out.is_open:
             return
-
-
-def _tell(session: Session, summary: Summary, events: Iterable[Event]) -> None:
-    """Tell events; the summary keeps their rows and warnings."""
-    for event in events:
-        if event["type"] == "partition":
-            row = {name: value for name, value in event.items() if name != "type"}
-            summary.partitions.append(row)
-            session.tell(event)
-        else:
-            facts = {name: value for name, value in event.items() if name not in ("type", "run")}
-            session.tell(summary.warn(**facts))
 
 
 def _summary(command: str) -> Summary:

@@ -15,6 +15,12 @@ EXIT_CODES: Final = (
 
 _FIRST: Final = ("Kafka", "S3", "Layout", "Rotation", "Restore", "Spark", "Safety", "Output")
 
+DEEP: Final = (
+    "Open objects too: topics the last one of each partition, verify every one, with its "
+    "checksums and counts, on Spark."
+)
+"""What ``--deep`` means, wherever it is."""
+
 AnyCommand = Callable[..., Any]
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 from kbackup.cli import Family
-from kbackup.cli.look import peek_command, topics_command, verify_command
+from kbackup.cli.look import peek_command, verify_command
 from kbackup.cli.options import GroupedCommand, config_options
 from kbackup.cli.query import query_command
 from kbackup.cli.running import Session, find_jvm, run
+from kbackup.cli.topics import topics_command
 from kbackup.errors import KbackupError
 from kbackup.runs.summary import Event, Summary
 

@@ -10,6 +10,9 @@ from kbackup.backup.catalog import BackupFile, Catalog, FileSet, not_in_backup, 
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.reading import facts, read
 from kbackup.flow.views import ReadOptions
+from kbackup.look.coverage import Coverage, coverage
+from kbackup.look.folders import folders
+from kbackup.look.stretches import day
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.runs.known import NOTHING, Known
@@ -35,6 +38,9 @@ def topics(
     partitions: Collection[int] | None = None,
     only_format: str | None = None,
     deep: bool = False,
+    has_map: bool = False,
+    has_tree: bool = False,
+    as_of_ms: int | None = None,
     known: Known = NOTHING,
 ) -> Iterator[Event]:
     """Tell what is in the bucket.
@@ -51,16 +57,23 @@ def topics(
         partitions: Only these of each topic; None for all.
         only_format: Only objects of this format, and their siblings; None for all.
         deep: Learn where each partition ends from its last object.
+        has_map: Say which offsets and days of each partition are there.
+        has_tree: Say in which directories the objects of each topic are.
+        as_of_ms: Only what had been stored before, in ms since the epoch; None for all.
         known: What the backup says of itself.
 
     Yields:
-        ``warning`` events, then one ``partition`` event each, by topic and partition.
+        ``warning`` events, then one ``partition`` event each, by topic and partition, with its
+        ``coverage`` where that is asked for; then each ``directory``, by topic and name.
 
     Raises:
         IncompleteBackupError: If a topic of *names* is not in the backup.
         StoreError: If the listing cannot be had whole.
     """
     found = listing.read(store, layout, options.formats, topics=names, only_format=only_format)
+    present = found.keys
+    if as_of_ms is not None:
+        found = found.as_of(as_of_ms)
     yield from foreign_warnings(found)
     if text := found.left_out():
         yield {"type": "warning", "code": "other_format", "text": text}
@@ -83,6 +96,37 @@ def topics(
         if deep and sets:
             row |= _looked_at(store, sets, options)
         yield row
+        if has_map:
+            gaps = known.gaps(where)
+            yield _map(coverage(where, sets, known.ledger(where), gaps, present, as_of_ms))
+    for topic in chosen if has_tree else ():
+        sets = [
+            files
+            for where in found.partitions(topic)
+            if partitions is None or where.partition in partitions
+            for files in found.sets[where]
+        ]
+        for folder in folders(sets, layout.directory_delim):
+            yield {
+                "type": "directory", "topic": topic, "directory": list(folder.path),
+                "partitions": folder.partitions, "objects": folder.objects, "bytes": folder.bytes,
+            }  # fmt: skip
+
+
+def _map(found: Coverage) -> Event:
+    """Return a partition's coverage as an event; days are texts."""
+    return {
+        "type": "coverage",
+        "topic": found.where.topic,
+        "partition": found.where.partition,
+        "offsets": [
+            {"state": str(one.state), "first": one.first, "last": one.last} for one in found.offsets
+        ],
+        "days": [
+            {"state": str(one.state), "first": day(one.first), "last": day(one.last)}
+            for one in found.days
+        ],
+    }
 
 
 def foreign_warnings(found: Catalog) -> Iterator[Event]:

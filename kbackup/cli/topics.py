@@ -1,0 +1,135 @@
+"""``kbackup restore topics``: what is in the bucket, as a table, a map, a tree or a page."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kbackup.cli.options import DEEP, GroupedCommand, GroupedOption, config_options
+from kbackup.cli.running import Session, run
+from kbackup.clock import SystemClock
+from kbackup.errors import ConfigurationError, KbackupError
+from kbackup.runs.summary import Event, Summary
+
+
+class _Topics(GroupedCommand):
+    examples = (
+        "kbackup restore topics -b my-bucket",
+        "kbackup restore topics orders -b my-bucket --deep",
+        "kbackup restore topics orders -b my-bucket --map --html orders.html",
+    )
+
+
+@click.command("topics", cls=_Topics)
+@click.argument("topic", required=False)
+@click.option(
+    "--deep", is_flag=True, cls=GroupedOption, group="Safety",
+    help=DEEP,
+)  # fmt: skip
+@click.option(
+    "--map", "has_map", is_flag=True, cls=GroupedOption, group="Output",
+    help="Draw which offsets and which days of each partition are there, and which are not.",
+)  # fmt: skip
+@click.option(
+    "--html", "page", cls=GroupedOption, group="Output", metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the same as one page of HTML that needs no other file.",
+)  # fmt: skip
+@click.option(
+    "--tree", "has_tree", is_flag=True, cls=GroupedOption, group="Output",
+    help="Show the directories in which the objects of each topic are.",
+)  # fmt: skip
+@click.option(
+    "--as-of", cls=GroupedOption, group="Safety", metavar="TIME",
+    help="Show only what had been stored before: RFC 3339, a date, or milliseconds.",
+)  # fmt: skip
+@config_options("topics")
+def topics_command(
+    topic: str | None,
+    deep: bool,
+    has_map: bool,
+    page: Path | None,
+    has_tree: bool,
+    as_of: str | None,
+    **parameters: Any,
+) -> None:
+    """Show what is in the bucket: partitions, offsets, sizes; no JVM is started."""
+    if topic is not None:
+        parameters["topics"] = topic
+
+    def work(session: Session) -> Event:
+        from kbackup.look.topics import topics  # noqa: PLC0415
+        from kbackup.runs import known, wiring  # noqa: PLC0415
+        from kbackup.runs.history import new_run_id  # noqa: PLC0415
+        from kbackup.stores import open_store  # noqa: PLC0415
+
+        settings = session.settings
+        as_of_ms = None if as_of is None else _moment("--as-of", as_of)
+        where = wiring.store_settings(settings)
+        store = open_store(where)
+        layout = wiring.layout(settings)
+        summary = Summary(new_run_id(datetime.now(UTC)), "restore topics")
+        events = topics(
+            store,
+            layout,
+            wiring.reading(settings),
+            names=settings.topics,
+            pattern=settings.topics_regex,
+            partitions=settings.partitions,
+            only_format=settings.format_class,
+            deep=deep,
+            has_map=has_map or page is not None,
+            has_tree=has_tree,
+            as_of_ms=as_of_ms,
+            known=known.read(store, layout, SystemClock(), settings.topics, settings.topics_regex),
+        )
+        coverages: list[Event] = []
+        for event in events:
+            if event["type"] == "coverage":
+                coverages.append(event)
+            if event["type"] != "coverage" or has_map:
+                _tell_one(session, summary, event)
+        if page is not None:
+            moment = as_of_ms if as_of_ms is not None else SystemClock().ms()
+            place = "/".join(filter(None, [where.url.rstrip("/"), layout.topics_dir]))
+            _write_page(page, place, moment, summary, coverages)
+        return summary.finish()
+
+    run("topics", "restore topics", parameters, work)
+
+
+def _moment(option: str, text: str) -> int:
+    from kbackup.config.parsing import moment  # noqa: PLC0415
+
+    try:
+        return moment(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{option} {text} is no time", str(error)) from error
+
+
+def _write_page(
+    path: Path, place: str, moment_ms: int, summary: Summary, coverages: list[Event]
+) -> None:
+    from kbackup import durable, moments  # noqa: PLC0415
+    from kbackup.cli.page import page  # noqa: PLC0415
+
+    moment = moments.text(datetime.fromtimestamp(moment_ms / 1000, UTC))
+    text = page(place, moment, summary.partitions, coverages)
+    try:
+        durable.replace_file(path, text.encode())
+    except OSError as error:
+        raise KbackupError(
+            f"{path} cannot be written", error.strerror or str(error), "name another file"
+        ) from error
+
+
+def _tell_one(session: Session, summary: Summary, event: Event) -> None:
+    """Tell an event; the summary keeps rows of partitions, and warnings."""
+    if event["type"] == "warning":
+        facts = {name: value for name, value in event.items() if name not in ("type", "run")}
+        session.tell(summary.warn(**facts))
+        return
+    if event["type"] == "partition":
+        summary.partitions.append({name: event[name] for name in event if name != "type"})
+    session.tell(event)

@@ -1,0 +1,43 @@
+"""The directories of a topic: where a partitioner has put its objects."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kbackup.backup.catalog import FileSet
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """One directory that holds objects.
+
+    Attributes:
+        path: Its segments after the topic's own.
+        objects: Number of objects, siblings counted.
+        bytes: Their sizes together.
+        partitions: How many Kafka partitions they are of.
+    """
+
+    path: tuple[str, ...]
+    objects: int
+    bytes: int
+    partitions: int
+
+
+def folders(sets: Iterable[FileSet], delimiter: str) -> Iterator[Folder]:
+    """Yield the directories of one topic's objects, by name.
+
+    Args:
+        sets: Of all partitions.
+        delimiter: Between two directories.
+    """
+    found: dict[str, list[FileSet]] = {}
+    for one in sets:
+        found.setdefault(one.encoded_partition, []).append(one)
+    for name, among in sorted(found.items()):
+        files = [file for each in among for file in each.files]
+        yield Folder(
+            tuple(name.split(delimiter)) if name else (),
+            len(files),
+            sum(file.size for file in files),
+            len({each.where.partition for each in among}),
+        )

@@ -1,0 +1,207 @@
+"""``restore topics`` as it is typed: map, tree, page and a time in the past."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from backup_samples import Backup
+from click.testing import CliRunner, Result
+
+from kbackup.cli import root
+from kbackup.cli.json_lines import schema
+from kbackup.cli.page import page
+
+LINES = jsonschema.Draft202012Validator(schema())
+STATES = [
+    {"state": "stored", "first": 0, "last": 499_999},
+    {"state": "missing", "first": 500_000, "last": 500_000},
+    {"state": "stored", "first": 500_001, "last": 999_999},
+]
+DAYS = [{"state": "stored", "first": "2026-11-01", "last": "2026-11-20"}]
+
+
+def topics(folder: Path, *words: str) -> Result:
+    """Run the command over a backup in *folder*."""
+    line = ["restore", "topics", "--store-url", f"file://{folder}", *words]
+    return CliRunner().invoke(root, line, prog_name="kbackup")
+
+
+def event(**more: Any) -> dict[str, Any]:
+    """What is known of a partition's coverage."""
+    return {
+        "type": "coverage", "topic": "orders", "partition": 0, "offsets": STATES, "days": DAYS,
+    } | more  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A backup of three objects, which knows nothing of itself."""
+    (tmp_path / "backup").mkdir()
+    backup = Backup.in_folder(tmp_path / "backup")
+    backup.put("orders", 0, range(5), range(5, 9))
+    backup.put_in("year=2026/month=11", "orders", 1, [0, 1])
+    return tmp_path / "backup"
+
+
+def test_the_map_draws_each_partition(folder: Path) -> None:
+    """
+    A line a partition, its ends beside it, and below what the signs mean.
+    """
+    result = topics(folder, "--map")
+
+    assert (0, "") == (result.exit_code, result.stderr)
+    lines = result.stdout.splitlines()
+    assert "   0  ▓▓▓▓▓▓  0 to 5" in lines
+    assert "   1  ▓  0 to 0" in lines
+    assert "▓ stored, going by names alone" == lines[-1]
+
+
+def test_the_tree_shows_directories(folder: Path) -> None:
+    """
+    What a partitioner has made is seen without a listing of every object.
+    """
+    result = topics(folder, "--tree")
+
+    assert 0 == result.exit_code
+    tree = result.stdout[result.stdout.rindex("orders") :]
+    assert re.search(r"├── partition=0  2 objects, .* KiB", tree)
+    assert re.search(r"└── year=2026\n    └── month=11  1 object, .* KiB", tree)
+
+
+def test_lines_of_json_fulfil_the_schema(folder: Path) -> None:
+    """
+    Map and tree are there for scripts too.
+    """
+    result = topics(folder, "--map", "--tree", "--json")
+
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    for line in lines:
+        LINES.validate(line)
+    assert ["partition", "coverage", "partition", "coverage", "directory", "directory", "summary"] \
+        == [line["type"] for line in lines]  # fmt: skip
+    assert [["partition=0"], ["year=2026", "month=11"]] == [
+        line["directory"] for line in lines if line["type"] == "directory"
+    ]
+
+
+def test_as_of_a_time_later_objects_are_not_shown(folder: Path) -> None:
+    """
+    What was there on a day is what had been stored before it.
+    """
+    for at, path in enumerate(sorted((folder / "topics").rglob("*.parquet"))):
+        os.utime(path, (at * 86_400, at * 86_400))
+
+    result = topics(folder, "--as-of", "1970-01-02", "--json")
+
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(0, 1)] == [
+        (row["partition"], row["objects"]) for row in rows if row["type"] == "partition"
+    ]
+
+
+def test_a_time_that_is_none_is_refused(folder: Path) -> None:
+    """
+    Before anything is listed.
+    """
+    result = topics(folder, "--as-of", "yesterday")
+
+    assert 2 == result.exit_code
+    assert "--as-of yesterday is no time" in result.stderr
+
+
+def test_a_page_that_cannot_be_written_is_an_error(folder: Path, tmp_path: Path) -> None:
+    """
+    Who asked for a page hears that there is none.
+    """
+    (tmp_path / "file").touch()
+
+    result = topics(folder, "--html", str(tmp_path / "file" / "page.html"))
+
+    assert 1 == result.exit_code
+    assert "page.html cannot be written" in result.stderr
+
+
+class Outline(HTMLParser):
+    """What a page refers to, and its titles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.references: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.references += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_needs_nothing_else(folder: Path, tmp_path: Path) -> None:
+    """
+    It can be sent by mail, and opened years later.
+    """
+    result = topics(folder, "--html", str(tmp_path / "new" / "page.html"))
+
+    assert (0, "") == (result.exit_code, result.stderr)
+    found = Outline((tmp_path / "new" / "page.html").read_text())
+    assert [] == found.references
+    assert "script" not in found.tags
+    assert "link" not in found.tags
+    assert 2 == found.tags.count("svg")
+
+
+def test_the_page_names_what_is_missing() -> None:
+    """
+    One offset of a million is seen, and said in words above.
+    """
+    found = Outline(page("s3://b/topics", "2026-11-22T00:00:00Z", [], [event()]))
+
+    assert "1 range of offsets missing" in found.text
+    assert "500\u2009000 to 501\u2009999: missing" in found.text
+    assert "2026-11-01 to 2026-11-20: stored" in found.text
+
+
+def test_names_are_text_on_the_page() -> None:
+    """
+    A topic's name is no markup.
+    """
+    found = Outline(page("<b>", "now", [], [event(topic="<script>alert(1)</script>")]))
+
+    assert "script" not in found.tags
+    assert "<script>alert(1)</script>" in found.text
+
+
+def test_a_browser_draws_the_page(tmp_path: Path) -> None:
+    """
+    A real browser lays it out: each line is as wide as its column, and nothing is reported.
+    """
+    names = ("chromium", "chromium-browser", "google-chrome")
+    browser = next(filter(None, map(shutil.which, names)), None)
+    if browser is None:
+        pytest.skip("there is no Chromium")
+    file = tmp_path / "page.html"
+    file.write_text(page("s3://b/topics", "now", [], [event()]))
+    script = "<script>document.title = document.querySelector('svg').clientWidth</script>"
+    measured = tmp_path / "measured.html"
+    measured.write_text(file.read_text().replace("</body>", f"{script}</body>"))
+
+    dom = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1200,800",
+         f"--user-data-dir={tmp_path}/profile", "--dump-dom", measured.as_uri()],
+        check=True, capture_output=True, text=True, timeout=60,
+    ).stdout  # fmt: skip
+
+    title = re.search(r"<title>(\d+)</title>", dom)
+    assert title is not None
+    assert int(title[1]) > 300

@@ -1,0 +1,208 @@
+"""Which offsets and days are in the bucket, and which are not."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.ledger.objects import PartitionLedger
+from kbackup.backup.ledger.rows import ACCEPTED, OBJECT, Entry
+from kbackup.look.coverage import coverage
+from kbackup.look.stretches import NOTHING, PART, State, Stretch, cells, day, merged
+from kbackup.naming import View
+from kbackup.records import Span, TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+DAY_MS = 86_400_000
+STORED, NAMED, MISSING = State.STORED, State.NAMED, State.MISSING
+
+
+def files(start: int, directory: str = "partition=0") -> FileSet:
+    """A set of one object of whole records."""
+    key = f"topics/orders/{directory}/orders+0+{start:010}.rec.parquet"
+    file = BackupFile(key, View.RECORD, ".parquet", "parquet", 1, 0.0)
+    return FileSet(ORDERS, start, directory, main=file)
+
+
+def entry(first: int, last: int, directory: str = "partition=0", **more: Any) -> Entry:
+    """What the ledger says of it."""
+    main = files(first, directory).main
+    assert main is not None
+    return Entry(OBJECT, 0, first, last, main.key, "record", last - first + 1, **more)
+
+
+def ledger(*entries: Entry, accepted: tuple[Entry, ...] = ()) -> PartitionLedger:
+    """The ledger of the partition."""
+    return PartitionLedger({one.key or "": one for one in entries}, accepted=list(accepted))
+
+
+def shown(
+    sets: list[FileSet], said: PartitionLedger, gaps: tuple[Span, ...] = (), **more: Any
+) -> list[tuple[str, int, int]]:
+    """The stretches by offset."""
+    present = {file.key for each in sets for file in each.files}
+    found = coverage(ORDERS, sets, said, gaps, present, **more)
+    return [(one.state, one.first, one.last) for one in found.offsets]
+
+
+def test_objects_beside_each_other_are_one_stretch() -> None:
+    """
+    What is there is one range, however many objects hold it.
+    """
+    said = ledger(entry(0, 9), entry(10, 19), entry(30, 39))
+
+    assert [(STORED, 0, 19), (STORED, 30, 39)] == shown([files(0), files(10), files(30)], said)
+
+
+def test_a_cut_accounts_for_offsets_without_a_record() -> None:
+    """
+    Compaction and transaction markers leave holes in a log that nobody has to look for.
+    """
+    said = ledger(entry(3, 7, cut_start=0, next_offset=10), entry(12, 19))
+
+    assert [(STORED, 0, 9), (STORED, 12, 19)] == shown([files(3), files(12)], said)
+
+
+def test_names_alone_reach_to_the_next_object() -> None:
+    """
+    The connector's objects do not say where they end; of the last one only its start is sure.
+    """
+    assert [(NAMED, 0, 10)] == shown([files(0), files(10)], ledger())
+
+
+def test_what_was_stored_and_is_gone_is_missing() -> None:
+    """
+    A hole that the ledger knows better is no mere hole.
+    """
+    said = ledger(entry(0, 9), entry(10, 19), entry(20, 29))
+
+    assert [(STORED, 0, 9), (MISSING, 10, 19), (STORED, 20, 29)] == shown(
+        [files(0), files(20)], said
+    )
+
+
+def test_what_is_missing_shows_among_directories() -> None:
+    """
+    The offsets of a cut are in several directories; one object of it that is gone is seen.
+    """
+    cut = {"cut_start": 0, "next_offset": 10}
+    said = ledger(entry(0, 8, "a=1", **cut), entry(1, 9, "a=2", **cut))
+
+    assert [(STORED, 0, 0), (MISSING, 1, 9)] == shown([files(0, "a=1")], said)
+
+
+def test_what_was_removed_on_purpose_is_not_missing() -> None:
+    """
+    Somebody said so, and it is not named as a loss again.
+    """
+    gone = entry(0, 9)
+    accepted = Entry(ACCEPTED, 0, 0, 9, gone.key, time=1)
+
+    assert [(State.REMOVED, 0, 9), (STORED, 10, 19)] == shown(
+        [files(10)], ledger(gone, entry(10, 19), accepted=(accepted,))
+    )
+
+
+def test_what_expired_before_it_was_backed_up_is_a_state_of_its_own() -> None:
+    """
+    It was never in the bucket.
+    """
+    assert [(State.EXPIRED, 0, 4), (STORED, 5, 9)] == shown(
+        [files(5)], ledger(entry(5, 9)), (Span(0, 5),)
+    )
+
+
+def test_as_of_a_time_what_was_stored_later_is_not_missing() -> None:
+    """
+    It was not there then, and its loss is another day's.
+    """
+    said = ledger(entry(0, 9, time=100), entry(10, 19, time=200), entry(20, 29, time=100))
+
+    assert [(STORED, 0, 9), (MISSING, 20, 29)] == shown([files(0)], said, as_of_ms=150)
+
+
+def test_days_are_those_of_the_records() -> None:
+    """
+    Of an object without timestamps no day is known.
+    """
+    times = {"min_timestamp": 3 * DAY_MS - 1, "max_timestamp": 3 * DAY_MS}
+    said = ledger(entry(0, 9, **times), entry(10, 19), entry(20, 29, min_timestamp=9 * DAY_MS))
+    sets = [files(0), files(10)]
+    present = {file.key for each in sets for file in each.files}
+
+    found = coverage(ORDERS, sets, said, (), present)
+
+    assert (Stretch(STORED, 2, 3), Stretch(MISSING, 9, 9)) == found.days
+
+
+STATES = st.sampled_from(list(State))
+RANGES = st.tuples(STATES, st.integers(0, 60), st.integers(0, 20)).map(
+    lambda one: Stretch(one[0], one[1], one[1] + one[2])
+)
+
+
+@given(st.lists(RANGES, max_size=12))
+def test_each_number_has_the_first_of_its_states(given: list[Stretch]) -> None:
+    """
+    Overlapping ranges become ones that do not overlap and say the same.
+    """
+    found = merged(given)
+
+    by_number = {at: one.state for one in found for at in range(one.first, one.last + 1)}
+    expected = {
+        at: min((o.state for o in given if o.first <= at <= o.last), key=list(State).index)
+        for at in range(100)
+        if any(o.first <= at <= o.last for o in given)
+    }
+    assert expected == by_number
+    assert all(a.last < b.first for a, b in pairwise(found))
+    assert all(a.state != b.state or a.last + 1 < b.first for a, b in pairwise(found))
+
+
+@given(st.lists(RANGES, min_size=1, max_size=12), st.integers(1, 200))
+def test_what_is_missing_is_seen_in_any_width(given: list[Stretch], width: int) -> None:
+    """
+    One lost record among millions still has a cell.
+    """
+    found = merged(given)
+
+    drawn = cells(found, found[0].first, found[-1].last, width)
+
+    assert len(drawn) == min(width, found[-1].last - found[0].first + 1)
+    assert (MISSING in drawn) == any(one.state == MISSING for one in found)
+
+
+@pytest.mark.parametrize(
+    ("stretches", "expected"),
+    [
+        pytest.param([(STORED, 0, 9)], [STORED, STORED], id="all"),
+        pytest.param([(STORED, 0, 6)], [STORED, PART], id="in part"),
+        pytest.param([(STORED, 0, 4)], [STORED, NOTHING], id="nothing"),
+        pytest.param([(STORED, 0, 4), (NAMED, 5, 9)], [STORED, NAMED], id="by names"),
+        pytest.param([(NAMED, 0, 1), (STORED, 2, 9)], [NAMED, STORED], id="partly by names"),
+        pytest.param([(State.EXPIRED, 0, 6), (STORED, 7, 9)], [State.EXPIRED, PART], id="expired"),
+        pytest.param([(State.REMOVED, 0, 1)], [State.REMOVED, NOTHING], id="removed"),
+        pytest.param([(STORED, 0, 8), (MISSING, 9, 9)], [STORED, MISSING], id="missing"),
+    ],
+)
+def test_a_cell_is_what_is_true_of_all_of_it(
+    stretches: list[tuple[State, int, int]], expected: list[str]
+) -> None:
+    """
+    A cell that looks full is full.
+    """
+    assert expected == cells([Stretch(*one) for one in stretches], 0, 9, 2)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "1970-01-01"), (20_000, "2024-10-04"), (10**12, "9999-12-31"), (-(10**12), "0001-01-01")],
+)
+def test_a_day_of_any_timestamp_has_a_text(number: int, text: str) -> None:
+    """
+    Records claim any time at all.
+    """
+    assert text == day(number)
