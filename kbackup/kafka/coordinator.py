@@ -6,7 +6,7 @@ answered with an error that is none.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError as Code
@@ -35,11 +35,20 @@ _PASSING: Final = frozenset(
     }
 )
 _PAUSE_S: Final = 0.1
+_REQUEST_TIMEOUTS: Final = ("request.timeout.ms", "socket.timeout.ms")
 
 
-def patience_s(settings: KafkaSettings) -> float:
-    """Return how many seconds a task waits for a broker: `PATIENCE_S`, or more where asked to."""
-    return max(settings.timeout_s, PATIENCE_S)
+def patience_s(settings: KafkaSettings, properties: Mapping[str, str] | None = None) -> float:
+    """Return how many seconds a task waits for a broker: `PATIENCE_S`, or more where asked to.
+
+    Args:
+        settings: ``--kafka-timeout`` is one way to ask for more.
+        properties: The operator's own for this client: a request that may take longer, because
+            it is so large or the line so slow, is waited for as long as they say.
+    """
+    given = properties or {}
+    requests = (int(given[name]) / 1000 for name in _REQUEST_TIMEOUTS if name in given)
+    return max(settings.timeout_s, PATIENCE_S, *requests)
 
 
 def patiently(ask: Callable[[], _T], timeout_s: float) -> _T:

@@ -58,7 +58,7 @@ class Reader:
         properties = settings.properties(ours, settings.consumer)
         is_native = choose(settings.client).is_native
         self._source: Source = ColumnSource(properties) if is_native else ObjectSource(properties)
-        self._patience_s = patience_s(settings)
+        self._patience_s = patience_s(settings, settings.consumer)
         self._met: set[str] = set()
 
     def close(self) -> None:
@@ -119,7 +119,8 @@ class Reader:
                 raise KafkaError(
                     f"{where} offset {position}: no answer for {time.monotonic() - heard:.0f} s",
                     self._complaints.last or "the broker sent neither records nor the end",
-                    "check the brokers; the next run goes on from the committed offset",
+                    "check the brokers, or raise --kafka-timeout; "
+                    "the next run goes on from the committed offset",
                 )
 
     def _event(self, event: Event, where: Where, span: Span, position: int) -> int | None:

@@ -86,7 +86,6 @@ class Writer:
         self._exactly_once = exactly_once
         self.record_bytes_max = (max_message_bytes or 2**31) - OVERHEAD_BYTES
         self._complaints = Complaints()
-        self._patience_s = patience_s(settings)
         self._positions = Positions(settings, group)
         own: dict[str, Any] = {
             "enable.idempotence": True,
@@ -107,6 +106,7 @@ class Writer:
         is_native = choose(settings.client).is_native
         self._sender: Sender = (ColumnSender if is_native else ObjectSender)(properties, target)
         self._producer = self._sender.producer
+        self._patience_s = patience_s(settings, settings.producer)
         self._in_transaction = False
         self._sent_at, self._complained = time.monotonic(), 0
         if exactly_once:
@@ -203,7 +203,8 @@ class Writer:
                 raise KafkaError(
                     f"{self._target}: {left} records without an answer for {now - heard:.0f} s",
                     self._complaints.last or "the broker acknowledged none of them",
-                    "check the brokers; the same command goes on from the committed position",
+                    "check the brokers, or raise --kafka-timeout; "
+                    "the same command goes on from the committed position",
                 )
 
         return wait

@@ -183,7 +183,7 @@ def test_what_is_not_there_is_said_and_ends_no_process(
     """
     A process that the client ended could not say anything.
     """
-    monkeypatch.setattr("kbackup.kafka.reader.patience_s", lambda _: 3.0)
+    monkeypatch.setattr("kbackup.kafka.reader.patience_s", lambda *_: 3.0)
     if partition:
         cluster.create(topic)
     reader = Reader(KafkaSettings(cluster.servers, client="native"), "native-client")
@@ -199,7 +199,7 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_said(
     """
     What was fetched is handed over; then comes an error.
     """
-    monkeypatch.setattr("kbackup.kafka.reader.patience_s", lambda _: 5.0)
+    monkeypatch.setattr("kbackup.kafka.reader.patience_s", lambda *_: 5.0)
     cluster.create(topic)
     cluster.write(topic, [Record(None, b"x" * 1000)] * 20_000)
     reader = Reader(_in_small_steps(cluster.servers), "native-client")
@@ -263,7 +263,7 @@ def test_a_wrong_password_is_said(
     """
     In the broker's words, which the client's callbacks bring while C waits for records.
     """
-    monkeypatch.setattr("kbackup.kafka.reader.patience_s", lambda _: 2.0)
+    monkeypatch.setattr("kbackup.kafka.reader.patience_s", lambda *_: 2.0)
     properties = {**secure.properties("scram"), "sasl.password": "wrong"}
     kafka = KafkaSettings(secure.scram, consumer=properties, timeout_s=1.0, client="native")
 
@@ -318,7 +318,7 @@ def test_a_leader_that_dies_is_followed_by_another(topic: str) -> None:
     where = TopicPartition(topic, 0)
     with start_kafka() as first, SecondBroker(first) as second:
         cluster = TestCluster(first.bootstrap_servers)
-        new = NewTopic(topic, replica_assignment=[[2, 1]], config={"retention.ms": "-1"})
+        new = NewTopic(topic, 1, replica_assignment=[[2, 1]], config={"retention.ms": "-1"})
         cluster.admin.create_topics([new])[topic].result(30)
         servers = f"{first.bootstrap_servers},{second.bootstrap_servers}"
         writer = Writer(KafkaSettings(servers, client="native"), where, f"group-{topic}")

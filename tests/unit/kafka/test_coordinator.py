@@ -3,7 +3,8 @@
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kbackup.kafka.coordinator import patiently
+from kbackup.kafka import KafkaSettings
+from kbackup.kafka.coordinator import patience_s, patiently
 
 
 class Broker:
@@ -57,3 +58,24 @@ def test_patience_ends() -> None:
     """
     with pytest.raises(KafkaException):
         patiently(Broker(*[KafkaError.NOT_COORDINATOR] * 100), 0)
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "properties", "seconds"),
+    [
+        pytest.param(10, {}, 30, id="nothing asked for"),
+        pytest.param(90, {}, 90, id="by --kafka-timeout"),
+        pytest.param(10, {"request.timeout.ms": "120000"}, 120, id="by the producer's own"),
+        pytest.param(10, {"socket.timeout.ms": "120000"}, 120, id="by the client's own"),
+        pytest.param(10, {"request.timeout.ms": "500"}, 30, id="never less than usual"),
+    ],
+)
+def test_who_asks_for_more_patience_gets_it(
+    timeout_s: float, properties: dict[str, str], seconds: float
+) -> None:
+    """
+    A giant record on a slow line takes longer than a silent broker is waited for.
+    """
+    settings = KafkaSettings("broker:9092", timeout_s=timeout_s)
+
+    assert seconds == patience_s(settings, properties)
