@@ -3,10 +3,12 @@
 import hashlib
 import io
 import json
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import islice, takewhile
 from random import Random
 from typing import Any, BinaryIO
 
@@ -76,6 +78,7 @@ class Bucket:
     def __init__(self, history: list[Event], clock: Clock, kafka: Kafka) -> None:
         self.history, self.clock, self.kafka = history, clock, kafka
         self.objects: dict[str, Held] = {}
+        self._keys: list[str] = []
         self.late: list[tuple[datetime, Callable[[], Any]]] = []
         self.bodies: set[bytes] = set()
 
@@ -97,6 +100,8 @@ class Bucket:
         if if_match is not None and (there is None or there.head.etag != if_match):
             return there is not None and there.head.etag == sha256
         facts = {**metadata, "sha256": sha256}
+        if there is None:
+            insort(self._keys, key)
         self.objects[key] = Held(body, ObjectHead(len(body), self.clock.now(), sha256, facts))
         self.bodies.add(body)
         if key.startswith("topics/"):
@@ -109,6 +114,7 @@ class Bucket:
     def delete(self, key: str, by: str = "kbackup") -> None:
         """Remove an object."""
         if self.objects.pop(key, None) is not None:
+            del self._keys[bisect_left(self._keys, key)]
             self.history.append(Removed(key, by))
 
     def land(self, rng: Random, chance: float) -> None:
@@ -119,9 +125,14 @@ class Bucket:
             if self.clock.now() - began < LATE:
                 put()
 
+    def keys(self, prefix: str, after: str = "") -> Iterator[str]:
+        """Keys with a prefix, sorted, from the first one past *after* on."""
+        at = bisect_right(self._keys, after) if after else bisect_left(self._keys, prefix)
+        return takewhile(lambda key: key.startswith(prefix), islice(self._keys, at, None))
+
     def data_keys(self) -> list[str]:
         """Keys of the objects with records."""
-        return sorted(key for key in self.objects if key.startswith("topics/"))
+        return list(self.keys("topics/"))
 
 
 @dataclass(frozen=True)
@@ -198,9 +209,7 @@ class SimStore:
             self._bucket.history.append(Listed(self._process.name))
         while True:
             self._ask("LIST", prefix)
-            keys = sorted(
-                key for key in self._bucket.objects if key.startswith(prefix) and key > after
-            )
+            keys = list(islice(self._bucket.keys(prefix, after), PAGE + 1))
             for key in keys[:PAGE]:
                 head = self._bucket.objects.get(key)
                 if head is not None:
