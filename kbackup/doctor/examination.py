@@ -78,7 +78,7 @@ def last_backups(opened: Store, settings: Settings, now: datetime) -> dict[str, 
     """Return the start of each topic's newest good run, None if the records cannot be had."""
     found: dict[str, datetime] = {}
     try:
-        records = history.runs(opened, wiring.layout(settings), "sink")
+        records = history.runs(opened, wiring.layout(settings), "sink", now=now)
         for record in islice(records, _PAST):
             success = history.success(record)
             if success is not None and success <= now + _CLOCKS:

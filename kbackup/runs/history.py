@@ -17,7 +17,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any, Final, Required
@@ -142,33 +142,32 @@ def write_run(store: Store, layout: Layout, summary: Mapping[str, Any]) -> None:
     put_json(store, key, record)
 
 
-def runs(store: Store, layout: Layout, command: str | None = None) -> Iterator[Run]:
+def runs(
+    store: Store, layout: Layout, command: str | None = None, *, now: datetime | None = None
+) -> Iterator[Run]:
     """Yield the records of past runs into this ``topics.dir``, the newest start first.
 
-    Costs one listing of all runs, then reads, at most twice as many as are asked for, some side by
-    side: stop early.  A record that cannot be read counts as missing.
+    Reads at most twice as many records as are asked for, some side by side: stop early.  With
+    *now* it lists the last days first, then the last months, and all runs there are only if more
+    is asked for: a cron that runs each quarter of an hour leaves 35,000 a year.  A record that
+    cannot be read counts as missing.
 
     Args:
-        store: Where the backup lies.
+        store: Where the backup is.
         layout: Runs into another ``topics.dir`` are left out.
         command: Only runs of this one, such as ``sink``; None for all.
+        now: Aware.  Runs that claim to have started later than tomorrow come after those of the
+            last months.  None: all runs, by one listing.
 
     Raises:
         StoreError: If the store does not answer.
     """
-    prefix = _runs_prefix(layout)
-    keys = [
-        entry.key
-        for entry in store.list(prefix)
-        if entry.size <= RECORD_BYTES_MAX
-        and (match := _NAME.fullmatch(entry.key.removeprefix(prefix)))
-        and match.group(1).startswith(_named(command or ""))
-    ]
-    for record in _read_all(store, sorted(keys, reverse=True)):
-        if record is None or record.get("topics_dir") != layout.topics_dir:
-            continue
-        if command is None or record.get("command") == command:
-            yield record
+    for keys in _windows(store, layout, command or "", now):
+        for record in _read_all(store, keys):
+            if record is None or record.get("topics_dir") != layout.topics_dir:
+                continue
+            if command is None or record.get("command") == command:
+                yield record
 
 
 def write_success(store: Store, layout: Layout, summary: Mapping[str, Any]) -> None:
@@ -261,6 +260,29 @@ def known_gaps(store: Store, layout: Layout, topic: str) -> dict[TopicPartition,
             partition, start, end = map(int, match.group(1, 2, 3))
             found.setdefault(TopicPartition(topic, partition), []).append(Span(start, end))
     return {where: sorted(spans) for where, spans in sorted(found.items())}
+
+
+def _windows(
+    store: Store, layout: Layout, command: str, now: datetime | None
+) -> Iterator[list[str]]:
+    """Yield the keys of run records, each once, the newest first in each window of time."""
+    begins = [""]
+    if now is not None:
+        today = now.astimezone(UTC)
+        days = [f"{today + timedelta(days):%Y-%m-%d}" for days in (1, 0, -1)]
+        months = [f"{today:%Y-%m}", f"{today.replace(day=1) - timedelta(1):%Y-%m}"]
+        begins = [*days, *months, *begins]
+    prefix, seen = _runs_prefix(layout), set[str]()
+    for begin in begins:
+        keys = {
+            entry.key
+            for entry in store.list(f"{prefix}{begin}")
+            if entry.size <= RECORD_BYTES_MAX
+            and (match := _NAME.fullmatch(entry.key.removeprefix(prefix)))
+            and match.group(1).startswith(_named(command))
+        }
+        yield sorted(keys - seen, reverse=True)
+        seen |= keys
 
 
 def _runs_prefix(layout: Layout) -> str:

@@ -68,14 +68,15 @@ def status(
     past: list[history.Run] = []
     rows = success = newest = None
     asked = set(names) or ({pattern} if pattern is not None else set())
-    for record in history.runs(store, layout, COMMAND):
+    for record in history.runs(store, layout, COMMAND, now=now):
         if not asked <= _covered(record):
             continue
         newest = newest or record
         if len(past) < _PAST:
             past.append(_past(record))
         rows = rows or list(_rows(record, names, pattern, partitions))
-        success = success or _believed(record, summary, now)
+        believed = _believed(record, summary, now)
+        success = success or believed
         if rows and success and len(past) == _PAST:
             break
     summary.partitions = rows or []

@@ -4,6 +4,7 @@ import hashlib
 import io
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import islice
 from typing import Any
 from uuid import uuid4
 
@@ -128,6 +129,42 @@ def test_only_what_is_asked_for_is_read() -> None:
     next(history.runs(store, LAYOUT))
 
     assert 1 == sum(method == "open" for method, _, _ in store.calls)
+
+
+def of_years(store: MemoryStore, now: datetime) -> list[str]:
+    """Leave a run each quarter of an hour of the last days, and each day of two years before."""
+    starts = [now - timedelta(minutes=15 * at) for at in range(300)]
+    starts += [now - timedelta(days=at) for at in range(5, 730)]
+    runs = [f"{start:%Y-%m-%dT%H:%M:%SZ}-7f3a" for start in starts]
+    for run in runs:
+        history.write_run(store, LAYOUT, {"type": "summary", "run": run, "command": "sink"})
+    return runs
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param(datetime(2026, 11, 21, 12, tzinfo=UTC), id="the middle of a month"),
+        pytest.param(datetime(2027, 1, 1, 0, 10, tzinfo=UTC), id="the first of a year"),
+        pytest.param(datetime(2028, 2, 29, 23, 59, tzinfo=UTC), id="the last of a month"),
+    ],
+)
+def test_the_newest_of_many_runs_are_found_by_few_listings(now: datetime) -> None:
+    """
+    The last runs of a cron cost three short listings, however many years it has run; who reads
+    on still gets every run once, the newest first.
+    """
+    store = FaultyStore("ok " * 5_000)
+    runs = of_years(store, now)
+    listed = len(store.calls)
+
+    newest = list(islice(history.runs(store, LAYOUT, "sink", now=now), 90))
+    costs = [key for method, key, _ in store.calls[listed:] if method == "list"]
+    everything = [record["run"] for record in history.runs(store, LAYOUT, "sink", now=now)]
+
+    assert runs[:90] == [record["run"] for record in newest]
+    assert all(len(prefix) == len("_kbackup/runs/2026-11-21") for prefix in costs)
+    assert runs == everything
 
 
 @pytest.mark.parametrize(
