@@ -319,7 +319,7 @@ def test_a_reader_may_be_closed_while_another_thread_reads(
     time.sleep(pause_s)
 
     reader.close()
-    thread.join(10)
+    thread.join(60)
 
     assert not thread.is_alive()
     assert [True] == ["closed" in text for text in failures]

@@ -223,7 +223,7 @@ def test_columns_may_be_closed_while_another_thread_writes(
     time.sleep(pause_s)
 
     writer._sender.close()
-    thread.join(10)
+    thread.join(60)
 
     assert not thread.is_alive()
     assert [True] == ["closed" in text for text in failures]

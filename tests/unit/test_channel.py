@@ -26,7 +26,7 @@ class Ear:
     def wait(self, count: int) -> list[Event]:
         """The first *count* events."""
         with self._more:
-            assert self._more.wait_for(lambda: len(self.heard) >= count, 10)
+            assert self._more.wait_for(lambda: len(self.heard) >= count, 60)
             return self.heard[:count]
 
 
@@ -84,7 +84,7 @@ def test_a_task_stops_when_asked_or_left_alone(end: Callable[[Hub], None]) -> No
 
         end(hub)
 
-        assert line.wait(10)
+        assert line.wait(60)
     hub.close()
 
 
@@ -110,7 +110,7 @@ def test_a_task_that_comes_late_is_stopped_too() -> None:
     hub.stop()
 
     with Line(hub.address) as line:
-        assert line.wait(10)
+        assert line.wait(60)
     hub.close()
 
 
@@ -123,7 +123,7 @@ def test_nobody_without_the_secret_is_heard() -> None:
 
     with Line(replace(hub.address, secret="guessed")) as line:
         line.tell({"type": "progress"})
-        assert line.wait(10)
+        assert line.wait(60)
 
     assert [] == ear.heard
     hub.close()
@@ -193,7 +193,7 @@ def test_orders_reach_every_task_and_those_that_call_later() -> None:
             more = orders(first, 1), orders(second, 1)
             is_stopped = first.is_stopped(), second.is_stopped()
             hub.stop()
-            both = first.wait(10), second.wait(10)
+            both = first.wait(60), second.wait(60)
     hub.close()
 
     assert [{"at": 1}, {"at": 2, "text": "ü\n"}] == heard == late
@@ -210,7 +210,7 @@ def orders(line: Line, count: int) -> list[Event]:
 
 def wait_for(is_so: Callable[[], bool]) -> None:
     """Return as soon as *is_so*."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.005)

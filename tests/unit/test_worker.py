@@ -80,8 +80,8 @@ def test_workers_are_forked_from_the_process_that_was_started_ahead() -> None:
                 daemon.stdin.close()
 
                 assert ahead.process.pid != pid
-                assert ahead.process.wait(20) is not None
-                assert daemon.wait(20) is not None
+                assert ahead.process.wait(60) is not None
+                assert daemon.wait(60) is not None
         finally:
             ahead.close()
 
@@ -114,4 +114,4 @@ def test_spark_gets_its_daemon_where_the_one_started_ahead_is_gone(tmp_path: Pat
         daemon.stdin.close()
 
         assert daemon.pid != pid
-        assert daemon.wait(20) is not None
+        assert daemon.wait(60) is not None

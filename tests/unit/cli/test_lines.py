@@ -29,7 +29,7 @@ def test_lines_come_at_intervals() -> None:
             row = {"topic": "orders", "partition": 0, "committed": 7, "end": 10, "objects": 1}
             lines.tell({"type": "plan", "partitions": [row | {"start": 0, "committed": 0}]})
             lines.tell({"type": "progress", **row})
-            is_seen = seen.wait(10)
+            is_seen = seen.wait(60)
     finally:
         log.removeHandler(handler)
         log.setLevel(level)
@@ -46,7 +46,7 @@ def test_the_interval_does_not_delay_the_end() -> None:
     with Lines("sink run", 3600):
         pass
 
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_each_line_tells_what_moved(caplog: pytest.LogCaptureFixture) -> None:

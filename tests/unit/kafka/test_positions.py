@@ -28,7 +28,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Positions]:
     yield made
     begin = time.monotonic()
     made.close()  # the client itself would wait for minutes where a commit is unanswered
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 30
 
 
 def test_a_position_that_is_not_told_is_an_error_in_time(group: Positions) -> None:
@@ -40,7 +40,7 @@ def test_a_position_that_is_not_told_is_an_error_in_time(group: Positions) -> No
     with pytest.raises(KafkaError, match="position of group group in orders-0"):
         group.read(WHERE)
 
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 30
 
 
 def test_a_commit_that_is_not_answered_is_an_error_in_time(
@@ -55,7 +55,7 @@ def test_a_commit_that_is_not_answered_is_an_error_in_time(
     with pytest.raises(KafkaError, match="committing orders-0 offset 7 to group group"):
         group.advance(WHERE, Position(7))
 
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 30
 
 
 def test_an_answer_that_comes_late_is_not_taken_for_another_partitions(
@@ -183,5 +183,5 @@ def test_many_commits_that_are_not_answered_are_waited_for_once(group: Positions
 
     errors = group.advance_all({TopicPartition("orders", at): Position(7) for at in range(20)})
 
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 30
     assert 20 == len(errors)

@@ -33,10 +33,10 @@ time.sleep(300)
 
 
 def is_gone(pid: int) -> bool:
-    """Whether the process ends within ten seconds; dead, it may wait for its new parent."""
+    """Whether the process ends within a minute; dead, it may wait for its new parent."""
     try:
         process = psutil.Process(pid)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
             time.sleep(0.02)
         return process.status() == psutil.STATUS_ZOMBIE
@@ -45,8 +45,8 @@ def is_gone(pid: int) -> bool:
 
 
 def is_removed(path: Path) -> bool:
-    """Whether the directory is gone within ten seconds; the guard removes it after the kill."""
-    deadline = time.monotonic() + 10
+    """Whether the directory is gone within a minute; the guard removes it after the kill."""
+    deadline = time.monotonic() + 60
     while path.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     return not path.exists()

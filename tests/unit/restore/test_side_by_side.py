@@ -39,7 +39,7 @@ class Cluster:
 
     def writer(self, target: TopicPartition, group: str, **_: Any) -> Closing:
         """A writer of one partition."""
-        self.together.wait(10)
+        self.together.wait(60)
         if target.partition == self.refuses:
             raise KafkaError(f"writing to {target}", "not authorized")
         return Closing(self.restoring.cluster, group, target)

@@ -297,11 +297,11 @@ def test_a_task_that_loses_its_line_fails(is_asked: bool) -> None:
     hub = Hub("127.0.0.1", lambda _: heard.set())
     with Line(hub.address) as line:
         line.tell({})
-        assert heard.wait(10)
+        assert heard.wait(60)
         if is_asked:
             hub.stop()
         hub.close()
-        assert line.wait(10)
+        assert line.wait(60)
         work = follow(task.following.job, 1000, shares, line)
 
         if is_asked:

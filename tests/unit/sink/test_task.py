@@ -28,8 +28,8 @@ def test_a_cluster_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPat
     """
     Each unit says so in its own name, and a hundred of them do not wait a hundred times.
     """
-    monkeypatch.setattr(coordinator, "PATIENCE_S", 1.0)
-    kafka = KafkaSettings(f"127.0.0.1:{free_ports(1)[0]}", timeout_s=1.0)
+    monkeypatch.setattr(coordinator, "PATIENCE_S", 2.0)
+    kafka = KafkaSettings(f"127.0.0.1:{free_ports(1)[0]}", timeout_s=2.0)
     whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
     job = SinkJob(
         "r1", kafka, StoreSettings(f"memory://{uuid4()}"), Layout(),
@@ -41,7 +41,7 @@ def test_a_cluster_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPat
 
     reports = list(back_up(job, units, SilentLine()))
 
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 30  # 40 s of patience, if each unit had its own
     assert list(range(20)) == [report["failure"]["partition"] for report in reports]
     assert {("kafka", 0)} == {(found["failure"]["code"], found["records"]) for found in reports}
 
