@@ -134,7 +134,10 @@ def _property_lines(found: Property) -> Iterator[str]:
     yield f"variable `{found.variable}`"
     kind = "one of " + ", ".join(f"`{c}`" for c in found.choices) if found.choices else found.type
     default = shown_value(found.default)
-    yield f"{kind}; default " + (f"`{default}`" if default else "none")
+    stated = f"{kind}; default " + (f"`{default}`" if default else "none")
+    if found.option is not None and found.option.for_values is not None:
+        stated += f", in the connectors' layout `{found.option.for_values}`"
+    yield stated
     if found.example:
         yield f"example `{found.example}`"
     if found.aliases:

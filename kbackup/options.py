@@ -26,6 +26,21 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
 
 
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """A value that is allowed and probably not what was meant: a warning.
+
+    Attributes:
+        applies: Whether it is about a text, which is not empty.
+        why: What the value does.
+        do: What to write instead; may be empty.
+    """
+
+    applies: Callable[[str], bool] = field(repr=False)
+    why: str
+    do: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option(Generic[T]):
     """One option, as its plugin declares it.
@@ -48,9 +63,18 @@ class Option(Generic[T]):
             on the machine could read.  Its name must look like a secret's: see
             `kbackup.config.doubts.is_secret`.
         aliases: Other names that files may use.
+        mistaken: Names that people wrote for it, which are none: suggested to whoever does.
         short: Other spellings of the command-line option, such as ``--region``.
-        is_place: A store's only: behind ``NAME://``, the store's name, the value is the URL of a
+        is_place: A store's only: after ``NAME://``, the store's name, the value is the URL of a
             backup, so that ``store.url`` need not be given.
+        is_literal: Dollar signs and brackets have a meaning in its values: nothing in them is a
+            placeholder that was left.
+        for_values: A format's only: the default in the connectors' layout where that is another
+            one; None where it is not.
+        must_fit: A format's only: given, and not as its default, where the format of a file does
+            not declare it, it is an error instead of having no effect.
+        needs: Options without which this one cannot be used; see `check_needs`.
+        suspicions: Values of it that are worth a warning.
     """
 
     name: str
@@ -64,8 +88,14 @@ class Option(Generic[T]):
     is_required: bool = False
     is_secret: bool = False
     aliases: tuple[str, ...] = ()
+    mistaken: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
     is_place: bool = False
+    is_literal: bool = False
+    for_values: T | None = None
+    must_fit: bool = False
+    needs: tuple[str, ...] = ()
+    suspicions: tuple[Suspicion, ...] = ()
 
     def of(self, given: Mapping[str, Any]) -> T:
         """Return the value in *given*, the default where it is absent.
@@ -98,8 +128,13 @@ class More(TypedDict, total=False):
     is_required: bool
     is_secret: bool
     aliases: tuple[str, ...]
+    mistaken: tuple[str, ...]
     short: tuple[str, ...]
     is_place: bool
+    is_literal: bool
+    must_fit: bool
+    needs: tuple[str, ...]
+    suspicions: tuple[Suspicion, ...]
 
 
 def text(
@@ -157,6 +192,7 @@ def words(
     default: str,
     *,
     any_case: bool = False,
+    for_values: str | None = None,
     **more: Unpack[More],
 ) -> Option[str]:
     """Declare one of *choices*; where *any_case*, capitals are taken for lower case."""
@@ -170,7 +206,14 @@ def words(
         return word
 
     return Option(
-        name=name, help=help, type="choice", default=default, read=read, choices=choices, **more
+        name=name,
+        help=help,
+        type="choice",
+        default=default,
+        read=read,
+        choices=choices,
+        for_values=for_values,
+        **more,
     )
 
 
@@ -228,6 +271,27 @@ def names(
 ) -> Option[tuple[str, ...]]:
     """Declare a list separated by commas, blanks around each name dropped."""
     return Option(name=name, help=help, type="list", default=default, read=read_names, **more)
+
+
+def check_needs(declared: Iterable[Option[Any]], given: Mapping[str, Any]) -> None:
+    """Check that no option is given without those that it needs.
+
+    Args:
+        declared: The options of one plugin.
+        given: Values by property; None is not given.
+
+    Raises:
+        ConfigurationError: With the option that is missing as ``place["property"]``.
+    """
+    for option in declared:
+        for other in option.needs:
+            if given.get(option.name) is not None and given.get(other) is None:
+                raise ConfigurationError(
+                    f"{other} is not set",
+                    f"{option.name} cannot be used without it",
+                    "set both, or neither",
+                    property=other,
+                )
 
 
 def read_boolean(value: object) -> bool:

@@ -111,6 +111,17 @@ def options(seam: str, name: str) -> tuple[Option[Any], ...]:
         ) from error
 
 
+def built_in(seam: str) -> str:
+    """Return the names of kbackup's own plugins for *seam*, as help lists them."""
+    return ", ".join(sorted(name for name in _points(seam) if _is_built_in(seam, name)))
+
+
+def module(seam: str, name: str) -> str | None:
+    """Return the module of a plugin of kbackup's own; None for others, and where there is none."""
+    point = _points(seam).get(name)
+    return point.module if point is not None and _is_built_in(seam, name) else None
+
+
 def _is_built_in(seam: str, name: str) -> bool:
     return _points(seam)[name].value.startswith("kbackup.")
 

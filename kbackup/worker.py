@@ -3,10 +3,10 @@
 Spark starts one process of this module and forks a worker from it for each task.  What is imported
 here is imported once, and shared in memory by all workers.
 
-The run starts such a process by itself, beside Java (``--ahead SOCKET``), so that it has imported
-everything by the time Spark wants it.  The process that Spark then starts hands it everything
-Spark gave it: arguments, environment, standard streams.  If that does not work, it does the work
-itself, half a second later.
+The run starts such a process by itself, beside Java (``--ahead SOCKET MODULE...``), so that it has
+imported everything by the time Spark wants it.  The process that Spark then starts hands it
+everything Spark gave it: arguments, environment, standard streams.  If that does not work, it does
+the work itself, half a second later.
 
 Spark also puts archives in front of their path: PySpark as a ZIP, which holds no compiled modules,
 and a jar of thousands of entries, which Python lists again for each task.  Left in place they cost
@@ -35,12 +35,10 @@ _NEEDED: Final = ("pyspark", "py4j")
 _USED_BY_TASKS: Final = (
     "kbackup.restore.task",
     "kbackup.sink.task",
-    "kbackup.formats.parquet",
-    "kbackup.stores.file",
     "pyspark.daemon",
     "pyspark.worker",
 )
-"""What nearly every task imports; the rest comes with the first task that wants it."""
+"""What nearly every task imports; the run names the modules of its own plugins beside them."""
 
 
 _NO_THREAD: Final = ("JE_ARROW_MALLOC_CONF", "background_thread:false")
@@ -61,8 +59,8 @@ def without_archives(path: Sequence[str]) -> list[str]:
 def main() -> None:
     """Become Spark's daemon, which forks workers until the JVM hangs up."""
     match sys.argv[1:]:
-        case ["--ahead", path]:
-            if not _wait_for_spark(path):
+        case ["--ahead", path, *modules]:
+            if not _wait_for_spark(path, modules):
                 return
         case _:
             path = os.environ.pop(SOCKET, "")
@@ -72,14 +70,14 @@ def main() -> None:
     runpy.run_module("pyspark.daemon", run_name="__main__", alter_sys=True)
 
 
-def _prepare() -> None:
+def _prepare(modules: Sequence[str] = ()) -> None:
     sys.path[:] = without_archives(sys.path)
     os.environ.setdefault(*_NO_THREAD)
-    for name in _USED_BY_TASKS:
+    for name in (*_USED_BY_TASKS, *modules):
         import_module(name)
 
 
-def _wait_for_spark(path: str) -> bool:
+def _wait_for_spark(path: str, modules: Sequence[str]) -> bool:
     """Import everything, then take over what Spark gave the process that it started.
 
     Returns:
@@ -88,7 +86,7 @@ def _wait_for_spark(path: str) -> bool:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen(1)
-        _prepare()
+        _prepare(modules)
         ready, _, _ = select.select([listening.fileno(), 0], [], [])
         if listening.fileno() not in ready:
             return False

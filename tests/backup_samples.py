@@ -107,7 +107,16 @@ class Backup:
         where = TopicPartition(topic, partition)
         kafka = KafkaSettings("nowhere:9092")
         job = SinkJob(
-            "r", kafka, self.settings, self.layout, SystemClock(), views, "default", Rule(), "g"
+            "r",
+            kafka,
+            self.settings,
+            self.layout,
+            SystemClock(),
+            views,
+            "default",
+            "record",
+            Rule(),
+            "g",
         )
         keys = []
         for cut in cuts:

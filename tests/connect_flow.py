@@ -108,7 +108,7 @@ class CaseWriter:
 class CaseFormat:
     """A format that takes everything."""
 
-    splits: ClassVar[bool] = False
+    splits_at: ClassVar[str] = ""
 
     def refuses(self, *_more: Any) -> Sequence[Bad]:
         """Refuse nothing."""

@@ -28,9 +28,7 @@ class NetstringFormat:
     views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
     converters: ClassVar[tuple[str, ...] | None] = ("bytes",)
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "bytes", View.KEY: "bytes"}
-    is_compressible: ClassVar[bool] = False
-    checks_itself: ClassVar[bool] = False
-    splits: ClassVar[bool] = False
+    splits_at: ClassVar[str] = ""
 
     def extension(self, options: FormatOptions) -> str:
         """Return ``.ns``."""
@@ -39,6 +37,10 @@ class NetstringFormat:
     def reads(self, extension: str, options: FormatOptions) -> bool:
         """Whether *extension* is ``.ns``."""
         return extension == ".ns"
+
+    def checks_itself(self, extension: str) -> bool:
+        """Return that nothing in a netstring is a checksum."""
+        return False
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
         """Refuse null, which has no netstring."""

@@ -1,84 +1,49 @@
 """What a command must have, and values that are probably not what was meant."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kbackup.config.doubts import Doubt, Value, error, warning
 from kbackup.config.parsing import names_store
 from kbackup.config.property import READING, SINK, STATUS
-from kbackup.config.settings import PLACES
+from kbackup.config.settings import BY_NAME, PLACES
 from kbackup.joda import zones
+from kbackup.options import Suspicion
 
-
-class Suspicion(NamedTuple):
-    """A value that reads differently from what it does."""
-
-    name: str
-    applies: Callable[[str], bool]
-    why: str
-    do: str
-    commands: frozenset[str] = SINK
-
-
-def _swaps_month(text: str) -> bool:
-    """Whether ``mm`` (minutes) stands where a month would: no hour before it."""
-    bare = re.sub(r"'[^']*'", "", text)
-    return "mm" in bare and "H" not in bare.partition("mm")[0]
-
-
-def _outside_quotes(pattern: str) -> Callable[[str], bool]:
-    return lambda text: re.search(pattern, re.sub(r"'[^']*'", "", text)) is not None
-
-
-SUSPICIONS: Final = (
-    Suspicion(
-        "filename.offset.zero.pad.width",
-        lambda text: text.strip("+0") == "" and text != "",
-        "the connector dies of it at the first record; kbackup takes 1",
+_OWN: Final = {
+    "filename.offset.zero.pad.width": Suspicion(
+        lambda text: text.strip("+0") == "",
+        "the connector fails at the first record; kbackup takes 1",
         "set it to 1 or more",
     ),
-    Suspicion(
-        "locale",
-        lambda text: re.search(r"[-_]", text) is not None or text.isupper(),
-        "only a bare language has an effect; with a region the root locale's names are used",
-        "write en, not en-US, unless the objects that exist were written so",
-    ),
-    Suspicion("path.format", _swaps_month, "mm is minutes, and no hour is before it", "MM?"),
-    Suspicion("path.format", _outside_quotes("DD"), "DD is the day of the year", "dd?"),
-    Suspicion(
-        "path.format",
-        _outside_quotes("(?=.*Y)(?=.*w)"),
-        "YYYY is the calendar year; the year that weeks belong to is xxxx",
-        "xxxx?",
-    ),
-    Suspicion(
-        "s3.object.tagging.key.value.pairs",
+    "s3.object.tagging.key.value.pairs": Suspicion(
         lambda text: any(pair.count(":") != 1 for pair in text.split(",")),
         "the connector splits at every colon and keeps two pieces",
         "write k:v,k2:v2",
     ),
-)
+}
+"""Of the sink's properties that no plugin declares, by name."""
 
 
 def suspicions(given: Mapping[str, Value], commands: frozenset[str]) -> Iterator[Doubt]:
     """Yield a warning for each value that is probably not what was meant."""
-    for row in SUSPICIONS:
-        value = given.get(row.name)
-        if value is not None and value.text and row.applies(value.text) and row.commands & commands:
-            yield warning("suspicious", row.name, value, row.why, row.do)
-    keys = [given.get(name) for name in ("aws.access.key.id", "aws.secret.access.key")]
-    alone = [value for value in keys if value is not None and value.text]
-    if len(alone) == 1:
-        name = "aws.access.key.id" if alone[0] is keys[0] else "aws.secret.access.key"
-        why = (
-            "without the other of the two it is not used; the AWS credential chain is used instead"
-        )
-        yield warning("suspicious", name, alone[0], why, "give both, or neither")
+    for name, value in given.items():
+        for row in _about(name, commands) if value.text else ():
+            if row.applies(value.text):
+                yield warning("suspicious", name, value, row.why, row.do)
     url = given.get("store.url")
     for name in (found.name for found in PLACES):
         if url is not None and names_store(url.text) and name in given and given[name].text:
             yield warning("suspicious", name, given[name], f"not used: {url.shown('store.url')}")
+
+
+def _about(name: str, commands: frozenset[str]) -> tuple[Suspicion, ...]:
+    if name in _OWN:
+        return (_OWN[name],) if commands & SINK else ()
+    found = BY_NAME.get(name)
+    if found is None or found.option is None or not found.commands & commands:
+        return ()
+    return found.option.suspicions
 
 
 def zones_of(given: Mapping[str, Value]) -> Iterator[Doubt]:

@@ -41,6 +41,7 @@ class Kafka(Group):
         "A regular expression that a topic's whole name must match.",
         commands=CHOOSING | {"doctor", "config"},
         example="prod[.].*",
+        is_literal=True,
     )
     partitions: Partitions = declare(
         None,

@@ -205,8 +205,8 @@ class Judgement:
         """Fill in the connectors' defaults about time, and say which one is a surprise."""
         if "timestamp.extractor" not in usable:
             values["timestamp_extractor"] = CONNECTORS_EXTRACTOR
-            why = "not given, and the connector takes Wallclock: directories say when a record "
-            why += "was backed up"
+            why = f"not given, and the connector takes {CONNECTORS_EXTRACTOR}: directories say "
+            why += "when a record was backed up"
             do = "set timestamp.extractor=Record to file by the records' own time"
             self.doubts.append(warning("assumed", "timestamp.extractor", None, why, do))
         values.setdefault("rotate_file_on_partition_change", True)

@@ -64,16 +64,16 @@ _FAMILIES: Final = (*NO_EFFECT_PREFIXES, *CLIENT_PREFIXES, *CONVERTER_PREFIXES)
 FROM_LIFE: Final = {
     "task.max": "tasks.max",
     "s3.schema.compatibility": "schema.compatibility",
-    "aws.secret.key": "aws.secret.access.key",
-    "aws.access.key": "aws.access.key.id",
-    "aws.region": "s3.region",
     "group.id": "group",
     "rotate.scheduled.interval.ms": "rotate.schedule.interval.ms",
     "schemas.enable": "value.converter.schemas.enable",
     "schema.registry.url": "value.converter.schema.registry.url",
-    "bucket": "s3.bucket.name",
-    "s3.bucket": "s3.bucket.name",
     "format": "format.class",
+    **{
+        mistake: found.name
+        for found in PROPERTIES
+        for mistake in (() if found.option is None else found.option.mistaken)
+    },
 }
 """What people really wrote, to what they meant."""
 

@@ -25,9 +25,13 @@ from kbackup.config.property import (
     Group,
     declare,
 )
+from kbackup.plugins import built_in
 
 RECORD_FORMAT: Final = "parquet"
 """What whole records are written in where ``format.class`` says nothing."""
+
+CONNECTORS_SIDES_FORMAT: Final = "avro"
+"""What the connectors write keys and headers in where nothing is said."""
 
 CONNECTORS_EXTRACTOR: Final = "wallclock"
 """What times records in the connectors' layout where ``timestamp.extractor`` says nothing."""
@@ -61,7 +65,7 @@ class Layout(Group):
     )
     format_class: OptionalText = declare(
         None,
-        "File format: parquet, avro, json, bytes, or the connectors' class name.",
+        f"File format: {built_in('formats')}, or the connectors' class name.",
         short=("-f", "--format"),
         example="json",
     )
@@ -79,27 +83,28 @@ class Layout(Group):
     )
     key_converter: OptionalText = declare(
         None,
-        "How a key becomes what its file holds: bytes, string, json, long ..., or a class name.",
+        f"How a key becomes what its file holds: {built_in('converters')}, or a class name.",
         commands=CONVERTING,
         example="string",
     )
     value_converter: OptionalText = declare(
         None,
-        "How a value becomes what its file holds: bytes, string, json, long ..., or a class name.",
+        f"How a value becomes what its file holds: {built_in('converters')}, or a class name.",
         commands=CONVERTING,
         example="json",
     )
     partitioner_class: Text = declare(
         "default",
-        "How records are spread over directories: default, field, hourly, daily, time, or the "
+        f"How records are spread over directories: {built_in('partitioners')}, or the "
         "connectors' class name.",
         commands=RUNS,
         short=("--partitioner",),
     )
     timestamp_extractor: Text = declare(
         "record",
-        "The time of a record, for directories by time and rotate.interval.ms: record, field, "
-        "wallclock, or the connectors' name; in the connectors' layout wallclock.",
+        "The time of a record, for directories by time and rotate.interval.ms: "
+        f"{built_in('extractors')}, or the connectors' name; in the connectors' layout "
+        f"{CONNECTORS_EXTRACTOR}.",
         commands=SINK,
         example="record",
     )

@@ -190,7 +190,8 @@ def _store_url(value: object) -> object:
         return text
     parts = urlsplit(text)
     if parts.username is not None or parts.password is not None:
-        raise ValueError("credentials do not belong in a URL: set aws.access.key.id instead")
+        secrets = [each.option.name for each in plugins.declared() if each.option.is_secret]
+        raise ValueError(f"credentials do not belong in a URL: set {', '.join(secrets)} instead")
     _ = parts.port  # a ValueError of its own where it is not a number
     if not parts.hostname:
         raise ValueError("it names no host")

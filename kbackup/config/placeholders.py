@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kbackup.config import files
+from kbackup.config.settings import BY_NAME
 from kbackup.errors import ConfigurationError
 
 _REFERENCE: Final = re.compile(r"\$\{(env|file):([^{}]*)\}")
@@ -19,10 +20,10 @@ _VARIABLE: Final = re.compile(
     r"\$[A-Z][A-Z0-9_]+|\$\{\w+\}|<[A-Z][A-Z0-9_ -]*>|\{\{.*\}\}", re.ASCII
 )
 _LITERAL: Final = re.compile(
-    r"(rename|rename\.regex|topics\.regex|format\.bytearray\.separator|filename\.regex"
-    r"|topic\.regex\.list|_comment|transforms\..+\.(regex|replacement|pattern|format))"
+    r"(filename\.regex|topic\.regex\.list|_comment"
+    r"|transforms\..+\.(regex|replacement|pattern|format))"
 )
-"""Properties in which dollar signs and angle brackets have a meaning of their own."""
+"""Properties that are not ours in which dollar signs and brackets have a meaning of their own."""
 
 
 def resolve(text: str, environ: Mapping[str, str], folder: Path) -> str:
@@ -68,7 +69,8 @@ def left_over(name: str, text: str, *, is_secret: bool) -> str | None:
 
     A secret may hold any character, so only one that is a placeholder as a whole counts.
     """
-    if _LITERAL.fullmatch(name) is not None:
+    declared = BY_NAME.get(name)
+    if _LITERAL.fullmatch(name) if declared is None else declared.is_literal:
         return None
     if is_secret:
         match = _VARIABLE.fullmatch(text.strip())

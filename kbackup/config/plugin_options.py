@@ -12,6 +12,7 @@ from kbackup.config.parsing import names_store
 from kbackup.config.property import PREFIXES, Property
 from kbackup.config.settings import BY_NAME, PLACES, Settings
 from kbackup.errors import ConfigurationError
+from kbackup.options import check_needs
 
 _CHOICES: Final = (
     ("formats", "format_class"),
@@ -52,13 +53,13 @@ def idle(names: Iterable[str], settings: Mapping[str, Any], *, reads: bool) -> I
         settings: What chooses plugins, by attribute of `Settings`.
         reads: Whether a backup is read: what no setting names follows from its objects then.
     """
-    chosen = _chosen(settings)
+    wanted = chosen(settings)
     for name in names:
         found = BY_NAME.get(name)
         if found is None or found.option is None:
             continue
         if not any(
-            _is_chosen(found, seam, plugin, chosen, reads=reads) for seam, plugin in found.plugins
+            _is_chosen(found, seam, plugin, wanted, reads=reads) for seam, plugin in found.plugins
         ):
             yield name
 
@@ -67,7 +68,7 @@ def missing(
     settings: Mapping[str, Any], given: Mapping[str, Value], sides: frozenset[str]
 ) -> Iterator[Doubt]:
     """Yield what the chosen plugins need and was not given, and options they cannot declare."""
-    for attribute, (seam, plugin) in _chosen(settings).items():
+    for attribute, (seam, plugin) in chosen(settings).items():
         try:
             options = plugins.options(seam, plugin)
         except ConfigurationError as problem:
@@ -82,11 +83,21 @@ def missing(
             elif option.is_required and found.name not in given and found.commands & sides:
                 why = f"it is not given, and {plugin} needs it"
                 yield error("missing", found.name, None, why, f"set it: {option.help}")
+        texts = {
+            option.name: given[prefix + option.name].text or None
+            for option in options
+            if prefix + option.name in given
+        }
+        try:
+            check_needs(options, texts)
+        except ConfigurationError as problem:
+            name = prefix + str(problem.place["property"])
+            yield error("missing", name, None, problem.why, problem.do)
 
 
 def unusable(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[Doubt]:
     """Yield what the chosen partitioner cannot be configured with."""
-    _, name = _chosen(settings)["partitioner_class"]
+    _, name = chosen(settings)["partitioner_class"]
     if not plugins.options("partitioners", name):
         return
     shared = {
@@ -100,8 +111,8 @@ def unusable(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Iterato
         yield error("unsupported", named, None, problem.why or problem.what, problem.do)
 
 
-def _chosen(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return seam and plugin by the setting that names it."""
+def chosen(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return seam and plugin by the setting that names it, a default where nothing does."""
     found = {}
     for seam, attribute in _CHOICES:
         name = settings.get(attribute) or Settings.model_fields[attribute].default

@@ -51,6 +51,8 @@ class Declaration:
         is_property: May stand in a file; options about output may not.
         is_repeated: The option may be given several times.
         is_count: The option counts, as ``-vv`` does.
+        is_literal: Dollar signs and brackets have a meaning in its values: nothing in them is a
+            placeholder that was left.
     """
 
     commands: frozenset[str] = frozenset()
@@ -63,6 +65,7 @@ class Declaration:
     is_property: bool = True
     is_repeated: bool = False
     is_count: bool = False
+    is_literal: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +236,7 @@ def of_plugins(declared: Declared) -> Iterator[Property]:
             example=option.example,
             is_secret=option.is_secret,
             is_option=not option.is_secret,
+            is_literal=option.is_literal,
             name=name,
             attribute=re.sub(r"\W", "_", name),
             type=option.type,

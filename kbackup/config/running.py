@@ -27,12 +27,14 @@ class Restore(Group):
         "New name of each topic, with Java's $0, $1 ... for what rename.regex matched.",
         commands=SETTLING,
         example="copy_of_$0",
+        is_literal=True,
     )
     rename_regex: Untrimmed = declare(
         None,
         "The topics that are renamed: what the whole name must match; without it all are.",
         commands=SETTLING,
         example="prod[.](.*)",
+        is_literal=True,
     )
     if_exists: Annotated[Literal["fail", "append", "resume"], *Word] = declare(
         "fail", "What to do with a target that is not empty and has no position of this restore."

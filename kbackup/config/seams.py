@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kbackup import plugins
 from kbackup.config.doubts import Doubt, Value, error, warning
-from kbackup.config.layout import RECORD_FORMAT
+from kbackup.config.layout import CONNECTORS_SIDES_FORMAT, RECORD_FORMAT
 from kbackup.config.settings import BY_NAME, shown_value
 from kbackup.errors import ConfigurationError
 from kbackup.naming import View
@@ -26,8 +26,8 @@ _OF_VALUES: Final = (
 
 _SIDES: Final = {"keys": View.KEY, "headers": View.HEADERS}
 """Files beside the values, by the first word of their properties."""
-_SIDES_FORMAT: Final = "avro"
-"""What the connector takes for keys and headers where nothing is said."""
+_FORMATS: Final = ("format_class", "keys_format_class", "headers_format_class")
+"""The settings that name the formats of files."""
 
 _PARTS: Final = {"key": View.KEY, "value": View.VALUE}
 _DO: Final = "choose one of them, or install the package that brings it"
@@ -78,6 +78,8 @@ def resolve(
         _values(seams, given, writes=writes, is_connector=is_connector)
         if converts:
             _converters(seams, given, writes=writes)
+    if writes:
+        seams.doubts += _misfits(seams, given)
     return seams
 
 
@@ -100,11 +102,6 @@ def _whole_records(seams: Seams, given: Mapping[str, Value]) -> None:
         why = "it cannot hold whole records"
         do = "leave out format.class, or choose --view value"
         seams.doubts.append(error("unsupported", "format.class", value, why, do))
-    compression = given.get("s3.compression.type")
-    if compression is not None and compression.text == "gzip":
-        why = "it applies to files of values only; whole records are compressed by their format"
-        do = "set parquet.codec"
-        seams.doubts.append(error("combination", "s3.compression.type", compression, why, do))
     seams.without_effect += [name for name in given if name.startswith(_OF_VALUES)]
 
 
@@ -112,7 +109,7 @@ def _values(seams: Seams, given: Mapping[str, Value], *, writes: bool, is_connec
     form = _format(seams.found.get("format_class"))
     if form is not None and View.VALUE not in form.views and (writes or is_connector):
         why = "this version supports it for whole records only"
-        do = "leave out format.class for whole records, or choose json or bytes"
+        do = f"leave out format.class for whole records, or choose {_that_hold(View.VALUE)}"
         seams.doubts.append(error("unsupported", "format.class", given["format.class"], why, do))
     for part in _SIDES:
         name = f"{part}.format.class"
@@ -122,8 +119,6 @@ def _values(seams: Seams, given: Mapping[str, Value], *, writes: bool, is_connec
                 seams.doubts += _side_format(seams, given, part, name)
         elif name in given:
             seams.without_effect.append(name)
-    if writes:
-        seams.doubts += _compression(seams, given)
 
 
 def _converters(seams: Seams, given: Mapping[str, Value], *, writes: bool) -> None:
@@ -151,24 +146,30 @@ def _side_format(seams: Seams, given: Mapping[str, Value], part: str, name: str)
     """What speaks against the files of keys or headers."""
     attribute = name.replace(".", "_")
     if name not in given:
-        seams.found[attribute] = _SIDES_FORMAT
+        seams.found[attribute] = CONNECTORS_SIDES_FORMAT
     form = _format(seams.found.get(attribute))
     if form is not None and _SIDES[part] not in form.views:
         why = f"this version cannot write {part} so"
-        yield error("unsupported", name, given.get(name), why, f"set {name}=json")
+        yield error("unsupported", name, given.get(name), why, f"choose {_that_hold(_SIDES[part])}")
 
 
-def _compression(seams: Seams, given: Mapping[str, Value]) -> Iterator[Doubt]:
-    """Source: ``S3SinkConnectorConfig.validateCompression``: every file must be of a kind."""
-    compression = given.get("s3.compression.type")
-    if compression is None or compression.text != "gzip":
-        return
-    for attribute in ("format_class", "keys_format_class", "headers_format_class"):
-        found = seams.found.get(attribute)
-        form = _format(found)
-        if form is not None and not form.is_compressible:
-            why = f"{attribute.replace('_', '.')} is {found}, whose files are not compressed so"
-            yield error("combination", "s3.compression.type", compression, why, "set it to none")
+def _misfits(seams: Seams, given: Mapping[str, Value]) -> Iterator[Doubt]:
+    """Yield an error for each option that is about all files and that some format does not have.
+
+    Source: ``S3SinkConnectorConfig.validateCompression``: every file must be of a kind.
+    """
+    for name, value in given.items():
+        found = BY_NAME.get(name)
+        option = None if found is None else found.option
+        if found is None or option is None or not option.must_fit:
+            continue
+        if option.read(value.value) == option.default:
+            continue
+        for attribute in _FORMATS:
+            form = seams.found.get(attribute)
+            if form is not None and ("formats", form) not in found.plugins:
+                why = f"{attribute.replace('_', '.')} is {form}, and does not have it"
+                yield error("combination", name, value, why, f"set it to {option.default}")
 
 
 def _converter(
@@ -233,6 +234,12 @@ def _schemaless(name: str, format_name: str | None, value: Value | None) -> Doub
     why = f"{format_name} files are under a schema, and JSON without schemas has none"
     do = f"set {name}.schemas.enable=true if the records carry theirs, or format.class=json"
     return error("combination", name, value, why, do)
+
+
+def _that_hold(view: View) -> str:
+    """Return the names of the formats that hold *view*, as a choice."""
+    names = [plugin.name for plugin in plugins.installed("formats")]
+    return " or ".join(name for name in names if view in _format(name).views)
 
 
 def _format(name: str | None) -> Any:

@@ -52,10 +52,11 @@ def losses(settings: Settings) -> Iterator[Check]:
         yield _loss("store.kafka.keys", "keys are not stored, so a restore has none")
     if not settings.store_kafka_headers:
         yield _loss("store.kafka.headers", "headers are not stored, so a restore has none")
-    if settings.format_class and formats.by_name(settings.format_class).splits:
+    separator = formats.by_name(settings.format_class).splits_at if settings.format_class else ""
+    if separator:
         text = "a value that holds the separator is read back as two"
         do = "choose --view record, or a separator that no value holds"
-        yield Check("configuration", "format.bytearray.separator", "warn", text, do)
+        yield Check("configuration", separator, "warn", text, do)
     if settings.behavior_on_null_values == "ignore":
         text = "tombstones are left out, so a restore brings deleted keys back"
         yield Check("configuration", "behavior.on.null.values", "warn", text, "--view record")

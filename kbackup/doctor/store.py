@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kbackup.config import Settings
+from kbackup.config.settings import PLACES
 from kbackup.doctor import Check, failed
 from kbackup.errors import KbackupError
 from kbackup.naming import Layout
@@ -34,7 +35,7 @@ def open_for(settings: Settings) -> Store | Check:
     """Return the store, or why there is none to look at."""
     if not settings.url:
         do = "name the bucket, -b BUCKET, or a folder, --store-url file:///FOLDER"
-        return Check("store", "bucket", "warn", "not checked: no s3.bucket.name", do)
+        return Check("store", "bucket", "warn", f"not checked: no {PLACES[0].name}", do)
     try:
         return open_store(wiring.store_settings(settings))
     except KbackupError as error:

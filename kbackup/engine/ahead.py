@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +28,12 @@ class Ahead:
     folder: Path
 
     @classmethod
-    def start(cls, log: int) -> Self | None:
+    def start(cls, log: int, modules: Sequence[str] = ()) -> Self | None:
         """Start one; None where that is not possible, for Spark can do without.
 
         Args:
             log: Descriptor of a file for what it prints.
+            modules: What to import beside what all tasks need.
         """
         try:
             folder = Path(tempfile.mkdtemp(prefix="kbackup-py-"))
@@ -40,7 +41,7 @@ class Ahead:
             return None
         try:
             process = subprocess.Popen(  # noqa: S603  (this very Python)
-                [sys.executable, "-m", worker.__name__, "--ahead", str(folder / "socket")],
+                [sys.executable, "-m", worker.__name__, "--ahead", f"{folder}/socket", *modules],
                 stdin=subprocess.PIPE,  # when it breaks, the process ends
                 stdout=log,
                 stderr=log,

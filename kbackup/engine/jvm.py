@@ -131,7 +131,7 @@ def _launch(
     options = " ".join(f'"{option}"' for option in java_options(archive))
     own = settings.conf.get("spark.driver.extraJavaOptions", "")
     log = tempfile.TemporaryFile(prefix="kbackup-spark-")  # noqa: SIM115  (lives as long as the JVM)
-    ahead = Ahead.start(log.fileno()) if _forks_ours(settings) else None
+    ahead = Ahead.start(log.fileno(), settings.modules) if _forks_ours(settings) else None
     try:
         command = direct_command(settings, given, archive)
         given["spark.driver.extraJavaOptions"] = f"{options} {own}".strip()

@@ -38,12 +38,14 @@ class EngineSettings:
         conf: Spark properties, as they are; they win over ours.
         jvm: The Java to start, None for what the environment says.
         stop_timeout_s: How long tasks may take to end after they were asked to.
+        modules: What tasks will import, in time for workers to share it.
     """
 
     master: str = DEFAULT_MASTER
     conf: Mapping[str, str] = field(default_factory=dict)
     jvm: Jvm | None = None
     stop_timeout_s: float = 30.0
+    modules: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if str(self.conf.get("spark.speculation", "false")).lower() == "true":

@@ -19,7 +19,7 @@ TIME: Final = "time"
 """Column of times, which a partitioner sees beside `fields.DECODED` and ``records.SCHEMA``."""
 _TOO_LONG: Final = (
     f"its directory has more than {DIRECTORY_BYTES_MAX} bytes, or is none at all",
-    "choose another partition.field.name or path.format, or mend the record",
+    "choose directories with shorter names, or correct the record",
 )
 
 

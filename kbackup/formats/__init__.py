@@ -69,18 +69,15 @@ class Format(Protocol):
             writes.
         assumed: The converter that is taken for each view where none is named; no entry where
             the bytes stay as they are.
-        is_compressible: ``s3.compression.type`` applies to its files.
-        checks_itself: A bit that flips in a file is noticed when it is read.
-        splits: A value that holds the separator comes back as several.
+        splits_at: The property that says what separates values, where a value that holds it comes
+            back as several; empty where none does.
     """
 
     class_names: ClassVar[tuple[str, ...]]
     views: ClassVar[frozenset[View]]
     converters: ClassVar[tuple[str, ...] | None]
     assumed: ClassVar[Mapping[View, str]]
-    is_compressible: ClassVar[bool]
-    checks_itself: ClassVar[bool]
-    splits: ClassVar[bool]
+    splits_at: ClassVar[str]
 
     def extension(self, options: FormatOptions) -> str:
         """Return the extension of its files, dot first."""
@@ -88,6 +85,10 @@ class Format(Protocol):
 
     def reads(self, extension: str, options: FormatOptions) -> bool:
         """Whether files with *extension* are of this format, however compressed."""
+        ...
+
+    def checks_itself(self, extension: str) -> bool:
+        """Whether a bit that flips in a file with *extension* is noticed when it is read."""
         ...
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:

@@ -46,9 +46,7 @@ class AvroFormat:
     views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
     converters: ClassVar[tuple[str, ...] | None] = None
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
-    is_compressible: ClassVar[bool] = False
-    checks_itself: ClassVar[bool] = False
-    splits: ClassVar[bool] = False
+    splits_at: ClassVar[str] = ""
     needs_schema: ClassVar[bool] = True
 
     def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
@@ -58,6 +56,10 @@ class AvroFormat:
     def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
         """Whether *extension* is ``.avro``."""
         return extension == EXTENSION
+
+    def checks_itself(self, extension: str) -> bool:  # noqa: ARG002
+        """Return that no block has a checksum."""
+        return False
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
         """Refuse null keys, null values of headers, and JSON without a schema."""

@@ -37,9 +37,7 @@ class ByteArrayFormat:
     views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
     converters: ClassVar[tuple[str, ...] | None] = ("bytes",)
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "bytes", View.KEY: "bytes"}
-    is_compressible: ClassVar[bool] = True
-    checks_itself: ClassVar[bool] = False
-    splits: ClassVar[bool] = True
+    splits_at: ClassVar[str] = SEPARATOR.name
 
     def extension(self, options: FormatOptions) -> str:
         """Return ``format.bytearray.extension``, and ``.gz`` where it is compressed."""
@@ -48,6 +46,10 @@ class ByteArrayFormat:
     def reads(self, extension: str, options: FormatOptions) -> bool:
         """Whether *extension* is the configured one."""
         return extension.removesuffix(GZIP_EXTENSION) == EXTENSION.of(options.values)
+
+    def checks_itself(self, extension: str) -> bool:
+        """Whether it is compressed: gzip has a checksum."""
+        return extension.endswith(GZIP_EXTENSION)
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
         """Refuse null, which would come back as empty."""

@@ -18,6 +18,7 @@ SEPARATOR: Final = verbatim(
     "format.bytearray.separator",
     "Follows each value of a byte-array file, taken as it is; default: a line feed.",
     example=";",
+    is_literal=True,
 )
 
 OPTIONS: Final = (*separated_options.OPTIONS, EXTENSION, SEPARATOR)

@@ -56,9 +56,7 @@ class JsonFormat:
     views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
     converters: ClassVar[tuple[str, ...] | None] = ("json", "string", *_TYPED)
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
-    is_compressible: ClassVar[bool] = True
-    checks_itself: ClassVar[bool] = False
-    splits: ClassVar[bool] = False
+    splits_at: ClassVar[str] = ""
 
     def extension(self, options: FormatOptions) -> str:
         """Return ``.json``, and ``.gz`` where it is compressed."""
@@ -67,6 +65,10 @@ class JsonFormat:
     def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
         """Whether *extension* is ``.json`` or ``.json.gz``."""
         return extension.removesuffix(GZIP_EXTENSION) == _EXTENSION
+
+    def checks_itself(self, extension: str) -> bool:
+        """Whether it is compressed: gzip has a checksum."""
+        return extension.endswith(GZIP_EXTENSION)
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
         """Refuse null keys, null values of headers, and JSON in more than one line."""

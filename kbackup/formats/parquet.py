@@ -79,9 +79,7 @@ class ParquetFormat:
     views: ClassVar[frozenset[View]] = frozenset({View.RECORD, *COLUMNS})
     converters: ClassVar[tuple[str, ...] | None] = None
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
-    is_compressible: ClassVar[bool] = False
-    checks_itself: ClassVar[bool] = True
-    splits: ClassVar[bool] = False
+    splits_at: ClassVar[str] = ""
     needs_schema: ClassVar[bool] = True
 
     def extension(self, options: FormatOptions) -> str:
@@ -91,6 +89,10 @@ class ParquetFormat:
     def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
         """Whether *extension* is that of a codec."""
         return extension in EXTENSIONS.values()
+
+    def checks_itself(self, extension: str) -> bool:  # noqa: ARG002
+        """Return that each page has a checksum."""
+        return True
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
         """Refuse null keys, and values that are no structs."""

@@ -9,6 +9,7 @@ CODEC: Final = words(
     "Compression inside Parquet files.",
     ("none", "snappy", "gzip", "brotli", "lz4_raw", "zstd"),
     "zstd",
+    for_values="snappy",  # the connector's own default, which its extension shows
     commands="sink",
 )
 

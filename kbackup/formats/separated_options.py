@@ -9,6 +9,7 @@ COMPRESSION: Final = words(
     "Compression of JSON and byte-array files as a whole.",
     ("none", "gzip"),
     "none",
+    must_fit=True,
     commands="sink",
 )
 LEVEL: Final = integer(

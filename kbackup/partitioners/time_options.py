@@ -1,8 +1,25 @@
 """The options of directories by time."""
 
+import re
+from collections.abc import Callable
 from typing import Final
 
-from kbackup.options import integer, text
+from kbackup.options import Suspicion, integer, text
+
+
+def _bare(pattern: str) -> str:
+    """Return *pattern* without the text between its quotes."""
+    return re.sub(r"'[^']*'", "", pattern)
+
+
+def _has(pattern: str) -> Callable[[str], bool]:
+    return lambda text: re.search(pattern, _bare(text)) is not None
+
+
+def _swaps_month(text: str) -> bool:
+    """Whether ``mm`` (minutes) stands where a month would: no hour before it."""
+    return "mm" in _bare(text) and "H" not in _bare(text).partition("mm")[0]
+
 
 LOCALE: Final = text(
     "locale",
@@ -10,6 +27,13 @@ LOCALE: Final = text(
     commands="sink",
     example="en",
     is_required=True,
+    suspicions=(
+        Suspicion(
+            lambda text: re.search(r"[-_]", text) is not None or text.isupper(),
+            "only a bare language has an effect; with a region the root locale's names are used",
+            "write en, not en-US, unless the objects that exist were written so",
+        ),
+    ),
 )
 PATH_FORMAT: Final = text(
     "path.format",
@@ -17,6 +41,15 @@ PATH_FORMAT: Final = text(
     commands="sink",
     example="'year'=YYYY/'month'=MM/'day'=dd",
     is_required=True,
+    suspicions=(
+        Suspicion(_swaps_month, "mm is minutes, and no hour is before it", "MM?"),
+        Suspicion(_has("DD"), "DD is the day of the year", "dd?"),
+        Suspicion(
+            _has("(?=.*Y)(?=.*w)"),
+            "YYYY is the calendar year; the year that weeks belong to is xxxx",
+            "xxxx?",
+        ),
+    ),
 )
 DURATION: Final = integer(
     "partition.duration.ms",

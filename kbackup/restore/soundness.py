@@ -58,7 +58,7 @@ def splittable(store: Store, where: TopicPartition, sets: Sequence[FileSet]) -> 
     asked = set()
     for files in sets:
         for file in files.files:
-            if not formats.by_name(file.format).splits or file.view in asked:
+            if not formats.by_name(file.format).splits_at or file.view in asked:
                 continue
             asked.add(file.view)  # who wrote one of them wrote all
             if facts(store, file) is None:

@@ -4,8 +4,12 @@ import hashlib
 from dataclasses import replace
 from typing import Any
 
+from kbackup import plugins
 from kbackup.backup.window import Window
 from kbackup.config import Settings
+from kbackup.config.layout import RECORD_FORMAT
+from kbackup.config.plugin_options import chosen
+from kbackup.config.settings import BY_NAME
 from kbackup.engine import EngineSettings, Jvm
 from kbackup.errors import ConfigurationError
 from kbackup.flow.affix import Affix, AffixKind
@@ -14,7 +18,6 @@ from kbackup.flow.schedule import Schedule
 from kbackup.flow.schemas import Compatibility
 from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
-from kbackup.formats.parquet_options import CODEC
 from kbackup.kafka import KafkaSettings, Way
 from kbackup.naming import RECORDS_FOLDER, Layout, View
 from kbackup.stores import StoreSettings
@@ -77,7 +80,17 @@ def layout(settings: Settings) -> Layout:
 
 def engine_settings(settings: Settings, jvm: Jvm | None) -> EngineSettings:
     """Return what Spark is given."""
-    return EngineSettings(settings.master, settings.spark_conf, jvm, settings.stop_timeout)
+    return EngineSettings(
+        settings.master, settings.spark_conf, jvm, settings.stop_timeout, _modules(settings)
+    )
+
+
+def _modules(settings: Settings) -> tuple[str, ...]:
+    """Return the modules of kbackup's own plugins that the tasks of a run will most likely use."""
+    names = chosen(dict(settings))
+    names.setdefault("format_class", ("formats", RECORD_FORMAT))
+    found = (plugins.module(seam, name) for seam, name in names.values())
+    return tuple(dict.fromkeys(name for name in found if name is not None))
 
 
 def format_options(settings: Settings) -> FormatOptions:
@@ -90,9 +103,7 @@ def views(settings: Settings) -> tuple[ViewSpec, ...]:
     options = format_options(settings)
     if settings.view == "record":
         return (ViewSpec(View.RECORD, settings.format_class or "", options),)
-    # the connector's own default, which its extension shows
-    values = {CODEC.name: "snappy", **options.values}
-    options = replace(options, values=values)
+    options = replace(options, values={**_defaults_for_values(), **options.values})
     specs = []
     if settings.store_kafka_keys:
         specs.append(
@@ -116,6 +127,16 @@ def views(settings: Settings) -> tuple[ViewSpec, ...]:
         )
     )
     return tuple(specs)
+
+
+def _defaults_for_values() -> dict[str, Any]:
+    """Return the formats' options that have another default in the connectors' layout."""
+    declared = ((name, found.option) for name, found in BY_NAME.items())
+    return {
+        name: option.for_values
+        for name, option in declared
+        if option is not None and option.for_values is not None
+    }
 
 
 def reading(settings: Settings) -> ReadOptions:

@@ -32,13 +32,13 @@ class SinkJob:
         views: The files of one cut, in the order they are stored; the last one marks the set
             as complete.
         partitioner: Name of the partitioner's plugin.
+        extractor: Name of the timestamp extractor's plugin.
         rule: When files are cut.
         group: The consumer group that keeps the position.
         flush_tail: Close the last, short file at the end of a span.
         drops_nulls: Leave out records without a value (``behavior.on.null.values=ignore``);
             otherwise the connectors' layout refuses them.
         plugin_options: What was given for the options of partitioner and extractor, by property.
-        extractor: Name of the timestamp extractor's plugin.
         affix: Where the name of a value's schema stands beside its directory.
         spool_bytes: What an unfinished file may hold in memory before it moves to disk.
     """
@@ -50,11 +50,11 @@ class SinkJob:
     clock: Clock
     views: tuple[ViewSpec, ...]
     partitioner: str
+    extractor: str
     rule: Rule
     group: str
     flush_tail: bool = True
     drops_nulls: bool = False
-    extractor: str = "record"
     affix: Affix = NO_AFFIX
     plugin_options: Mapping[str, Any] = field(default_factory=dict)
     spool_bytes: int = SPOOL_BYTES

@@ -7,6 +7,7 @@ from kbackup.options import boolean, integer, optional_text
 BUCKET: Final = optional_text(
     "s3.bucket.name",
     "Bucket that holds the backup.",
+    mistaken=("bucket", "s3.bucket"),
     short=("-b", "--bucket"),
     example="backups",
     is_place=True,
@@ -14,6 +15,7 @@ BUCKET: Final = optional_text(
 REGION: Final = optional_text(
     "s3.region",
     "Region of the bucket; default: what the AWS credential chain says, else us-west-2.",
+    mistaken=("aws.region",),
     short=("--region",),
     example="eu-central-1",
 )
@@ -47,12 +49,16 @@ ACCESS_KEY_ID: Final = optional_text(
     "aws.access.key.id",
     "Access key; default: the AWS credential chain.",
     is_secret=True,
+    mistaken=("aws.access.key",),
+    needs=("aws.secret.access.key",),
     aliases=("s3.credentials.provider.aws.access.key.id",),
 )
 SECRET_ACCESS_KEY: Final = optional_text(
     "aws.secret.access.key",
     "Secret key that belongs to the access key.",
     is_secret=True,
+    mistaken=("aws.secret.key",),
+    needs=("aws.access.key.id",),
     aliases=("s3.credentials.provider.aws.secret.access.key",),
 )
 

@@ -22,7 +22,6 @@ from kbackup.errors import (
     ObjectNotFoundError,
 )
 from kbackup.flow.views import ReadOptions
-from kbackup.formats.separated import GZIP_EXTENSION
 from kbackup.records import SCHEMA, Facts
 from kbackup.stores import ObjectHead, Store, StoreSettings, open_store
 
@@ -202,7 +201,7 @@ def _is_checkable(file: BackupFile, head: ObjectHead | None) -> bool:
     """Whether a flipped bit in the object would be noticed."""
     if head is not None and "sha256" in head.metadata:
         return True
-    return formats.by_name(file.format).checks_itself or file.extension.endswith(GZIP_EXTENSION)
+    return formats.by_name(file.format).checks_itself(file.extension)
 
 
 def _sha256(body: BinaryIO) -> str:

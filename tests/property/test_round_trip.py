@@ -46,6 +46,7 @@ def job(views: tuple[ViewSpec, ...], rule: Rule) -> SinkJob:
         SystemClock(),
         views,
         "default",
+        "record",
         rule,
         "group",
     )

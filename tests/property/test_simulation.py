@@ -33,7 +33,7 @@ def job(size: int, run: str) -> SinkJob:
     whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
     return SinkJob(
         run, KafkaSettings("-"), StoreSettings("-"), Layout(), SystemClock(), (whole,), "default",
-        Rule(records=size), "group",
+        "record", Rule(records=size), "group",
     )  # fmt: skip
 
 

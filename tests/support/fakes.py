@@ -157,6 +157,7 @@ def run_task(
         SystemClock(),
         views,
         "default",
+        "record",
         Rule(),
         "g",
     )

@@ -14,6 +14,7 @@ from botocore.loaders import Loader, create_loader
 from botocore.session import get_session
 
 from kbackup.errors import ConfigurationError
+from kbackup.options import check_needs
 from kbackup.spool import Section
 from kbackup.stores import StoreSettings
 from kbackup.stores.s3 import errors
@@ -22,6 +23,7 @@ from kbackup.stores.s3_options import (
     ACCESS_KEY_ID,
     ATTEMPTS,
     BACKOFF_MS,
+    OPTIONS,
     PATH_STYLE,
     REGION,
     SECRET_ACCESS_KEY,
@@ -57,10 +59,7 @@ class Requests:
         if "@" in endpoint.netloc:
             do = "give them as aws.access.key.id and aws.secret.access.key"
             raise ConfigurationError("store.url holds credentials", do=do)
-        access_key = ACCESS_KEY_ID.of(settings.options)
-        if (access_key is None) != (SECRET_ACCESS_KEY.of(settings.options) is None):
-            do = "give aws.access.key.id and aws.secret.access.key, or neither"
-            raise ConfigurationError("one half of the credentials is missing", do=do)
+        check_needs(OPTIONS, settings.options)
         self._bucket = url.netloc
         self._settings = settings
         self._read_timeout = read_timeout

@@ -17,6 +17,7 @@ from kbackup.cli import root
 from kbackup.cli.json_lines import schema
 from kbackup.config import PROPERTIES, Property
 from kbackup.config.doubts import is_secret
+from kbackup.config.settings import BY_NAME
 from tests.support.invoked import invoke
 
 HEAVY = ("pyspark", "py4j", "boto3", "botocore", "confluent_kafka", "moto")
@@ -452,7 +453,8 @@ def test_each_property_is_reachable_as_option_variable_and_property(found: Prope
     A secret is no option, by whatever name.
     """
     value = sample(found)
-    environ = {found.variable: value}
+    needs = () if found.option is None else found.option.needs
+    environ = {found.variable: value, **{BY_NAME[name].variable: "any" for name in needs}}
 
     assert f"env {found.variable}" == origin(found.name, **environ)
     if is_secret(found.name):

@@ -25,7 +25,6 @@ from tests.support.configurations import SINK, Write, load
             "s3.object.tagging.key.value.pairs",
             id="colons",
         ),
-        pytest.param("aws.access.key.id=x", "suspicious", "aws.access.key.id", id="half a pair"),
         pytest.param("rotate.interval.ms=60000", "ignored", "rotate.interval.ms", id="no time"),
         pytest.param("task.max=1", "unknown_name", "task.max", id="unknown"),
         pytest.param("json=true", "unknown_name", "json", id="an option, no property"),

@@ -16,8 +16,10 @@ from kbackup.options import (
     words,
 )
 from kbackup.partitioners import Partitioner
+from kbackup.runs import wiring
+from kbackup.stores import StoreSettings
 from kbackup.testing.partitioners import WHERE, records
-from tests.support.configurations import SINK, WHOLE, Write, errors, load
+from tests.support.configurations import JSON, SINK, WHOLE, Write, errors, load
 from tests.support.invoked import invoke
 
 
@@ -66,6 +68,80 @@ def test_an_option_of_a_plugin_that_is_not_chosen_has_no_effect() -> None:
     assert ["modulo.directories"] == [
         doubt.name for doubt in loaded.warnings if doubt.code == "no_effect"
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "lacks"),
+    [
+        pytest.param("aws.access.key.id", "aws.secret.access.key", id="the secret"),
+        pytest.param("aws.secret.access.key", "aws.access.key.id", id="the id"),
+    ],
+)
+def test_half_a_pair_is_refused_by_the_configuration_and_by_the_store_alike(
+    write: Write, given: str, lacks: str
+) -> None:
+    """
+    Half of a pair of credentials stops the run before anything is opened, and whoever opens the
+    store without a configuration gets the same answer.
+    """
+    found = errors("sink", write(f"{SINK}{given}=x\n"), bootstrap_servers="h:1")
+    with pytest.raises(ConfigurationError) as caught:
+        StoreSettings("s3://b", options={given: "x"}).open()
+
+    assert {lacks: f"{given} cannot be used without it"} == found
+    assert (f"{lacks} is not set", found[lacks]) == (caught.value.what, caught.value.why)
+
+
+@pytest.mark.parametrize("blank", ["aws.access.key.id", "aws.secret.access.key"])
+def test_a_pair_that_is_blank_is_not_given(write: Write, blank: str) -> None:
+    """
+    A template's empty lines mean the credential chain, both of them or one.
+    """
+    loaded = load("sink", write(f"{SINK}{blank}=\n"), bootstrap_servers="h:1")
+
+    assert [] == [doubt for doubt in loaded.warnings if doubt.code != "no_effect"]
+
+
+@pytest.mark.parametrize(
+    ("text", "misfit"),
+    [
+        pytest.param("store.kafka.keys=true", "keys.format.class is avro", id="keys by default"),
+        pytest.param(
+            "store.kafka.headers=true\nheaders.format.class=avro",
+            "headers.format.class is avro",
+            id="headers",
+        ),
+    ],
+)
+def test_compression_is_of_all_files_or_refused(write: Write, text: str, misfit: str) -> None:
+    """
+    What applies to all files of a backup is refused where one of them cannot have it; its default
+    is not.
+    """
+    base = SINK + text + "\ns3.compression.type="
+
+    found = errors("sink", write(f"{base}gzip\n"), bootstrap_servers="h:1")
+    loaded = load("sink", write(f"{base}none\n"), bootstrap_servers="h:1")
+
+    assert {"s3.compression.type": f"{misfit}, and does not have it"} == found
+    assert "json" == loaded.settings.format_class
+
+
+def test_an_option_may_have_another_default_in_the_connectors_layout(write: Write) -> None:
+    """
+    Files of values are compressed as the connector's are, whole records as ours, both as given.
+    """
+    file = SINK.replace(JSON, "parquet").replace("schemas.enable=false", "schemas.enable=true")
+    values = load("sink", write(file), bootstrap_servers="h:1")
+    whole = load("sink", **WHOLE)
+    given = load("sink", **WHOLE, parquet_codec="gzip")
+
+    extensions = [
+        spec.open_format().extension(spec.options)
+        for loaded in (values, whole, given)
+        for spec in wiring.views(loaded.settings)
+    ]
+    assert [".snappy.parquet", ".zstd.parquet", ".gz.parquet"] == extensions
 
 
 @pytest.mark.parametrize(

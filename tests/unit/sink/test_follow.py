@@ -39,7 +39,7 @@ class Task:
         self.kafka, self.store, self.time = kafka, open_store(settings), HandClock()
         self.line = SilentLine()
         job = SinkJob(
-            "r1", kafka, settings, Layout(), self.time, RECORD, "default", Rule(size), "g"
+            "r1", kafka, settings, Layout(), self.time, RECORD, "default", "record", Rule(size), "g"
         )
         share = Share(0, 1, tuple(SinkUnit(where, Span(0, 0)) for where in wheres))
         self.following = Following(job, share, 5.0, self.line)

@@ -63,7 +63,8 @@ def run_once(
         del positions.positions[WHERE]  # as the driver sets the group back
     job = SinkJob(
         str(uuid4()), KafkaSettings("-"), StoreSettings("-"), LAYOUT, SystemClock(), views,
-        partitioner, Rule(records=size), "group", plugin_options={"modulo.directories": "3"},
+        partitioner, "record", Rule(records=size), "group",
+        plugin_options={"modulo.directories": "3"},
     )  # fmt: skip
     unit = SinkUnit(WHERE, Span(start, reader.end_offset), bookmark)
     work = Work(job, unit, Clients(store, positions, reader), SilentLine())  # type: ignore[arg-type]

@@ -107,8 +107,8 @@ class Backing:
         whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
         kafka: Any = Connection(self.group)
         job = SinkJob(
-            "r1", kafka, StoreSettings("-"), Layout(), SystemClock(), (whole,), "default", rule,
-            "group",
+            "r1", kafka, StoreSettings("-"), Layout(), SystemClock(), (whole,), "default",
+            "record", rule, "group",
         )  # fmt: skip
         units = [
             SinkUnit(TopicPartition(topic, at), Span(0, 10))

@@ -33,7 +33,7 @@ def test_a_cluster_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPat
     whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
     job = SinkJob(
         "r1", kafka, StoreSettings(f"memory://{uuid4()}"), Layout(),
-        SystemClock(), (whole,), "default", Rule(),
+        SystemClock(), (whole,), "default", "record", Rule(),
         "group",
     )  # fmt: skip
     units = [SinkUnit(TopicPartition("orders", at), Span(0, 10)) for at in range(20)]
@@ -104,7 +104,7 @@ def test_a_full_disk_is_a_report_that_says_how_much_is_needed(
     }
     job = SinkJob(
         "r1", kafka, StoreSettings(f"memory://{uuid4()}"), Layout(),
-        SystemClock(), (views[part],), "default",
+        SystemClock(), (views[part],), "default", "record",
         Rule(), "group", spool_bytes=100_000,
     )  # fmt: skip
     where = TopicPartition("orders", 0)
