@@ -26,6 +26,7 @@ class BackupFile:
         format: Name of the format's plugin.
         size: Bytes.
         modified: When it was stored, seconds since the epoch.
+        storage_class: What the store calls the way it is kept; empty where there is only one.
     """
 
     key: str
@@ -34,6 +35,7 @@ class BackupFile:
     format: str
     size: int
     modified: float
+    storage_class: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +204,9 @@ def _add(
 ) -> None:
     where = TopicPartition(parts.topic, parts.partition)
     file = BackupFile(
-        entry.key, parts.view, parts.extension, name, entry.size, entry.modified.timestamp()
-    )
+        entry.key, parts.view, parts.extension, name, entry.size, entry.modified.timestamp(),
+        entry.storage_class,
+    )  # fmt: skip
     stem = entry.key.removesuffix(f"{parts.view}{parts.extension}")
     place: tuple[str, ...] = (stem, "whole" if parts.view is View.RECORD else "values")
     sets = found.setdefault(where, {})

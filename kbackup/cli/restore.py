@@ -1,4 +1,4 @@
-"""``kbackup restore``: run, plan, topics, verify, peek, query, settle."""
+"""``kbackup restore``: run, plan, topics, verify, peek, query, thaw, settle."""
 
 import sys
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from kbackup.cli.look import peek_command, verify_command
 from kbackup.cli.options import GroupedCommand, config_options
 from kbackup.cli.query import query_command
 from kbackup.cli.running import Session, find_jvm, run
+from kbackup.cli.thaw import thaw_command
 from kbackup.cli.topics import topics_command
 from kbackup.errors import KbackupError
 from kbackup.runs.summary import Event, Summary
@@ -22,7 +23,7 @@ def command() -> None:
 
 
 class _Run(GroupedCommand):
-    siblings = "[run|plan|topics|verify|peek|query|settle]"
+    siblings = "[run|plan|topics|verify|peek|query|thaw|settle]"
     examples = (
         "kbackup restore -k broker:9092 -b my-bucket --rename 'copy_of_$0'",
         "kbackup restore --config s3.properties --rename 'copy_of_$0' -t orders",
@@ -106,3 +107,4 @@ command.add_command(topics_command)
 command.add_command(verify_command)
 command.add_command(peek_command)
 command.add_command(query_command)
+command.add_command(thaw_command)

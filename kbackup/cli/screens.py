@@ -14,7 +14,7 @@ from kbackup.cli.failures import print_error
 from kbackup.cli.folding import fold, fold_command
 from kbackup.cli.grid import Grid
 from kbackup.cli.lines import warning_text
-from kbackup.cli.quantities import count, duration
+from kbackup.cli.quantities import count, digits, duration, size
 from kbackup.cli.reasons import (
     REFUSED,
     exit_reason,
@@ -61,6 +61,8 @@ class Screens:
                     for name in ("before", "after")
                 )
                 self._stdout.line(f"{event['topic']}: {event['name']}  {before} -> {after}")
+            case "thaw":
+                self._stdout.line(thawing(event))
             case "plan" if self._is_run and self._of("plan_topic"):
                 self._print_plan()
         if event["type"] not in {"progress", "object"}:
@@ -288,6 +290,20 @@ def merged(rows: Sequence[Event], others: Sequence[Event]) -> list[dict[str, Any
         known = {name: value for name, value in row.items() if value is not None}
         found.setdefault((row["topic"], row["partition"]), {}).update(known)
     return [found[place] for place in sorted(found)]
+
+
+def thawing(event: Event) -> str:
+    """Return how far the archived objects of a topic have come."""
+    parts = [
+        f"{count(event['asked'], 'object')} asked for ({size(event['bytes'])})",
+        f"{digits(event['thawing'])} on their way",
+        f"{digits(event['ready'])} can be read",
+    ]
+    numbers = (event["asked"], event["thawing"], event["ready"])
+    told = [part for part, number in zip(parts, numbers, strict=True) if number]
+    until = f" until {event['until']}" if event["until"] else ""
+    name = event["topic"] or "the backup's ledger"
+    return f"{name}: {', '.join(told) or 'nothing is archived'}{until}"
 
 
 def checks_count(checks: Sequence[Event]) -> str:

@@ -213,14 +213,14 @@ class Safety(Group):
     max_record_bytes: Integer = declare(
         268_435_456,
         "Refuse larger records when reading a backup.",
-        commands=READING,
+        commands=READING - {"thaw"},
         ge=1,
         le=2**31 - 1,
     )
     dry_run: Switch = declare(
         False,
         "Plan only: write nothing, commit nothing.",
-        commands=RUNS | SETTLING,
+        commands=RUNS | SETTLING | {"thaw"},
         is_property=False,
     )
     yes: Switch = declare(

@@ -11,7 +11,17 @@ from kbackup.config.judgement import Judgement
 from kbackup.config.settings import BY_NAME, PROPERTIES, Settings, shown_value
 
 Command = Literal[
-    "sink", "restore", "topics", "verify", "peek", "query", "status", "settle", "config", "doctor"
+    "sink",
+    "restore",
+    "topics",
+    "verify",
+    "peek",
+    "query",
+    "thaw",
+    "status",
+    "settle",
+    "config",
+    "doctor",
 ]
 
 

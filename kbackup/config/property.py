@@ -18,7 +18,7 @@ from kbackup.plugins import Declared
 
 SINK: Final = frozenset({"sink"})
 RESTORE: Final = frozenset({"restore"})
-READING: Final = frozenset({"restore", "topics", "verify", "peek", "query"})
+READING: Final = frozenset({"restore", "topics", "verify", "peek", "query", "thaw"})
 """The commands that read a backup."""
 KAFKA: Final = frozenset({"sink", "restore", "settle", "doctor"})
 """The commands that talk to a cluster."""
@@ -41,7 +41,7 @@ class Declaration:
 
     Attributes:
         commands: The commands that use it: "sink", "restore", "topics", "verify", "peek",
-            "query", "status", "settle", "doctor", "config".
+            "query", "thaw", "status", "settle", "doctor", "config".
         short: Other spellings of its option, such as ``-k``.
         off: The option that switches it off, such as ``--once`` for ``--follow``.
         aliases: Other names that files may use.

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from kbackup.backup.catalog import Catalog, FileSet, nothing_there
+from kbackup.backup.frozen import frozen
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.reading import facts
 from kbackup.backup.shadowed import without_shadowed
@@ -192,8 +193,6 @@ class Planner:
             if shadowed:
                 text = f"{where}: {shadowed} value objects are in the whole-record objects too"
                 warnings.append(("shadowed", text))
-            if not settings.yes_split_on_newline:
-                refusals += soundness.splittable(self._store, where, sets)
             counts.append(self._judged(where, sets).records())
             if not self._window.is_everything:
                 counts[-1] = None  # not known before they are read
@@ -226,6 +225,11 @@ class Planner:
         refusals += self._missing(intent)
         stored_sets = (files for where in wheres for files in self._catalog.sets[where])
         warnings += soundness.lacks(intent.source, stored_sets)
+        cold = frozen(
+            self._store, (file for unit in units for one in unit.sets for file in one.files)
+        )
+        warnings += cold.warnings(intent.source)
+        refusals += cold.refusals(intent.source, intent.target) or self._splittable(units)
         if wheres and not objects and not self._window.is_everything:
             text = f"{intent.source}: no object can hold a record of what is asked for"
             warnings.append(("window_empty", text))
@@ -234,6 +238,15 @@ class Planner:
             intent, target, tuple(units), action, created, tuple(refusals),
             tuple(warnings), objects, _total(counts), stored,
         )  # fmt: skip
+
+    def _splittable(self, units: Sequence[RestoreUnit]) -> list[KbackupError]:
+        if self._settings.yes_split_on_newline:
+            return []
+        return [
+            refusal
+            for unit in units
+            for refusal in soundness.splittable(self._store, unit.source, unit.sets)
+        ]
 
     def _chosen(self, where: TopicPartition) -> tuple[list[FileSet], int]:
         """Return the sets to restore, and how many are left out: whole records cover them."""

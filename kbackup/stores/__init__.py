@@ -25,12 +25,14 @@ class StoredObject:
         size: Bytes.
         modified: When it was stored, aware.
         etag: Changes when the content does; opaque.
+        storage_class: What the server calls the way it is kept; empty where there is only one.
     """
 
     key: str
     size: int
     modified: datetime
     etag: str
+    storage_class: str = ""
 
 
 @dataclass(frozen=True, slots=True)

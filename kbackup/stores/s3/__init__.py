@@ -13,8 +13,9 @@ from typing import Any, BinaryIO, Final
 
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.stores import ObjectHead, StoredObject, StoreSettings
+from kbackup.stores.archive import Thaw, Tier
 from kbackup.stores.bucket_facts import BucketFacts
-from kbackup.stores.s3 import bucket, outcomes
+from kbackup.stores.s3 import archive, bucket, outcomes
 from kbackup.stores.s3.upload import Features, Upload
 from kbackup.stores.s3_options import PART_SIZE
 
@@ -109,7 +110,11 @@ class S3Store:
                 if key <= last:  # text sorts by code point, which is as its UTF-8 bytes do
                     raise self._bad_listing(prefix, f"{key!r} comes after {last!r}")
                 yield StoredObject(
-                    key, entry["Size"], entry["LastModified"], entry["ETag"].strip('"')
+                    key,
+                    entry["Size"],
+                    entry["LastModified"],
+                    entry["ETag"].strip('"'),
+                    entry.get("StorageClass", ""),
                 )
                 last = key
             if not page.get("IsTruncated"):
@@ -138,6 +143,14 @@ class S3Store:
     def delete(self, key: str) -> None:
         """Delete; S3 does not say whether it was there: `Store.delete`."""
         self._requests.send("delete_object", key, Key=key)
+
+    def thawed(self, key: str) -> Thaw:
+        """Ask whether an archived object can be read: `Archive.thawed`."""
+        return archive.thawed(self._requests, key)
+
+    def thaw(self, key: str, days: int, tier: Tier) -> None:
+        """Ask for an archived object: `Archive.thaw`."""
+        archive.thaw(self._requests, key, days, tier)
 
     def bucket_facts(self) -> BucketFacts:
         """Ask for clock, versioning, locks and lifecycle rules: `Bucket.bucket_facts`."""

@@ -52,9 +52,11 @@ _ACTIONS: Final = {
     "head_object": "s3:GetObject",
     "delete_object": "s3:DeleteObject",
     "abort_multipart_upload": "s3:AbortMultipartUpload",
+    "restore_object": "s3:RestoreObject",
 }
 _REMEDIES: Final = {
     "NoSuchBucket": "create the bucket, or correct its name",
+    "InvalidObjectState": "the object is archived: kbackup restore thaw asks for it",
     "InvalidAccessKeyId": "correct the access key",
     "SignatureDoesNotMatch": "correct the secret access key",
     "InvalidToken": "correct the session token",
@@ -125,7 +127,7 @@ def _refused(
         said = said.replace(secret, "********")
     place: dict[str, Any] = {"status": status, "s3_code": name}
     missing = name == "NoSuchKey" or (status == 404 and name in ("404", "NotFound"))
-    if missing and operation in ("get_object", "head_object"):
+    if missing and operation in ("get_object", "head_object", "restore_object"):
         return ObjectNotFoundError(what, "no such object", **place)
     if "Skewed" in name:
         said = f"the clock differs by {_skew_seconds(error)} s from the server's"

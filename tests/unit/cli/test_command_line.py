@@ -238,7 +238,7 @@ def test_run_is_what_is_meant_when_no_word_is_given(command: str, options: list[
         pytest.param(["sink", "plan"], "kbackup sink plan [OPTIONS]", id="sink plan"),
         pytest.param(
             ["restore"],
-            "kbackup restore [run|plan|topics|verify|peek|query|settle] [OPTIONS]",
+            "kbackup restore [run|plan|topics|verify|peek|query|thaw|settle] [OPTIONS]",
             id="restore",
         ),
     ],

@@ -25,7 +25,9 @@ from kbackup.restore.planner import Planner
 from kbackup.restore.sources import SourceTopic, source_of
 from kbackup.runs.known import Known, of_run_records
 from kbackup.stores import Store, StoreSettings
+from kbackup.stores.archive import Thaw
 from kbackup.stores.memory import MemoryStore
+from tests.support.frozen_store import UNTIL, FrozenStore
 from tests.support.target import Restoring
 
 HERE = "cluster-here"
@@ -140,6 +142,32 @@ def test_a_created_topic_keeps_and_takes_records_of_any_age(store: Store) -> Non
     assert kept.items() <= topic.config.items()
     assert [str(2**63 - 1)] * 2 == [topic.config[name] for name in limits]
     assert "77" == asked.config["retention.ms"]
+
+
+def test_archived_objects_are_found_before_anything_is_written() -> None:
+    """
+    The plan refuses, counts them by storage class, and says what to do.
+    """
+    store = FrozenStore()
+    keys = [whole("orders", 0, 0), whole("orders", 0, 5), whole("orders", 1, 0)]
+    for key, first in zip(keys, (0, 5, 0), strict=True):
+        put(store, key, first, first + 4)
+    store.classes = {keys[0]: "GLACIER", keys[1]: "DEEP_ARCHIVE"}
+    store.thaws = {keys[0]: Thaw("thawing")}
+
+    (refused,) = plan(store, FakeCluster()).topics
+    (other,) = plan(store, FakeCluster(), partitions="1").topics
+    store.thaws = dict.fromkeys(keys[:2], Thaw("ready", UNTIL))
+    (ready,) = plan(store, FakeCluster()).topics
+
+    [refusal] = refused.refusals
+    assert ("refuse", 4) == (refused.action, refusal.exit_code)
+    assert "2 objects of orders cannot be read now" in str(refusal)
+    assert "1 in DEEP_ARCHIVE and 1 in GLACIER; 1 of them" in str(refusal)
+    assert ("create", "create") == (other.action, ready.action)
+    assert ("archived", "orders: 2 archived objects can be read until 2026-12-01T00:00:00Z") in (
+        ready.warnings
+    )
 
 
 def test_without_a_record_the_highest_partition_counts(store: Store) -> None:

@@ -1,0 +1,62 @@
+"""``kbackup restore thaw``: ask for archived objects."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
+from kbackup.cli.running import Session, run
+from kbackup.runs.summary import Event, Summary
+
+
+class _Thaw(GroupedCommand):
+    examples = (
+        "kbackup restore thaw -b my-bucket -t orders --dry-run",
+        "kbackup restore thaw -b my-bucket -t orders --days 14 --tier Bulk",
+    )
+
+
+@click.command("thaw", cls=_Thaw)
+@click.option(
+    "--days", type=click.IntRange(min=1), default=7, show_default=True, metavar="N",
+    cls=GroupedOption, group="Restore", help="How long the objects are to be readable.",
+)  # fmt: skip
+@click.option(
+    "--tier", type=click.Choice(["Standard", "Bulk", "Expedited"]), default="Standard",
+    show_default=True, cls=GroupedOption, group="Restore",
+    help="How fast they are to be had: within hours, within two days, or within minutes.",
+)  # fmt: skip
+@config_options("thaw")
+def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
+    """Ask S3 for objects in GLACIER and DEEP_ARCHIVE, so that they can be read for some days.
+
+    It costs money, and takes minutes to days.  Give the command again to see how far they have
+    come; what is on its way, or can be read, is not asked for again.
+    """
+
+    def work(session: Session) -> Event:
+        from kbackup.look.thaw import thaw  # noqa: PLC0415
+        from kbackup.runs import wiring  # noqa: PLC0415
+        from kbackup.runs.history import new_run_id  # noqa: PLC0415
+        from kbackup.stores import open_store  # noqa: PLC0415
+
+        settings = session.settings
+        summary = Summary(new_run_id(datetime.now(UTC)), "restore thaw")
+        events = thaw(
+            open_store(wiring.store_settings(settings)),
+            wiring.layout(settings),
+            wiring.reading(settings).formats,
+            days=days,
+            tier=tier,
+            names=settings.topics,
+            pattern=settings.topics_regex,
+            partitions=settings.partitions,
+            only_format=settings.format_class,
+            is_dry=settings.dry_run,
+        )
+        for event in events:
+            session.tell(event)
+        return summary.finish()
+
+    run("thaw", "restore thaw", parameters, work)

@@ -1,0 +1,98 @@
+"""``restore thaw``: ask for archived objects, so that they can be read for some days."""
+
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from kbackup import moments
+from kbackup.backup import catalog as listing
+from kbackup.backup.catalog import BackupFile, not_in_backup, nothing_there
+from kbackup.backup.frozen import frozen
+from kbackup.errors import ConfigurationError
+from kbackup.formats import FormatOptions
+from kbackup.naming import Layout, View
+from kbackup.runs.selection import select
+from kbackup.stores import Store
+from kbackup.stores.archive import Archive, Tier
+
+Event = dict[str, Any]
+
+_THREADS: Final = 16
+
+
+def thaw(
+    store: Store,
+    layout: Layout,
+    options: FormatOptions,
+    *,
+    days: int,
+    tier: Tier,
+    names: Collection[str] = (),
+    pattern: str | None = None,
+    partitions: Collection[int] | None = None,
+    only_format: str | None = None,
+    is_dry: bool = False,
+) -> Iterator[Event]:
+    """Ask for the archived objects of topics, and of what the backup says of itself.
+
+    Args:
+        store: Where the backup is.
+        layout: How objects are named.
+        options: How objects are read.
+        days: How long they are to be readable.
+        tier: How fast they are to be had.
+        names: Topics; all where there are none.
+        pattern: A Java regular expression for topics, where there are no *names*.
+        partitions: Only these of each topic; None for all.
+        only_format: Only objects of this format, and their siblings; None for all.
+        is_dry: Ask for nothing, only count.
+
+    Yields:
+        A ``thaw`` event for each topic, by name; the objects of the ledger come first.
+
+    Raises:
+        IncompleteBackupError: If a topic of *names* is not in the backup.
+        ConfigurationError: If the store has no archived objects.
+        StoreError: If the store refuses.
+    """
+    if not isinstance(store, Archive):
+        raise ConfigurationError(
+            "this store has no archived objects", do="only objects in S3 can be archived"
+        )
+    found = listing.read(store, layout, options, topics=names, only_format=only_format)
+    chosen = select(found.topics(), names, pattern)
+    if not chosen:
+        raise nothing_there(layout.topics_dir or "the bucket")
+    missing = next((topic for topic in chosen if topic not in found.topics()), None)
+    if missing is not None:
+        raise not_in_backup(missing, found)
+
+    def files_of(topic: str) -> list[BackupFile]:
+        return [
+            file
+            for where in found.partitions(topic)
+            if partitions is None or where.partition in partitions
+            for one in found.sets[where]
+            for file in one.files
+        ]
+
+    own = [
+        BackupFile(
+            entry.key, View.RECORD, "", "", entry.size, entry.modified.timestamp(),
+            entry.storage_class,
+        )
+        for entry in store.list(layout.records_prefix())
+    ]  # fmt: skip
+    for topic, files in (("", own), *((topic, files_of(topic)) for topic in chosen)):
+        cold = frozen(store, files)
+        asked = cold.of("frozen")
+        if not is_dry:
+            with ThreadPoolExecutor(_THREADS) as pool:
+                list(pool.map(lambda file: store.thaw(file.key, days, tier), asked))
+        if topic or cold.thaws:
+            yield {
+                "type": "thaw", "topic": topic or None, "asked": len(asked),
+                "thawing": len(cold.of("thawing")), "ready": len(cold.of("ready")),
+                "bytes": sum(file.size for file in asked),
+                "until": None if cold.until is None else moments.text(cold.until),
+            }  # fmt: skip

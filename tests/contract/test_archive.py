@@ -1,0 +1,78 @@
+"""Archived objects in a real S3 server: listed, refused, asked for, read."""
+
+import boto3
+import pytest
+
+from kbackup.errors import ObjectNotFoundError, StoreError
+from kbackup.local.s3 import LocalS3
+from kbackup.stores import StoreSettings, open_store
+from kbackup.stores.archive import Archive, Thaw
+from kbackup.stores.s3.archive import read
+
+BUCKET = "archived"
+
+
+@pytest.fixture
+def store(s3_server: LocalS3) -> Archive:
+    """A bucket with an archived object."""
+    s3_server.create_bucket(BUCKET)
+    keys = {
+        "aws_access_key_id": s3_server.access_key_id,
+        "aws_secret_access_key": s3_server.secret_access_key,
+    }
+    client = boto3.client(
+        "s3", endpoint_url=s3_server.endpoint_url, region_name="us-west-2", **keys
+    )
+    client.put_object(Bucket=BUCKET, Key="old", Body=b"data", StorageClass="DEEP_ARCHIVE")
+    client.put_object(Bucket=BUCKET, Key="new", Body=b"data")
+    options = {
+        "aws.access.key.id": s3_server.access_key_id,
+        "aws.secret.access.key": s3_server.secret_access_key,
+    }
+    found = open_store(StoreSettings(f"s3://{BUCKET}", s3_server.endpoint_url, options))
+    assert isinstance(found, Archive)
+    return found
+
+
+def test_an_archived_object_is_asked_for_and_then_read(store: Archive) -> None:
+    """
+    Until then opening it is refused, with what to do.
+    """
+    listed = {entry.key: entry.storage_class for entry in store.list("")}  # type: ignore[attr-defined]
+    before = store.thawed("old")
+    with pytest.raises(StoreError, match="InvalidObjectState") as refused:
+        store.open("old")  # type: ignore[attr-defined]
+
+    store.thaw("old", 3, "Bulk")
+
+    after = store.thawed("old")
+    assert {"new": "STANDARD", "old": "DEEP_ARCHIVE"} == listed
+    assert "kbackup restore thaw" in refused.value.do
+    assert (Thaw("frozen"), "ready") == (before, after.state)
+    assert after.until is not None
+    assert b"data" == store.open("old").read()  # type: ignore[attr-defined]
+
+
+def test_an_object_that_is_gone_is_no_archived_one(store: Archive) -> None:
+    """
+    A lifecycle rule may have deleted it since it was listed.
+    """
+    with pytest.raises(ObjectNotFoundError):
+        store.thawed("gone")
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("", "frozen"),
+        ('ongoing-request="true"', "thawing"),
+        ('ongoing-request="false"', "ready"),
+        ('ongoing-request="false", expiry-date="Fri, 21 Dec 2012 00:00:00 GMT"', "ready"),
+        ('ongoing-request="false", expiry-date="soon"', "ready"),
+    ],
+)
+def test_the_header_is_read_in_each_of_its_forms(header: str, expected: str) -> None:
+    """
+    A date that is none does not keep an object from being read.
+    """
+    assert expected == read(header).state

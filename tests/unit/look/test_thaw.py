@@ -1,0 +1,133 @@
+"""Asking for archived objects."""
+
+from typing import Any
+from uuid import uuid4
+
+import jsonschema
+import pytest
+from backup_samples import Backup
+
+from kbackup.cli.json_lines import schema
+from kbackup.cli.screens import thawing
+from kbackup.errors import ConfigurationError, IncompleteBackupError
+from kbackup.formats import FormatOptions
+from kbackup.look.thaw import thaw
+from kbackup.naming import Layout
+from kbackup.stores import Store, StoreSettings
+from kbackup.stores.archive import Thaw
+from kbackup.stores.memory import MemoryStore
+from kbackup.testing import put_bytes
+from tests.support.frozen_store import UNTIL, FrozenStore
+
+LINES = jsonschema.Draft202012Validator(schema())
+
+
+@pytest.fixture
+def store() -> FrozenStore:
+    """Three objects of one topic and one of another; all but the last are archived."""
+    frozen, backup = FrozenStore(), Backup()
+    keys = backup.put("orders", 0, range(3), range(3, 6)) + backup.put("orders", 1, range(3))
+    keys += backup.put("payments", 0, range(3))
+    for key in keys:
+        with backup.store.open(key) as body:
+            frozen.put(key, body, sha256="", metadata={})
+    frozen.classes = dict.fromkeys(keys[:2], "DEEP_ARCHIVE") | {keys[2]: "GLACIER"}
+    return frozen
+
+
+def ask(store: Store, **options: Any) -> list[dict[str, Any]]:
+    """What the command tells."""
+    options = {"days": 7, "tier": "Standard"} | options
+    events = [*thaw(store, Layout(), FormatOptions(), **options)]
+    for event in events:
+        LINES.validate(event)
+    return events
+
+
+def test_what_nobody_has_asked_for_is_asked_for(store: FrozenStore) -> None:
+    """
+    And nothing else: each request costs money.
+    """
+    first, second, third = sorted(store.classes)
+    store.thaws = {second: Thaw("thawing"), third: Thaw("ready", UNTIL)}
+
+    orders, payments = ask(store, days=3, tier="Bulk")
+
+    assert [(first, 3, "Bulk")] == store.asked
+    assert (1, 1, 1, "2026-12-01T00:00:00Z") == (
+        orders["asked"], orders["thawing"], orders["ready"], orders["until"],
+    )  # fmt: skip
+    assert ("payments", 0, 0) == (payments["topic"], payments["asked"], payments["bytes"])
+
+
+def test_giving_it_again_asks_for_nothing(store: FrozenStore) -> None:
+    """
+    The command is also how one looks how far objects have come.
+    """
+    ask(store, names=["orders"])
+    del store.asked[:]
+
+    [orders] = ask(store, names=["orders"])
+
+    assert ([], 0, 3) == (store.asked, orders["asked"], orders["thawing"])
+
+
+def test_a_dry_run_only_counts(store: FrozenStore) -> None:
+    """
+    So that one knows what it will cost.
+    """
+    [orders] = ask(store, names=["orders"], partitions={0}, is_dry=True)
+
+    assert ([], 2) == (store.asked, orders["asked"])
+    assert orders["bytes"] > 0
+
+
+def test_what_the_backup_says_of_itself_is_asked_for_too(store: FrozenStore) -> None:
+    """
+    A lifecycle rule takes the ledger with the rest of the bucket, and a plan begins with it.
+    """
+    key = f"{Layout().records_prefix()}ledger/x/part.parquet"
+    put_bytes(store, key, b"rows")
+    store.classes[key] = "GLACIER"
+
+    ledger, _ = ask(store, names=["orders"])
+
+    assert (None, 1) == (ledger["topic"], ledger["asked"])
+    assert (key, 7, "Standard") in store.asked
+
+
+def test_a_topic_that_is_not_there_is_an_error(store: FrozenStore) -> None:
+    """
+    Nobody waits two days for nothing.
+    """
+    with pytest.raises(IncompleteBackupError, match="order"):
+        ask(store, names=["order"])
+
+
+def test_a_store_without_an_archive_says_so() -> None:
+    """
+    A folder has nothing to ask for.
+    """
+    with pytest.raises(ConfigurationError, match="no archived objects"):
+        ask(MemoryStore(StoreSettings(f"memory://{uuid4()}")))
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({}, "orders: nothing is archived"),
+        ({"asked": 1, "bytes": 2048}, "orders: 1 object asked for (2.0 KiB)"),
+        (
+            {"thawing": 2, "ready": 3, "until": "2026-12-01T00:00:00Z"},
+            "orders: 2 on their way, 3 can be read until 2026-12-01T00:00:00Z",
+        ),
+        ({"topic": None, "ready": 1}, "the backup's ledger: 1 can be read"),
+    ],
+)
+def test_the_screen_says_how_far_they_have_come(more: dict[str, Any], text: str) -> None:
+    """
+    In one line a topic.
+    """
+    event = {"topic": "orders", "asked": 0, "thawing": 0, "ready": 0, "bytes": 0, "until": None}
+
+    assert text == thawing(event | more)
