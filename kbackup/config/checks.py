@@ -59,6 +59,26 @@ def zones_of(given: Mapping[str, Value]) -> Iterator[Doubt]:
         yield error("missing", "timezone", None, why, "set it, such as UTC or Europe/Berlin")
 
 
+_NARROWING: Final = (
+    "topics", "topics.regex", "partitions", "from.time", "to.time", "from.offset", "to.offset",
+    "rename", "rename.regex",
+)  # fmt: skip
+"""What decides which records a command takes, and where to."""
+
+
+def blanks(given: Mapping[str, Value]) -> Iterator[Doubt]:
+    """Yield an error for each option that should narrow a command and holds nothing.
+
+    It is an empty variable of the shell: ``-t "$TOPIC"`` would restore all topics.  In files and
+    the environment nothing stands for "not set".
+    """
+    for name in _NARROWING:
+        value = given.get(name)
+        if value is not None and value.origin.kind == "option" and not value.text.strip(", "):
+            why = "it is empty, which would stand for everything"
+            yield error("value", name, value, why, "give it a value, or leave the option out")
+
+
 def requirements(
     command: str,
     given: Mapping[str, Value],

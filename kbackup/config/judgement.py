@@ -78,6 +78,7 @@ class Judgement:
 
     def judge(self) -> Settings:
         """Return the settings; what is wrong with them is in `doubts`."""
+        self.doubts += checks.blanks(self.given)
         bad = {doubt.name for doubt in self.doubts if doubt.level == "error"}
         self._sort(bad)
         unreadable = list(plugin_options.check(self.used, self.given))

@@ -3,6 +3,7 @@
 import pytest
 
 from kbackup import config
+from kbackup.errors import ConfigurationError
 from tests.support.configurations import SINK, Write, load
 
 
@@ -100,3 +101,33 @@ def test_pad_width_zero_acts_as_one(write: Write) -> None:
     settings = load("sink", write(text), bootstrap_servers="h:1").settings
 
     assert 1 == settings.filename_offset_zero_pad_width
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("topics", ("",)),
+        ("topics", (" , ",)),
+        ("topics_regex", ""),
+        ("partitions", " "),
+        ("to_time", ""),
+        ("from_offset", ""),
+        ("rename", ""),
+        ("rename_regex", ""),
+    ],
+)
+def test_an_empty_option_never_stands_for_everything(option: str, text: object) -> None:
+    """
+    A restore whose shell variable was empty is refused, and does not restore all there is.
+    """
+    with pytest.raises(ConfigurationError, match="it is empty"):
+        load("restore", bootstrap_servers="h:1", s3_bucket_name="b", **{option: text})
+
+
+def test_nothing_in_a_file_stands_for_not_set(write: Write) -> None:
+    """
+    A file may name a property and leave it empty, as the connectors' files do.
+    """
+    loaded = load("restore", write("topics=\ns3.bucket.name=b\n"), bootstrap_servers="h:1")
+
+    assert loaded.settings.topics == ()
