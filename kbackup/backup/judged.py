@@ -114,7 +114,7 @@ class JudgedPartition:
         objects = sum(report["objects"] for report in reports) if self.is_deep else listed
         unchecked = [key for report in reports for key in report["unchecked"]]
         if self.is_deep:
-            state = _deep_state(objects, listed, len(unchecked)) if listed else "empty"
+            state = _deep_state(objects, listed, len(unchecked)) if listed else "nothing stored"
             records = sum(report["records"] for report in reports)
         else:
             state = self._shallow_state(listed)
@@ -177,7 +177,7 @@ class JudgedPartition:
             for file in files.files
         )
         if vouched == listed:
-            return "all there" if listed else "empty"
+            return "all there" if listed else "nothing stored"
         if vouched:
             return f"all there, {listed - vouched} objects not checkable"
         return "not checkable"

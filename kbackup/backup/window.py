@@ -35,6 +35,14 @@ class Range:
         low = "" if self.low == -_HIGHEST else self.low
         return f"{low}..{'' if self.high == _HIGHEST else self.high}"
 
+    def divides(self, low: int, high: int | None) -> bool:
+        """Whether it has some of the numbers from *low* to *high*, and lacks others.
+
+        Without *high* they may go on for ever.
+        """
+        end = _HIGHEST if high is None else high
+        return self.meets(low, end) and not (self.low <= low and end <= self.high)
+
     def meets(self, low: int, high: int) -> bool:
         """Whether any number from *low* to *high* is in it."""
         return max(low, self.low) <= min(high, self.high)

@@ -134,8 +134,9 @@ def headline(summary: Mapping[str, Any]) -> str:
 
 
 def is_idle(summary: Mapping[str, Any]) -> bool:
-    """Return whether a run has copied nothing and left nothing out."""
+    """Return whether a run has copied or changed nothing and left nothing out."""
     counts = [summary.get("objects"), *(summary.get("skipped") or {}).values()]
+    counts += [len(summary.get(name) or ()) for name in ("settled", "unsettled")]
     return summary.get("records") == 0 and not any(counts)
 
 

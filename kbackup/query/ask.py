@@ -35,6 +35,8 @@ def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) 
 
     with session(settings) as spark:
         try:
+            if len({name.lower() for name in names}) < len(names):
+                spark.conf.set("spark.sql.caseSensitive", "true")  # else one view hides another
             for name in names:
                 source = BackupSource.over(found.of_topic(name))
                 spark.dataSource.register(source)
@@ -61,18 +63,33 @@ def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) 
 def mentioned(sql: str, topics: Iterable[str]) -> list[str]:
     """Return the topics whose names stand in *sql*, sorted.
 
+    Capitals do not count, except between topics that only they tell apart.
+
     Raises:
-        ConfigurationError: If there is none.
+        ConfigurationError: If there is none, or if *sql* leaves open which one it means.
     """
     there = sorted(topics)
-    found = [name for name in there if name.lower() in sql.lower()]
+    alike: dict[str, list[str]] = {}
+    for name in there:
+        alike.setdefault(name.lower(), []).append(name)
+    found: list[str] = []
+    for word, names in alike.items():
+        if word in sql.lower():
+            meant = names if len(names) == 1 else [name for name in names if name in sql]
+            if not meant:
+                raise ConfigurationError(
+                    f"the query does not say which topic {word} is",
+                    f"there are {' and '.join(names)}",
+                    "write the name with its capitals",
+                )
+            found += meant
     if not found:
         raise ConfigurationError(
             "the query names no topic of the backup",
             f"there are: {', '.join(there[:10])}{' ...' if len(there) > 10 else ''}",
             "each topic is a table: select count(*) from `NAME`",
         )
-    return found
+    return sorted(found)
 
 
 def incomplete(missing: Mapping[TopicPartition, Sequence[str]]) -> IncompleteBackupError:

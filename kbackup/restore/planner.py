@@ -197,6 +197,7 @@ class Planner:
             if not self._window.is_everything:
                 counts[-1] = None  # not known before they are read
                 refusals += soundness.untimed(where, sets, self._window)
+                refusals += soundness.unplaced(where, sets, self._window, self._facts)
                 sets = [files for files in sets if self._window.takes(files, self._facts(files))]
             objects += sum(len(files.files) for files in sets)
             stored += sum(file.size for files in sets for file in files.files)

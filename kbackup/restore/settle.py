@@ -9,6 +9,7 @@ from kbackup.clock import Clock
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError, RefusedError
 from kbackup.kafka import Cluster
+from kbackup.records import TopicIdentity
 from kbackup.renaming import rename
 from kbackup.restore import settling
 from kbackup.restore.settling import Changes
@@ -73,6 +74,7 @@ def settle(
             yield summary.warn("retention", doubt)
     changed = [one for one in found if one.changes]
     summary.facts["settled"] = []
+    summary.facts["unsettled"] = [one.target for one in changed] if settings.dry_run else []
     if settings.dry_run or not changed:
         return
     _confirm(", ".join(one.target for one in changed), settings, agree)
@@ -85,7 +87,9 @@ def _found(settings: Settings, cluster: Cluster, said: Known) -> Iterator[Settle
     names = select(said.topics, settings.topics, settings.topics_regex)
     targets = {name: rename(name, settings.renames) for name in names}
     there = set(cluster.topic_names())
-    configs = cluster.topic_config(there.intersection(targets.values()), overridden_only=True)
+    copies = there.intersection(targets.values())
+    configs = cluster.topic_config(copies, overridden_only=True)
+    topics = cluster.topics(copies)
     for name, target in targets.items():
         if name not in said.topics:
             raise IncompleteBackupError(
@@ -111,8 +115,9 @@ def _found(settings: Settings, cluster: Cluster, said: Known) -> Iterator[Settle
                 topic=target,
             )
         entry = said.topics[name]
-        if target == name and entry.cluster_id == cluster.cluster_id:
-            continue  # the original itself
+        now = TopicIdentity(cluster.cluster_id, topics[target].topic_id)
+        if target == name and not entry.identity.conflicts(now):
+            continue  # the original itself, not one that was restored in its place
         yield Settled(name, target, settling.changes(entry.config, configs[target]))
 
 

@@ -1,6 +1,6 @@
 """What a backup lacks, or may not be, as far as a plan can see it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from kbackup import formats
@@ -9,7 +9,7 @@ from kbackup.backup.reading import facts
 from kbackup.backup.window import Window
 from kbackup.errors import KbackupError, RefusedError
 from kbackup.naming import View
-from kbackup.records import TopicPartition
+from kbackup.records import Facts, TopicPartition
 from kbackup.restore.safety import Intent
 from kbackup.stores import Store
 
@@ -53,6 +53,44 @@ def untimed(where: TopicPartition, sets: Sequence[FileSet], window: Window) -> l
     ]
 
 
+def unplaced(
+    where: TopicPartition,
+    sets: Sequence[FileSet],
+    window: Window,
+    facts_of: Callable[[FileSet], Facts | None],
+) -> list[KbackupError]:
+    """Refuse to cut an object of values at an offset when its rows do not know theirs.
+
+    They are counted from the first one.  That is right where no offset was left out: not in a
+    partition that is spread over directories, nor where compaction, an aborted transaction or a
+    tombstone left a hole.
+
+    Args:
+        where: Their partition.
+        sets: Its objects.
+        window: What is asked for.
+        facts_of: What is known of the records of a set.
+    """
+    values = [files for files in sets if not files.is_whole]
+    is_spread = len({files.encoded_partition for files in values}) > 1
+    for files in values:
+        known, first = facts_of(files), files.start_offset
+        if known is None and not is_spread:
+            continue  # another tool's: nothing says that an offset was left out
+        last = None if known is None else known.last_offset
+        is_dense = known is not None and known.records == known.last_offset - first + 1
+        if not is_dense and window.offset.divides(first, last):
+            return [
+                RefusedError(
+                    f"{where}: {files.id} does not say which offsets its records have",
+                    "objects of values alone store the first one only, and here some were left out",
+                    "choose offsets at which objects begin, as their names say",
+                    topic=where.topic,
+                )
+            ]
+    return []
+
+
 def splittable(store: Store, where: TopicPartition, sets: Sequence[FileSet]) -> list[KbackupError]:
     """Refuse to split byte-array files of another tool, to which nobody agreed."""
     asked = set()
@@ -75,13 +113,17 @@ def splittable(store: Store, where: TopicPartition, sets: Sequence[FileSet]) -> 
 
 
 def lacks(source: str, sets: Iterable[FileSet]) -> list[tuple[str, str]]:
-    """Say once what the connectors' layout has not stored of a topic.
+    """Say once what is not stored of a topic: all of it, or what the connectors' layout leaves out.
 
     Args:
         source: The topic.
         sets: All of its file sets.
     """
-    values = [files for files in sets if not files.is_whole]
+    stored = list(sets)
+    if not stored:
+        text = "no record of it is stored: either it was empty, or no run has come so far"
+        return [("nothing_stored", f"{source}: {text}")]
+    values = [files for files in stored if not files.is_whole]
     if not values:
         return []
     lacking = []

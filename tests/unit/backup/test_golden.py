@@ -83,7 +83,7 @@ def test_it_is_all_there_before_and_after_it_is_taken_over(
     if is_taken_over:
         take_over(backup)
 
-    states = {**dict.fromkeys(ORDERS, "all there"), **dict.fromkeys(AUDIT, "empty")}
+    states = {**dict.fromkeys(ORDERS, "all there"), **dict.fromkeys(AUDIT, "nothing stored")}
     assert (0, states) == verified(backup)
     backup.path(LOST).unlink()
     assert 7 == verified(backup)[0]

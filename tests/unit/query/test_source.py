@@ -143,3 +143,15 @@ def test_only_topics_that_a_query_names_become_tables() -> None:
     assert ["orders"] == mentioned("SELECT * FROM Orders", ["orders", "pay"])
     with pytest.raises(ConfigurationError, match="names no topic"):
         mentioned("select 1", ["orders"])
+
+
+def test_topics_that_only_capitals_tell_apart_are_not_taken_for_each_other() -> None:
+    """
+    Spark's names know no capitals: what is not meant is no table, and what is unclear is exit 2.
+    """
+    there = ["Orders", "orders", "pay"]
+
+    assert ["Orders"] == mentioned("select * from Orders", there)
+    assert ["Orders", "orders", "pay"] == mentioned("select 1 from orders, Orders, PAY", there)
+    with pytest.raises(ConfigurationError, match="which topic orders is"):
+        mentioned("select * from ORDERS", there)

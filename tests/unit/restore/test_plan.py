@@ -374,7 +374,8 @@ def test_a_sink_of_an_earlier_version_watches_what_its_pattern_matches(
 
 def test_an_empty_topic_comes_back_with_its_partitions(store: Store) -> None:
     """
-    It has no object, and the ledger knows it.
+    It has no object, and the ledger knows it.  That nothing was stored is said: it may as well be
+    a topic of which no run could back up a record.
     """
     put(store, whole("orders", 0, 0), 0, 4)
     known = {"audit": TopicEntry("topic", "audit", "elsewhere", "", 6)}
@@ -384,6 +385,7 @@ def test_an_empty_topic_comes_back_with_its_partitions(store: Store) -> None:
     assert [("audit", "create", 6, 0), ("orders", "create", 1, 1)] == [
         (one.intent.source, one.action, one.intent.partitions, one.objects) for one in found.topics
     ]
+    assert [["nothing_stored"], []] == [[code for code, _ in one.warnings] for one in found.topics]
     assert [] == found.refusals
 
 

@@ -10,7 +10,9 @@ import pytest
 from kbackup import config
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.rows import TOPIC, TOPICS, TopicEntry, table
+from kbackup.cli.reasons import headline
 from kbackup.errors import IncompleteBackupError, RefusedError
+from kbackup.kafka import Topic
 from kbackup.naming import Layout
 from kbackup.restore.settle import settle
 from kbackup.restore.settling import COPY_CONFIG, changes
@@ -79,10 +81,15 @@ class FakeCluster:
 
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     cluster_id: str = "here"
+    topic_id: str = "id"
 
     def topic_names(self) -> list[str]:
         """All topics."""
         return sorted(self.configs)
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """What topics are."""
+        return {name: Topic(name, 1, self.topic_id) for name in names}
 
     def topic_config(
         self, names: Iterable[str], *, overridden_only: bool = False
@@ -192,3 +199,30 @@ def test_the_original_itself_is_left_alone() -> None:
     settling = Settling(FakeCluster({"orders": {}}, cluster_id="there"))
 
     assert [] == settling.run(yes=True, rename=None)
+
+
+def test_what_was_restored_in_the_place_of_the_original_is_settled() -> None:
+    """
+    A topic that was deleted and restored under its own name is another topic: a copy.
+    """
+    there = FakeCluster({"orders": dict(COPY_CONFIG)}, cluster_id="there", topic_id="new")
+    settling = Settling(there)
+
+    settling.run(yes=True, rename=None)
+
+    assert ORIGINAL == there.configs["orders"]
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_run_that_has_something_to_settle_is_not_said_to_have_nothing_new(dry_run: bool) -> None:
+    """
+    Its last line says nothing new only where every setting was as it should be.
+    """
+    settling = Settling()
+
+    settling.run(yes=True, dry_run=dry_run)
+
+    assert "restore settle finished" == headline(settling.summary.finish())
+    settling.run(yes=True)
+    settling.run(yes=True)
+    assert "restore settle finished, nothing new" == headline(settling.summary.finish())

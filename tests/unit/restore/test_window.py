@@ -197,3 +197,32 @@ def test_a_window_that_ends_before_it_begins_is_refused() -> None:
 
     with pytest.raises(KbackupError, match="--to-offset is not after --from-offset"):
         wiring.window(settings)
+
+
+def test_values_with_holes_between_them_are_not_counted_out() -> None:
+    """
+    A value's offset is its place in the file only where no offset was left out.
+    """
+    restoring = Restoring()
+    restoring.backup.put("orders", 0, range(0, 20, 2), range(20, 30), views=JSON)
+
+    with pytest.raises(KbackupError, match="does not say which offsets"):
+        restoring.restore(to_offset=10)
+
+    restoring.restore(from_offset=20, to_offset=25)
+    assert list(range(20, 25)) == offsets(restoring)
+
+
+def test_values_in_several_directories_are_not_counted_out() -> None:
+    """
+    A directory has some of a partition's offsets: its rows are no run of them.
+    """
+    restoring = Restoring()
+    restoring.backup.put_in("region=eu", "orders", 0, range(0, 20, 2), views=JSON)
+    restoring.backup.put_in("region=us", "orders", 0, range(1, 20, 2), views=JSON)
+
+    with pytest.raises(KbackupError, match="does not say which offsets"):
+        restoring.restore(to_offset=10)
+
+    restoring.restore(to_offset=20)
+    assert list(range(20)) == sorted(offsets(restoring))
