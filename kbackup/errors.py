@@ -194,6 +194,21 @@ class TopicDeletedError(KafkaError):
     code = "topic_deleted"
 
 
+class RegistryError(KbackupError):
+    """The Schema Registry is unreachable, or denies access, beyond the retry budget.
+
+    Attributes:
+        row: The row in the batch at hand, counted from 0, whose schema was asked for.
+    """
+
+    exit_code = 5
+    code = "registry"
+
+    def __init__(self, what: str, why: str = "", do: str = "", *, row: int = 0, **place: Any):
+        super().__init__(what, why, do, **place)
+        self.row = row
+
+
 class StoreError(KbackupError):
     """The store is unreachable, denies access, or throttles beyond the retry budget."""
 

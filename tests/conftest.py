@@ -16,6 +16,7 @@ from kbackup.local.kafka import LocalKafka
 from tests.support.cluster import TestCluster
 from tests.support.command import Kbackup
 from tests.support.mock_kafka import MockKafka
+from tests.support.registry import FakeRegistry
 
 _COUNT = itertools.count()
 
@@ -47,6 +48,13 @@ def cluster(kafka: LocalKafka) -> TestCluster:
 def mock_kafka() -> MockKafka:
     """A broker without Java, shared by all tests of the run."""
     return MockKafka()
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    """A Schema Registry in this process, empty."""
+    with FakeRegistry() as found:
+        yield found
 
 
 @pytest.fixture(params=["native", "python"])

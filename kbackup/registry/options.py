@@ -1,0 +1,184 @@
+"""The options of every converter that asks a Schema Registry, and the settings they make.
+
+Source of names, defaults and effects: schema-registry, ``AbstractKafkaSchemaSerDeConfig`` and
+``SchemaRegistryClientConfig``.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from kbackup.errors import ConfigurationError
+from kbackup.options import integer, names, optional_text, text, words
+from kbackup.registry.subjects import SUBJECTS
+
+_PEM: Final = "only files in PEM are read"
+_URL: Final = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
+
+
+def _is_url(value: str) -> None:
+    if value and _URL.fullmatch(value) is None:
+        raise ValueError("expected http:// or https://, a host, and no blanks")
+
+
+def _strategy(value: str) -> None:
+    if value.rpartition(".")[2] not in SUBJECTS:
+        raise ValueError(f"expected one of {', '.join(SUBJECTS)}")
+
+
+URL: Final = names(
+    "schema.registry.url",
+    "URL of the Schema Registry, or several URLs of one, separated by commas and tried in turn.",
+    is_required=True,
+    example="https://registry:8081",
+)
+SOURCE: Final = words(
+    "basic.auth.credentials.source",
+    "Where user and password are: in schema.registry.url, or in basic.auth.user.info.",
+    ("URL", "USER_INFO"),
+    "URL",
+)
+USER_INFO: Final = optional_text(
+    "basic.auth.user.info", "User and password, as user:password.", is_secret=True
+)
+CA: Final = text(
+    "schema.registry.ssl.ca.location",
+    "PEM file or folder of the authorities that signed the registry's certificate.",
+    example="/etc/ssl/registry-ca.pem",
+)
+TRUST_STORE: Final = text(
+    "schema.registry.ssl.truststore.location",
+    "The same by the connectors' name; it takes a PEM file.",
+    example="/etc/ssl/registry-ca.pem",
+)
+TRUST_STORE_TYPE: Final = text(
+    "schema.registry.ssl.truststore.type", "Type of the trust store; PEM is the only one.", "PEM"
+)
+CERTIFICATE: Final = text(
+    "schema.registry.ssl.certificate.location",
+    "PEM file with this client's certificate, for registries that ask for one.",
+    example="/etc/ssl/client.pem",
+)
+KEY: Final = text(
+    "schema.registry.ssl.key.location",
+    "PEM file with the private key, where it is not in the certificate's file.",
+    example="/etc/ssl/client.key",
+)
+KEY_STORE: Final = text(
+    "schema.registry.ssl.keystore.location",
+    "Certificate and private key in one PEM file, by the connectors' name.",
+    example="/etc/ssl/client.pem",
+)
+KEY_STORE_TYPE: Final = text(
+    "schema.registry.ssl.keystore.type", "Type of the key store; PEM is the only one.", "PEM"
+)
+KEY_PASSWORD: Final = optional_text(
+    "schema.registry.ssl.key.password", "Password of the private key.", is_secret=True
+)
+PROXY_HOST: Final = text("proxy.host", "Host of an HTTP proxy before the registry.")
+PROXY_PORT: Final = integer("proxy.port", "Its port.", 3128, ge=1, le=65535)
+CONNECT_MS: Final = integer(
+    "http.connect.timeout.ms", "How long a connection to the registry may take.", 60_000, ge=1
+)
+READ_MS: Final = integer(
+    "http.read.timeout.ms", "How long an answer of the registry may take.", 60_000, ge=1
+)
+RETRIES: Final = integer(
+    "max.retries",
+    "How often a request to the registry is repeated that was not answered, or with 408, 429 or "
+    "5xx.",
+    3,
+    ge=0,
+)
+WAIT_MS: Final = integer(
+    "retries.wait.ms",
+    "The longest wait before the first repetition; it doubles each time, with jitter.",
+    1000,
+    ge=0,
+)
+WAIT_MAX_MS: Final = integer("retries.max.wait.ms", "What that wait grows to.", 20_000, ge=0)
+KEY_STRATEGY: Final = text(
+    "key.subject.name.strategy",
+    "How the subject of a key's schema is called; its versions are asked for under it.",
+    "TopicNameStrategy",
+    check=_strategy,
+)
+VALUE_STRATEGY: Final = text(
+    "value.subject.name.strategy",
+    "How the subject of a value's schema is called; its versions are asked for under it.",
+    "TopicNameStrategy",
+    check=_strategy,
+)
+
+OPTIONS: Final = (
+    URL, SOURCE, USER_INFO, CA, TRUST_STORE, TRUST_STORE_TYPE, CERTIFICATE, KEY, KEY_STORE,
+    KEY_STORE_TYPE, KEY_PASSWORD, PROXY_HOST, PROXY_PORT, CONNECT_MS, READ_MS, RETRIES, WAIT_MS,
+    WAIT_MAX_MS, KEY_STRATEGY, VALUE_STRATEGY,
+)  # fmt: skip
+
+
+def settings_of(properties: Mapping[str, Any]) -> Any:
+    """Return the `kbackup.registry.RegistrySettings` that *properties* ask for.
+
+    Raises:
+        ConfigurationError: If they do not go together, or ask for a key store of Java's.
+    """
+    from kbackup.registry import RegistrySettings  # noqa: PLC0415  (options are read for --help)
+
+    urls = URL.of(properties)
+    for url in urls or ("",):
+        if _URL.fullmatch(url) is None:
+            raise ConfigurationError(
+                "schema.registry.url is no URL of a Schema Registry",
+                "each URL begins with http:// or https:// and names a host",
+                "set it, such as to http://registry:8081",
+                property=URL.name,
+            )
+    for kind in (TRUST_STORE_TYPE, KEY_STORE_TYPE):
+        if kind.of(properties).upper() != "PEM":
+            raise ConfigurationError(
+                f"{kind.name}={kind.of(properties)} cannot be used",
+                _PEM,
+                "keytool -exportcert -rfc -keystore FILE -alias ALIAS > ca.pem; set "
+                f"{CA.name}=ca.pem, and remove it",
+                property=kind.name,
+            )
+    host = PROXY_HOST.of(properties)
+    return RegistrySettings(
+        urls,
+        _user(properties, urls),
+        CA.of(properties) or TRUST_STORE.of(properties),
+        CERTIFICATE.of(properties) or KEY_STORE.of(properties),
+        KEY.of(properties),
+        KEY_PASSWORD.of(properties) or "",
+        f"http://{host}:{PROXY_PORT.of(properties)}" if host else "",
+        CONNECT_MS.of(properties) / 1000,
+        READ_MS.of(properties) / 1000,
+        RETRIES.of(properties),
+        WAIT_MS.of(properties) / 1000,
+        WAIT_MAX_MS.of(properties) / 1000,
+    )
+
+
+def _user(properties: Mapping[str, Any], urls: tuple[str, ...]) -> str:
+    """Return the credentials that the client is given beside the URLs, empty for none."""
+    info = USER_INFO.of(properties) or ""
+    is_in_url = any("@" in urlsplit(url).netloc for url in urls)
+    if SOURCE.of(properties) == "URL" and is_in_url:
+        return ""
+    if info and is_in_url:
+        raise ConfigurationError(
+            "user and password of the registry are given twice",
+            "they are in schema.registry.url and in basic.auth.user.info",
+            "remove them from the URL",
+            property=URL.name,
+        )
+    if info and ":" not in info:
+        raise ConfigurationError(
+            "basic.auth.user.info cannot be used",
+            "it has no colon between user and password",
+            "set it to user:password",
+            property=USER_INFO.name,
+        )
+    return info

@@ -1,0 +1,136 @@
+"""A Schema Registry in this process: Confluent's interface over HTTP, with failures by script."""
+
+import base64
+import json
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+TYPE = "application/vnd.schemaregistry.v1+json"
+
+
+@dataclass
+class FakeRegistry:
+    """Ids are given in the order of registration, from 1 on.
+
+    Attributes:
+        user: ``user:password`` that requests must bring; empty for nobody.
+        script: What the next requests meet instead of an answer: a status, or "hang" until the
+            registry is closed.
+        asked: Method and path of each request.
+    """
+
+    user: str = ""
+    script: list[int | str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    _schemas: list[dict[str, Any]] = field(default_factory=list)
+    _versions: dict[str, list[int]] = field(default_factory=dict)
+    _closing: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Self:
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *args: object) -> None:
+                """Stay silent."""
+
+            def do_GET(self) -> None:
+                fake._handle(self, {})
+
+            def do_POST(self) -> None:
+                length = int(self.headers.get("Content-Length", 0))
+                fake._handle(self, json.loads(self.rfile.read(length)))
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = False
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.01,), daemon=True
+        )
+        self._thread.start()
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def add(self, subject: str, schema: Any, kind: str = "AVRO", **more: Any) -> int:
+        """Register a schema, text or an object, and return its id."""
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        entry = {"schema": text, "schemaType": kind, "references": [], **more}
+        if entry not in self._schemas:
+            self._schemas.append(entry)
+        schema_id = self._schemas.index(entry) + 1
+        versions = self._versions.setdefault(subject, [])
+        if schema_id not in versions:
+            versions.append(schema_id)
+        return schema_id
+
+    def schema(self, schema_id: int) -> Any:
+        """Return what was registered under an id, parsed."""
+        return json.loads(self._schemas[schema_id - 1]["schema"])
+
+    def subjects(self) -> dict[str, list[int]]:
+        """Return the ids under each subject, in the order of their versions."""
+        return dict(self._versions)
+
+    def _handle(self, request: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
+        path = urlsplit(request.path).path
+        self.asked.append(f"{request.command} {path}")
+        status, answer = self._scripted() or self._allowed(request) or self._answer(path, body)
+        data = json.dumps(answer).encode()
+        request.send_response(status)
+        request.send_header("Content-Type", TYPE)
+        request.send_header("Content-Length", str(len(data)))
+        request.end_headers()
+        request.wfile.write(data)
+
+    def _scripted(self) -> tuple[int, Any] | None:
+        if not self.script:
+            return None
+        step = self.script.pop(0)
+        if step == "hang":
+            self._closing.wait()
+            return 500, {}
+        return int(step), {"error_code": int(step), "message": "as the script says"}
+
+    def _allowed(self, request: BaseHTTPRequestHandler) -> tuple[int, Any] | None:
+        expected = "Basic " + base64.b64encode(self.user.encode()).decode()
+        if not self.user or request.headers.get("Authorization") == expected:
+            return None
+        return 401, {"error_code": 401, "message": "Unauthorized"}
+
+    def _answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:  # noqa: PLR0911
+        match [unquote(part) for part in path.strip("/").split("/")]:
+            case ["schemas", "ids", text, *rest]:
+                schema_id = int(text)
+                if not 0 < schema_id <= len(self._schemas):
+                    return 404, {"error_code": 40403, "message": "Schema not found"}
+                if not rest:
+                    return 200, self._schemas[schema_id - 1]
+                pairs = [
+                    {"subject": subject, "version": versions.index(schema_id) + 1}
+                    for subject, versions in self._versions.items()
+                    if schema_id in versions
+                ]
+                return 200, pairs
+            case ["subjects", subject, "versions"]:
+                kind = body.get("schemaType") or "AVRO"
+                more = {"references": body.get("references") or []}
+                return 200, {"id": self.add(subject, body["schema"], kind, **more)}
+            case ["subjects", subject, "versions", number]:
+                versions = self._versions.get(subject, [])
+                if int(number) > len(versions):
+                    return 404, {"error_code": 40402, "message": "Version not found"}
+                schema_id = versions[int(number) - 1]
+                named = {"subject": subject, "id": schema_id, "version": int(number)}
+                return 200, {**self._schemas[schema_id - 1], **named}
+        return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}

@@ -1,0 +1,192 @@
+"""The client of a registry, against one that answers as Confluent's does."""
+
+import json
+import pickle
+from collections.abc import Callable
+
+import pytest
+
+from kbackup.errors import RegistryError
+from kbackup.registry import AVRO, RegisteredSchema, Registry, RegistrySettings, connect
+from tests.support.registry import FakeRegistry
+
+Connected = Callable[..., Registry]
+
+
+@pytest.fixture
+def connected(registry: FakeRegistry) -> Connected:
+    """Return what connects to the registry, with no pause between attempts."""
+
+    def made(**more: object) -> Registry:
+        return connect(RegistrySettings(**{"urls": (registry.url,), "wait_s": 0.0, **more}))  # type: ignore[arg-type]
+
+    return made
+
+
+def test_a_schema_is_asked_for_once(registry: FakeRegistry, connected: Connected) -> None:
+    """
+    A registry never changes what an id stands for, so one request serves all records.
+    """
+    registry.add("orders-value", '"string"')
+    found = [connected().schema(1) for _ in range(3)]
+
+    assert [RegisteredSchema(AVRO, '"string"')] * 3 == found
+    assert ["GET /schemas/ids/1"] == registry.asked
+
+
+def test_an_unknown_id_is_no_error(connected: Connected) -> None:
+    """
+    Whether a record under it is bad is its converter's decision.
+    """
+    assert connected().schema(7) is None
+    assert connected().version(7, "orders-value") is None
+
+
+def test_the_version_is_that_of_the_subject(registry: FakeRegistry, connected: Connected) -> None:
+    """
+    One schema may have another version under each subject.
+    """
+    registry.add("a-value", '"int"')
+    registry.add("a-value", '"string"')
+    registry.add("b-value", '"string"')
+    found = connected()
+
+    assert (2, 1, None) == tuple(found.version(2, f"{topic}-value") for topic in "abc")
+
+
+def test_schemas_come_with_what_they_refer_to(registry: FakeRegistry, connected: Connected) -> None:
+    """
+    Each import stands after those that it needs itself.
+    """
+    name = {"type": "record", "name": "x.Name", "fields": [{"name": "n", "type": "string"}]}
+    person = {"type": "record", "name": "x.Person", "fields": [{"name": "n", "type": "x.Name"}]}
+    refers = {"references": [{"name": "x.Name", "subject": "names", "version": 1}]}
+    registry.add("names", name)
+    registry.add("people", person, **refers)
+    whole = {"references": [{"name": "x.Person", "subject": "people", "version": 1}]}
+    schema_id = registry.add("teams-value", {"type": "array", "items": "x.Person"}, **whole)
+
+    found = connected().schema(schema_id)
+
+    assert found is not None
+    assert [("x.Name", name), ("x.Person", person)] == [
+        (name, json.loads(text)) for name, text in found.imports
+    ]
+
+
+def test_a_schema_is_registered_once(registry: FakeRegistry, connected: Connected) -> None:
+    """
+    What is there already keeps its id.
+    """
+    schema = RegisteredSchema(AVRO, '"long"')
+    found = connected()
+
+    assert [1, 1] == [found.register("orders-value", schema) for _ in range(2)]
+    assert {"orders-value": [1]} == registry.subjects()
+    assert 1 == len(registry.asked)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_moment_of_weakness_is_waited_out(
+    registry: FakeRegistry, connected: Connected, status: int
+) -> None:
+    """
+    Three repetitions are the default, as the connectors' is.
+    """
+    registry.add("orders-value", '"string"')
+    registry.script = [status, status, status]
+
+    assert connected().schema(1) is not None
+    assert 4 == len(registry.asked)
+
+
+def test_the_budget_ends(registry: FakeRegistry, connected: Connected) -> None:
+    """
+    A registry that stays broken is an error to try later, exit code 5.
+    """
+    registry.script = [500] * 4
+    with pytest.raises(RegistryError) as caught:
+        connected().schema(1)
+
+    assert 5 == caught.value.exit_code
+    assert f"Schema Registry at {registry.url} refused when asked for schema 1" == caught.value.what
+    assert "HTTP 500: as the script says" == caught.value.why
+    assert 4 == len(registry.asked)
+
+
+def test_a_registry_that_hangs_is_given_up(registry: FakeRegistry, connected: Connected) -> None:
+    """
+    No answer within the time allowed is no answer.
+    """
+    registry.script = ["hang", "hang"]
+    with pytest.raises(RegistryError, match="did not answer when asked for schema 1"):
+        connected(read_s=0.05, retries=1).schema(1)
+
+    assert 2 == len(registry.asked)
+
+
+def test_nobody_there(connected: Connected) -> None:
+    """
+    A registry that is down is named by its URL.
+    """
+    with FakeRegistry() as gone:
+        url = gone.url
+    with pytest.raises(RegistryError, match=f"at {url} did not answer"):
+        connected(urls=(url,), retries=0).schema(1)
+
+
+def test_another_url_takes_over(registry: FakeRegistry, connected: Connected) -> None:
+    """
+    Several URLs of one registry are tried in turn.
+    """
+    registry.add("orders-value", '"string"')
+    with FakeRegistry() as gone:
+        url = gone.url
+
+    assert connected(urls=(url, registry.url), retries=0).schema(1) is not None
+
+
+def test_credentials_open_it_and_stay_secret(registry: FakeRegistry, connected: Connected) -> None:
+    """
+    Neither a message nor the settings show user and password.
+    """
+    registry.user = "ann:s3cret"
+    registry.add("orders-value", '"string"')
+    with pytest.raises(RegistryError) as caught:
+        connected(user="ann:wrong").schema(1)
+
+    assert connected(user="ann:s3cret").schema(1) is not None
+    assert "basic.auth.user.info" in caught.value.do
+    assert "wrong" not in repr(caught.value.to_dict())
+    assert "s3cret" not in repr(RegistrySettings(("http://h",), "ann:s3cret"))
+
+
+def test_credentials_in_the_url_stay_secret_too() -> None:
+    """
+    The error names the host without them.
+    """
+    with FakeRegistry() as gone:
+        url = gone.url.replace("://", "://ann:s3cret@")
+    with pytest.raises(RegistryError) as caught:
+        connect(RegistrySettings((url,), retries=0)).schema(1)
+
+    assert "s3cret" not in repr(caught.value.to_dict())
+
+
+def test_what_is_no_registry_is_named(registry: FakeRegistry, connected: Connected) -> None:
+    """
+    A 404 that no registry gives means a wrong URL, not an unknown schema.
+    """
+    with pytest.raises(RegistryError, match="HTTP 404") as caught:
+        connected(urls=(registry.url + "/wrong",)).schema(1)
+
+    assert "schema.registry.url" in caught.value.do
+
+
+def test_the_error_crosses_processes() -> None:
+    """
+    A task returns it in its report.
+    """
+    error = pickle.loads(pickle.dumps(RegistryError("what", "why", "do", topic="t")))
+
+    assert ("what", "t", 5) == (error.what, error.place["topic"], error.exit_code)

@@ -1,0 +1,114 @@
+from typing import Any
+
+import pytest
+
+from kbackup.errors import ConfigurationError
+from kbackup.registry.options import settings_of
+from kbackup.registry.subjects import subject
+
+URL = "schema.registry.url"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param({}, "", id="none"),
+        pytest.param({"basic.auth.user.info": "a:b"}, "a:b", id="without a source"),
+        pytest.param(
+            {"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": "a:b:c"},
+            "a:b:c",
+            id="a password with a colon",
+        ),
+        pytest.param(
+            {URL: "http://x:y@h", "basic.auth.user.info": "a:b"}, "", id="the URL's go first"
+        ),
+    ],
+)
+def test_where_credentials_come_from(given: dict[str, Any], expected: str) -> None:
+    """
+    User and password are those of the source that the configuration names.
+    """
+    assert expected == settings_of({URL: "http://h", **given}).user
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        pytest.param({URL: "registry:8081"}, URL, id="no scheme"),
+        pytest.param({URL: "mock://x"}, URL, id="a registry of tests"),
+        pytest.param({"basic.auth.user.info": "ann"}, "basic.auth.user.info", id="no password"),
+        pytest.param(
+            {
+                URL: "http://a:b@h",
+                "basic.auth.user.info": "a:b",
+                "basic.auth.credentials.source": "USER_INFO",
+            },
+            URL,
+            id="twice",
+        ),
+        pytest.param(
+            {"schema.registry.ssl.truststore.type": "JKS"},
+            "schema.registry.ssl.truststore.type",
+            id="a trust store of Java's",
+        ),
+        pytest.param(
+            {"basic.auth.credentials.source": "SASL_INHERIT"},
+            "basic.auth.credentials.source",
+            id="credentials of another client",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_named(given: dict[str, Any], named: str) -> None:
+    """
+    Before a run, with the property and what to do.
+    """
+    with pytest.raises(ConfigurationError) as caught:
+        settings_of({URL: "http://h", **given})
+
+    assert named == caught.value.place["property"]
+    assert caught.value.do
+    assert "a:b" not in str(caught.value)
+
+
+def test_times_are_in_seconds() -> None:
+    """
+    Properties are in milliseconds, as the connectors' are.
+    """
+    found = settings_of({URL: "http://a,http://b", "http.read.timeout.ms": "1500"})
+
+    assert (("http://a", "http://b"), 1.5, 60.0, 1.0, 3) == (
+        found.urls,
+        found.read_s,
+        found.connect_s,
+        found.wait_s,
+        found.retries,
+    )
+
+
+def test_trust_is_given_by_either_name() -> None:
+    """
+    The connectors' name and the plain one stand for the same file.
+    """
+    names = ("schema.registry.ssl.truststore.location", "schema.registry.ssl.ca.location")
+
+    assert ["/ca.pem"] * 2 == [
+        settings_of({URL: "https://h", name: "/ca.pem"}).ca for name in names
+    ]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "record", "expected"),
+    [
+        ("TopicNameStrategy", "x.Order", "orders-value"),
+        ("io.confluent.kafka.serializers.subject.RecordNameStrategy", "x.Order", "x.Order"),
+        ("TopicRecordNameStrategy", "x.Order", "orders-x.Order"),
+        pytest.param("RecordNameStrategy", None, "orders-value", id="no record"),
+    ],
+)
+def test_subjects_are_called_as_the_serializers_call_them(
+    strategy: str, record: str | None, expected: str
+) -> None:
+    """
+    A version is asked for under the subject that the producer registered its schema under.
+    """
+    assert expected == subject(strategy, "orders", "value", record)
