@@ -63,7 +63,7 @@ def written(
     rows: pa.RecordBatch, where: TopicPartition, job: SinkJob, identity: TopicIdentity = UNKNOWN
 ) -> OpenFiles:
     """Return open files with *rows* in them, as the sink fills them."""
-    views = [Conversion.of(spec) for spec in job.views]
+    views = [Conversion.of(spec, where.topic) for spec in job.views]
     files = OpenFiles(where, views, job.layout, job.spool_bytes, identity)
     partitioner = partitioners.by_name(job.partitioner)
     for converted in convert(rows, views):

@@ -263,13 +263,22 @@ class _Column:
 
 
 def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
+    """Return what makes Kafka's bytes of a column, None where they are bytes.
+
+    Looking at a backup registers no schema: what would be registered is shown as the format's
+    files are without a converter.
+    """
     if file.view is View.HEADERS:
         return None
     given = options.key_converter if file.view is View.KEY else options.value_converter
+    if given is not None and options.topic is None and converters.registers(given):
+        given = None
     name = given or formats.by_name(file.format).assumed.get(file.view)
     if name is None:
         return None
-    return converters.by_name(name, options.properties.get(file.view) if given else None)
+    properties = options.properties.get(file.view) if given else None
+    part = "key" if file.view is View.KEY else "value"
+    return converters.by_name(name, properties, topic=options.topic, part=part)
 
 
 def _named(batches: Iterator[pa.RecordBatch], file: BackupFile) -> Iterator[pa.RecordBatch]:

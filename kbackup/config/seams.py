@@ -182,7 +182,8 @@ def _converter(
     found = seams.found.get(f"{part}_converter")
     form = _format(format_name)
     if found is None and value is None and form is not None:
-        found = form.assumed.get(_PARTS[part])
+        assumed = {**form.assumed, **(getattr(form, "assumed_to_write", {}) if writes else {})}
+        found = assumed.get(_PARTS[part])
         if found is not None:
             seams.found[f"{part}_converter"] = found
             defaults = plugins.load("converters", found).defaults

@@ -54,6 +54,44 @@ def decode(data: bytes, count: int, text: str) -> pa.Array:
     return pa.array(rows if convert is None else map(convert, rows), schema.arrow())
 
 
+def decode_each(datums: pa.BinaryArray, text: str) -> tuple[pa.Array, dict[int, str]]:
+    """Return each row of *datums*, one datum or null, as a row of a column.
+
+    Where `decode` trusts a file's blocks, this looks at the end of each datum: a value that is
+    cut short, or followed by something else, does not shift those behind it.
+
+    Args:
+        datums: One Avro datum a row.
+        text: Their Avro schema in JSON; `connect_schema` of it is what the column is under.
+
+    Returns:
+        The column, null where a datum is no value of the schema; and why, by row.
+
+    Raises:
+        ValueError: If the schema has no column.
+    """
+    _, schema, convert = _reading(text)
+    parsed = _parsed(text)
+    rows: list[Any] = []
+    bad: dict[int, str] = {}
+    read, file = fastavro.schemaless_reader, io.BytesIO
+    # 5.6 us a record of 8 fields, Arrow's share included; nothing in Arrow reads Avro
+    for at, datum in enumerate(datums.to_pylist()):
+        row = None
+        if datum is not None:
+            body = file(datum)
+            try:
+                row = read(body, parsed, None)
+            except _CORRUPT as error:
+                bad[at] = f"{type(error).__name__}: {error}".rstrip(": ")
+            else:
+                if (left := len(datum) - body.tell()) > 0:
+                    row, bad[at] = None, f"{left} bytes are left behind it"
+        rows.append(row)
+    made = rows if convert is None else [None if row is None else convert(row) for row in rows]
+    return pa.array(made, schema.arrow()), bad
+
+
 def long(number: int) -> bytes:
     """Return a whole number in Avro's variable length."""
     left = number << 1 if number >= 0 else ~(number << 1)
@@ -80,6 +118,11 @@ def _reading(text: str) -> tuple[bytes, ConnectSchema, Callable[[Any], Any] | No
     file = io.BytesIO()
     fastavro.writer(file, json.loads(plain), [], sync_marker=_SYNC)
     return file.getvalue(), schema, _row(schema)
+
+
+@lru_cache(100)
+def _parsed(text: str) -> Any:
+    return fastavro.parse_schema(_without_logical(json.loads(text)))
 
 
 def _without_logical(found: Any) -> Any:

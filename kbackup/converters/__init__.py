@@ -5,7 +5,7 @@ Only the connectors' layout needs converters; whole records keep their bytes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from kbackup import plugins
 
@@ -17,8 +17,16 @@ if TYPE_CHECKING:  # modules of options here are imported for --help
     from kbackup.columns import Column, Schema
 
 
+TOPIC: Final = "topic"
+"""Property that is given with the options: which topic the records are of."""
+PART: Final = "part"
+"""Property that is given with the options: "key" or "value"."""
+
+
 class Converter(Protocol):
     """Bytes to a typed column and back; null stays null, empty stays empty.
+
+    One that registers schemas when it encodes has ``registers = True``.
 
     Attributes:
         class_names: Simple names of the Java classes that stand for this converter.
@@ -31,6 +39,8 @@ class Converter(Protocol):
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Take what was given for its options, such as ``schemas.enable``; called once, first.
+
+        Where records are at hand, `TOPIC` and `PART` among *properties* say which.
 
         Raises:
             ConfigurationError: If a property asks for what this converter cannot do; its
@@ -64,8 +74,28 @@ class Converter(Protocol):
         ...
 
 
-def by_name(name: str, properties: Mapping[str, Any] | None = None) -> Converter:
-    """Return the converter registered as *name*, configured; without properties by its own."""
+def by_name(
+    name: str,
+    properties: Mapping[str, Any] | None = None,
+    *,
+    topic: str | None = None,
+    part: str = "value",
+) -> Converter:
+    """Return the converter registered as *name*, configured.
+
+    Args:
+        name: Of the plugin.
+        properties: What was given for its options, None for its own defaults.
+        topic: Which topic the records are of, None where it is not known.
+        part: What is converted: "key" or "value".
+    """
     found: Converter = plugins.load("converters", name)()
-    found.configure(found.defaults if properties is None else properties)
+    given = found.defaults if properties is None else properties
+    place = {} if topic is None else {TOPIC: topic, PART: part}
+    found.configure({**given, **place})
     return found
+
+
+def registers(name: str) -> bool:
+    """Whether the converter *name* registers the schemas of what it encodes."""
+    return bool(getattr(plugins.load("converters", name), "registers", False))

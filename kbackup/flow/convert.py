@@ -47,9 +47,9 @@ class Conversion:
     converter: Converter | None
 
     @classmethod
-    def of(cls, spec: ViewSpec) -> Self:
-        """Open the plugins of *spec*."""
-        return cls(spec, spec.open_format(), spec.open_converter())
+    def of(cls, spec: ViewSpec, topic: str | None = None) -> Self:
+        """Open the plugins of *spec*, for records of *topic*."""
+        return cls(spec, spec.open_format(), spec.open_converter(topic))
 
 
 def convert(

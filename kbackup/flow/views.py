@@ -40,7 +40,7 @@ class ViewSpec:
     format: str
     options: FormatOptions
     converter: str | None = None
-    properties: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def open_format(self) -> Format:
         """Return the format, ready to use."""
@@ -50,11 +50,12 @@ class ViewSpec:
         """Return the extension of its files, dot first."""
         return self.open_format().extension(self.options)
 
-    def open_converter(self) -> Converter | None:
-        """Return the converter, configured; None where the bytes stay as they are."""
+    def open_converter(self, topic: str | None = None) -> Converter | None:
+        """Return the converter of *topic*, configured; None where the bytes stay as they are."""
         if self.converter is None:
             return None
-        return converters.by_name(self.converter, self.properties)
+        part = "key" if self.view is View.KEY else "value"
+        return converters.by_name(self.converter, self.properties, topic=topic, part=part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +69,16 @@ class ReadOptions:
         properties: What was given for the options of each converter, by view.
         wants_keys: A value object without its keys object is incomplete.
         wants_headers: A value object without its headers object is incomplete.
+        topic: The topic that records are read for; None where they are only looked at.
     """
 
     formats: FormatOptions = field(default_factory=FormatOptions)
     key_converter: str | None = None
     value_converter: str | None = None
-    properties: Mapping[View, Mapping[str, Any]] = field(default_factory=dict)
+    properties: Mapping[View, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     wants_keys: bool = False
     wants_headers: bool = False
+    topic: str | None = None
 
 
 COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}

@@ -60,7 +60,8 @@ class Format(Protocol):
     is in the metadata of the column's field, see `kbackup.columns.schema_of`.
 
     A format whose files are under a schema has ``needs_schema = True``: JSON without schemas is
-    refused before a run.
+    refused before a run.  Where it assumes other converters for the files that it writes than for
+    those that it reads, they are in ``assumed_to_write``.
 
     Attributes:
         class_names: Simple names of the Java classes that stand for this format.

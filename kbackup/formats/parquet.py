@@ -79,6 +79,7 @@ class ParquetFormat:
     views: ClassVar[frozenset[View]] = frozenset({View.RECORD, *COLUMNS})
     converters: ClassVar[tuple[str, ...] | None] = None
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
+    assumed_to_write: ClassVar[Mapping[View, str]] = {View.VALUE: "avro"}
     splits_at: ClassVar[str] = ""
     needs_schema: ClassVar[bool] = True
 

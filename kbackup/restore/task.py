@@ -143,7 +143,7 @@ class Work:
         steps = merging.steps(
             self.store,
             sets,
-            self.job.reading,
+            replace(self.job.reading, topic=self.unit.target.topic),
             offset=self._mark.place.offset,
             identity=self._mark.source.identity,
             holds_values=True,

@@ -13,10 +13,12 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import pyarrow as pa
+
 from kbackup import engine, extractors, partitioners
 from kbackup.backup.ledger.rows import Entry, stored
 from kbackup.channel import Line
-from kbackup.errors import KbackupError, StoppedError
+from kbackup.errors import KbackupError, RegistryError, StoppedError
 from kbackup.flow.convert import Conversion, convert
 from kbackup.flow.cut import Append, Cut, cut
 from kbackup.flow.route import route
@@ -180,7 +182,7 @@ class Work:
             KbackupError: What kept it from its end; *report* says how far it came.
         """
         span = self._resumed(cuts, self.unit.span)
-        views = [Conversion.of(spec) for spec in self.job.views]
+        views = [Conversion.of(spec, self.unit.where.topic) for spec in self.job.views]
         files = OpenFiles(
             self.unit.where, views, self.job.layout, self.job.spool_bytes, self.unit.identity
         )
@@ -253,12 +255,7 @@ class Work:
         for batch in self.clients.reader.read(where, span):
             if self.line.is_stopped():
                 raise StoppedError(f"{where} stopped")
-            for converted in convert(
-                batch,
-                views,
-                leaves_out_nulls=self.job.drops_nulls,
-                compatibility=self.job.rule.compatibility,
-            ):
+            for converted in self._converted(batch, views):
                 self._nulls += converted.left_out
                 now_ms = self.job.clock.ms()
                 affix = self.job.affix
@@ -266,6 +263,27 @@ class Work:
                 yield rows.before_bad()
                 for bad in rows.bad:
                     raise bad.error(where)
+
+    def _converted(self, batch: pa.RecordBatch, views: Sequence[Conversion]) -> Iterator[Rows]:
+        """Convert *batch*; a registry's error names the record whose schema was asked for.
+
+        Raises:
+            RegistryError: If it does not answer.
+        """
+        try:
+            yield from convert(
+                batch,
+                views,
+                leaves_out_nulls=self.job.drops_nulls,
+                compatibility=self.job.rule.compatibility,
+            )
+        except RegistryError as error:
+            where, offset = self.unit.where, batch["offset"][error.row].as_py()
+            what = f"{where} offset {offset}: {error.what}"
+            raise RegistryError(
+                what, error.why, error.do,
+                topic=where.topic, partition=where.partition, offset=offset,
+            ) from error  # fmt: skip
 
     def _taken(self) -> tuple[int, int]:
         """Return bytes read and nulls left out since the last cut, and begin to count anew."""

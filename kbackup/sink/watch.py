@@ -12,6 +12,7 @@ from kbackup.errors import (
     KafkaError,
     KbackupError,
     NoSpaceError,
+    RegistryError,
     StoppedError,
     StoreError,
     TopicChangedError,
@@ -35,7 +36,7 @@ SILENCE_S: Final = 30.0
 
 _NOTHING: Final = Span(0, 0)
 
-_PASSING: Final = (KafkaError, StoreError, NoSpaceError, LogStartMovedError)
+_PASSING: Final = (KafkaError, RegistryError, StoreError, NoSpaceError, LogStartMovedError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def samples(form: Format, view: View) -> Iterator[pa.RecordBatch]:
                 continue
             try:
                 typed = decoded(converters.by_name(name), _TEXTS)
-            except AssertionError:  # no values of this converter
+            except (AssertionError, ConfigurationError):  # no values of it, or it asks a registry
                 continue
             if not form.refuses(view, typed):  # such as JSON, where a file is under a schema
                 yield pa.record_batch([typed], [COLUMNS[view]])

@@ -8,6 +8,7 @@ import pytest
 
 from kbackup import converters, extractors, formats, partitioners, plugins
 from kbackup.converters import Converter
+from kbackup.converters.avro import AvroConverter
 from kbackup.converters.numbers import BooleanConverter
 from kbackup.extractors import TimestampExtractor
 from kbackup.formats import Format
@@ -19,6 +20,7 @@ from kbackup.testing import (
     PartitionerContract,
 )
 from kbackup.testing.converters import VALUES
+from tests.support.registry import FakeRegistry
 
 OPTIONS: Final = {
     "timezone": "Europe/Berlin",
@@ -39,12 +41,18 @@ class TestConverters(ConverterContract):
     """Each registered converter."""
 
     @pytest.fixture(params=names("converters"))
-    def converter(self, request: pytest.FixtureRequest) -> Converter:
-        return converters.by_name(request.param)
+    def converter(self, request: pytest.FixtureRequest, registry: FakeRegistry) -> Converter:
+        registry.add("orders-value", '"string"')
+        properties = {"schema.registry.url": registry.url} if request.param == "avro" else None
+        return converters.by_name(request.param, properties, topic="orders")
 
     @pytest.fixture
     def values(self, converter: Converter) -> pa.Array:
         code = getattr(converter, "code", "")
+        if isinstance(converter, AvroConverter):
+            texts = [b"\x02a", b"\0", b"\x04bc", b"\x04de"]
+            first, *rest = [b"\0\0\0\0\1" + text for text in texts]
+            return pa.array([first, None, *rest], pa.binary())
         if isinstance(converter, BooleanConverter):
             return pa.array([b"\0", None, b"\1", b"\1", b"\0"], pa.binary())
         if code:

@@ -143,7 +143,7 @@ def test_looking_at_a_configuration_needs_none(command: config.Command) -> None:
         pytest.param({"format_class": "xml", "flush_size": "1"}, "format.class", id="no format"),
         pytest.param(
             {"format_class": "parquet", "flush_size": "1"},
-            "value.converter",
+            "value.converter.schema.registry.url",
             id="values in Parquet",
         ),
         pytest.param(

@@ -14,7 +14,7 @@ BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
     ("text", "name"),
     [
         pytest.param(
-            "value.converter=io.confluent.connect.avro.AvroConverter",
+            "value.converter=com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter",
             "value.converter",
             id="no such converter",
         ),

@@ -1,0 +1,136 @@
+"""Avro under schemas of a Schema Registry: Confluent's ``AvroConverter``.
+
+Source: schema-registry, ``AvroConverter``, ``AvroData``.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.columns import Bad, Column, Schema
+from kbackup.connect import avro_datums, avro_values
+from kbackup.connect import schema as connect
+from kbackup.connect.avro_imports import united
+from kbackup.connect.avro_schema import AvroStyle, to_avro
+from kbackup.connect.schema import ConnectSchema
+from kbackup.converters import registered
+from kbackup.converters.avro_options import CONNECT_META, ENHANCED
+from kbackup.converters.registered import Asked
+from kbackup.errors import BadRecordError
+from kbackup.registry import AVRO, RegisteredSchema
+from kbackup.registry.framing import framed
+
+_DO: Final = "choose the converter that fits what producers write, or keep whole records"
+
+
+class AvroConverter:
+    """Columns under schemas of Connect, whose versions are those of the registry.
+
+    Attributes:
+        asked: The registry, None where none was named.
+    """
+
+    class_names: ClassVar[tuple[str, ...]] = ("AvroConverter",)
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    registers: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self.asked: Asked | None = None
+        self._style = AvroStyle(enhanced=False)
+
+    def configure(self, properties: Mapping[str, Any]) -> None:
+        """Take the registry, and what is kept in schemas that are written.
+
+        Raises:
+            ConfigurationError: If no connection to the registry can be set up so.
+        """
+        self.asked = Asked.of(properties)
+        self._style = AvroStyle(CONNECT_META.of(properties), ENHANCED.of(properties))
+
+    def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
+        """Read *column* as Avro under the schemas that its rows name.
+
+        Raises:
+            RegistryError: If the registry does not answer.
+        """
+        if column.null_count == len(column):
+            return (Column(pa.nulls(len(column), pa.string())),)
+        return registered.decode(column, self._registry().registry, self._of_schema)
+
+    def encode(self, column: pa.Array, schema: Schema | None = None) -> pa.BinaryArray:
+        """Return *column* as Avro under its schema, which is registered if it is not there yet.
+
+        Raises:
+            BadRecordError: With the first row that no Avro schema holds.
+            RegistryError: If the registry does not answer, or refuses the schema.
+        """
+        if isinstance(column.type, pa.JsonType):
+            column = _only_null(column)
+        if column.null_count == len(column):
+            return pa.nulls(len(column), pa.binary())
+        known = connect.of(schema)
+        try:
+            found = connect.of_arrow(column.type) if known is None else known
+            text = json.dumps(to_avro(replace(found, optional=False), self._style))
+        except ValueError as problem:
+            do = "choose the converter that the backup was written with"
+            raise BadRecordError(
+                f"values of the type {column.type} have no Avro schema", str(problem), do
+            ) from None
+        asked = self._registry()
+        subject = asked.subject(found.name)
+        schema_id = asked.registry.register(subject, RegisteredSchema(AVRO, text))
+        datums = avro_datums.encode(column, replace(found, optional=False), self._style)
+        wrong = pc.and_(datums.is_null(), column.is_valid())
+        if (row := pc.index(wrong, True).as_py()) >= 0:
+            what = "a value is not what its schema says"
+            why = "something in it is null and must not be, or is no symbol of its enum"
+            raise BadRecordError(what, why, "mend the object, or leave it out", row=row)
+        return framed(schema_id, datums)
+
+    def _registry(self) -> Asked:
+        if self.asked is None:
+            raise registered.no_registry()
+        return self.asked
+
+    def _of_schema(self, datums: pa.BinaryArray, schema_id: int, found: RegisteredSchema) -> Column:
+        """Return *datums* under the schema of Connect that stands for *found*.
+
+        Raises:
+            ValueError: If there is none.
+        """
+        if found.kind != AVRO:
+            raise ValueError(f"it is a schema of the kind {found.kind}, not {AVRO}")
+        text = united(found.text, [text for _, text in found.imports])
+        schema = avro_values.connect_schema(text)
+        values, wrong = avro_values.decode_each(datums, text)
+        what = f"a value is no Avro under schema {schema_id}, which it names"
+        bad = tuple(Bad(row, what, why, _DO) for row, why in sorted(wrong.items()))
+        return Column(values, self._versioned(schema, schema_id).of_column(), bad)
+
+    def _versioned(self, schema: ConnectSchema, schema_id: int) -> ConnectSchema:
+        """Return *schema* with its version in the registry, unless it brings one.
+
+        Source: ``AvroData.toConnectSchema``: a union with null has none.
+        """
+        if schema.version is not None or schema.optional:
+            return schema
+        version = self._registry().version(schema_id, schema.name)
+        return schema if version is None else replace(schema, version=version)
+
+
+def _only_null(column: pa.Array) -> pa.Array:
+    """Return the nulls of *column*, JSON of which nothing else can be written as Avro."""
+    is_null = pc.or_kleene(column.storage.is_null(), pc.equal(column.storage, "null"))
+    if (row := pc.index(is_null, False).as_py()) >= 0:
+        raise BadRecordError(
+            "JSON without a schema cannot be written as Avro",
+            "an Avro value is under a schema, and the file has none",
+            "choose value.converter=json, or string for keys",
+            row=row,
+        )
+    return pa.nulls(len(column), pa.binary())

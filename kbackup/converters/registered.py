@@ -1,0 +1,176 @@
+"""A column of records that name their schema by its id: what such converters share.
+
+Rows are decoded together by schema, however schemas alternate, and come back as a column for each
+run of rows under the same one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.columns import Bad, Column
+from kbackup.converters import PART, TOPIC
+from kbackup.errors import ConfigurationError, RegistryError
+from kbackup.registry import RegisteredSchema, Registry, connect
+from kbackup.registry.framing import unframed
+from kbackup.registry.options import KEY_STRATEGY, URL, VALUE_STRATEGY, settings_of
+from kbackup.registry.subjects import subject
+
+_DO: Final = "choose the converter that fits what producers write, or keep whole records"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A registry, and whose schemas are asked for.
+
+    Attributes:
+        registry: The connection.
+        topic: The topic; empty where it is not known.
+        part: "key" or "value".
+        strategy: How subjects are called.
+    """
+
+    registry: Registry
+    topic: str
+    part: str
+    strategy: str
+
+    @classmethod
+    def of(cls, properties: Mapping[str, Any]) -> "Asked | None":
+        """Return what a converter's *properties* say, None where they name no registry."""
+        if not URL.of(properties):
+            return None
+        part = properties.get(PART, "value")
+        strategy = (KEY_STRATEGY if part == "key" else VALUE_STRATEGY).of(properties)
+        settings = settings_of(properties)
+        topic = properties.get(TOPIC)
+        if topic is None:  # a configuration is being checked, which asks nobody
+            return None
+        return cls(connect(settings), topic, part, strategy)
+
+    def version(self, schema_id: int, record: str | None) -> int | None:
+        """Return the version of a schema of the record *record* under its subject."""
+        return self.registry.version(schema_id, self.subject(record))
+
+    def subject(self, record: str | None) -> str:
+        """Return the subject of a schema of the record *record*."""
+        return subject(self.strategy, self.topic, self.part, record)
+
+
+def no_registry() -> ConfigurationError:
+    """Return the error of a converter that was told of no registry."""
+    return ConfigurationError(
+        "the converter has no Schema Registry to ask",
+        f"{URL.name} is not given",
+        f"set it, with key.converter. or value.converter. before it: {URL.name}=http://host:8081",
+        property=URL.name,
+    )
+
+
+Decode = Callable[[pa.BinaryArray, int, RegisteredSchema], Column]
+"""Turns values without their heads, none of them null, under a schema and its id into a column."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """The rows of one schema: their column, and how many of them have been given."""
+
+    column: Column
+    given: int = 0
+
+
+def decode(column: pa.BinaryArray, registry: Registry, of_schema: Decode) -> Sequence[Column]:
+    """Return *column* as `kbackup.converters.Converter.decode` does.
+
+    A row that names no schema, one that the registry does not know, or one that its converter has
+    no column for, is bad; it stays in the run it stands in, as null does.
+
+    Args:
+        column: Values as Kafka has them.
+        registry: Knows the schemas.
+        of_schema: Decodes the values of one schema; its ``ValueError`` says why it cannot.
+
+    Raises:
+        RegistryError: If the registry does not answer; its ``row`` says for which row.
+    """
+    frames = unframed(column)
+    bad: dict[int, Bad] = {}
+    if frames.ids.null_count > column.null_count:
+        wrong = pc.and_(frames.ids.is_null(), column.is_valid())
+        for row in pc.indices_nonzero(wrong).to_pylist():
+            bad[row] = _headless(column[row].as_py())
+    kinds = frames.ids.dictionary_encode()
+    groups: dict[int, _Group] = {}
+    usable: list[int | None] = []
+    for kind, schema_id in enumerate(kinds.dictionary.to_pylist()):
+        rows = pc.indices_nonzero(pc.equal(kinds.indices, kind))
+        try:
+            group = _group(frames.bodies, rows, schema_id, registry, of_schema)
+        except RegistryError as error:
+            error.row = rows[0].as_py()
+            raise
+        except ValueError as problem:
+            usable.append(None)
+            what = f"a record is under schema {schema_id}, which cannot be used"
+            for row in rows.to_pylist():
+                bad[row] = Bad(row, what, str(problem), _DO)
+            continue
+        usable.append(kind)
+        groups[kind] = group
+        for at in group.column.bad:
+            row = rows[at.row].as_py()
+            bad[row] = replace(at, row=row)
+    if not groups:
+        return (Column(pa.nulls(len(column), pa.string()), bad=_sorted(bad)),)
+    of_rows = pa.array(usable, pa.int32()).take(kinds.indices)
+    return _runs(of_rows, groups, bad)
+
+
+def _group(
+    bodies: pa.BinaryArray,
+    rows: pa.Array,
+    schema_id: int,
+    registry: Registry,
+    of_schema: Decode,
+) -> _Group:
+    found = registry.schema(schema_id)
+    if found is None:
+        raise ValueError("the Schema Registry has no schema of this id")
+    mine = bodies if len(rows) == len(bodies) else bodies.take(rows)
+    return _Group(of_schema(mine, schema_id, found))
+
+
+def _runs(
+    of_rows: pa.Int32Array, groups: Mapping[int, _Group], bad: Mapping[int, Bad]
+) -> Sequence[Column]:
+    """Return a column for each run of one schema; rows without one stay in the run at hand."""
+    filled = pc.fill_null_backward(pc.fill_null_forward(of_rows))
+    ends = pc.run_end_encode(filled)
+    found, start = [], 0
+    for kind, end in zip(ends.values.to_pylist(), ends.run_ends.to_pylist(), strict=True):
+        group = groups[kind]
+        here = of_rows.slice(start, end - start)
+        count = len(here) - here.null_count
+        values = group.column.values.slice(group.given, count)
+        group.given += count
+        if here.null_count:
+            at = pc.subtract(pc.cumulative_sum(here.is_valid().cast(pa.int64())), 1)
+            values = values.take(pc.if_else(here.is_valid(), at, pa.scalar(None, pa.int64())))
+        mine = {row: each for row, each in bad.items() if start <= row < end} if bad else {}
+        moved = tuple(replace(each, row=row - start) for row, each in sorted(mine.items()))
+        found.append(Column(values, group.column.schema, moved))
+        start = end
+    return found
+
+
+def _headless(value: bytes) -> Bad:
+    what = "a record names no schema of a Schema Registry"
+    why = f"it begins with {value[:5].hex(' ')} instead of 00 and the schema's id"
+    return Bad(0, what, "it is empty" if not value else why, _DO)
+
+
+def _sorted(bad: Mapping[int, Bad]) -> tuple[Bad, ...]:
+    return tuple(replace(each, row=row) for row, each in sorted(bad.items()))

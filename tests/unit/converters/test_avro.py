@@ -1,0 +1,174 @@
+import io
+import json
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from kbackup import converters
+from kbackup.connect import schema as connect
+from kbackup.errors import ConfigurationError, RegistryError
+from kbackup.registry.framing import head_of
+from tests.support.registry import FakeRegistry
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "x",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+    ],
+}
+
+
+def framed(schema_id: int, schema: Any, value: Any) -> bytes:
+    """Return a value as a producer sends it."""
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(schema), value)
+    return head_of(schema_id) + body.getvalue()
+
+
+def made(registry: FakeRegistry, **more: str) -> converters.Converter:
+    properties = {"schema.registry.url": registry.url, "retries.wait.ms": "0", **more}
+    return converters.by_name("avro", properties, topic="orders")
+
+
+def column(*values: bytes | None) -> pa.Array:
+    return pa.array(values, pa.binary())
+
+
+def test_values_come_as_columns_of_connect(registry: FakeRegistry) -> None:
+    """
+    Values are typed, and their schema has its name and its version in the registry.
+    """
+    registry.add("orders-value", '"string"')
+    schema_id = registry.add("orders-value", ORDER)
+    rows = [{"id": 1, "note": "a"}, {"id": 2, "note": None}]
+
+    [found] = made(registry).decode(column(*(framed(schema_id, ORDER, row) for row in rows)))
+
+    schema = connect.of(found.schema)
+    assert schema is not None
+    assert (rows, "x.Order", 2) == (found.values.to_pylist(), schema.name, schema.version)
+
+
+def test_each_run_of_a_schema_is_a_column(registry: FakeRegistry) -> None:
+    """
+    Schemas that alternate keep the order of records; null stays where it is.
+    """
+    first, second = registry.add("orders-value", '"int"'), registry.add("orders-value", '"string"')
+    one, text = framed(first, "int", 1), framed(second, "string", "a")
+
+    found = made(registry).decode(column(None, one, None, text, text, None, one))
+
+    assert [[None, 1, None], ["a", "a", None], [1]] == [each.values.to_pylist() for each in found]
+    assert 2 == sum(path.endswith("/versions") for path in registry.asked)
+
+
+@pytest.mark.parametrize(
+    ("value", "what", "why"),
+    [
+        pytest.param(b"", "a record names no schema", "it is empty", id="empty"),
+        pytest.param(b'{"a":1}', "a record names no schema", "7b 22 61 22 3a", id="JSON"),
+        pytest.param(head_of(9) + b"\2", "under schema 9, which", "no schema of", id="unknown"),
+        pytest.param(head_of(1) + b"\6ab", "no Avro under schema 1", "", id="cut short"),
+        pytest.param(head_of(1) + b"\2abc", "no Avro under", "2 bytes are left", id="too long"),
+        pytest.param(head_of(2) + b"\0", "schema 2, which", "of the kind JSON", id="another kind"),
+        pytest.param(head_of(3) + b"\0", "schema 3, which", "contains itself", id="recursive"),
+    ],
+)
+def test_one_bad_record_is_one_bad_record(
+    registry: FakeRegistry, value: bytes, what: str, why: str
+) -> None:
+    """
+    It is named with its reason, and its neighbours are read.
+    """
+    registry.add("orders-value", '"string"')
+    registry.add("others-value", "{}", "JSON")
+    itself = {"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]}
+    registry.add("nodes-value", itself)
+    good = framed(1, "string", "a")
+
+    [found] = made(registry).decode(column(good, value, good))
+
+    assert ["a", None, "a"] == found.values.to_pylist()
+    [bad] = found.bad
+    assert (1, True, True) == (bad.row, what in bad.what, why in bad.why)
+
+
+def test_only_bad_records_are_a_column_too(registry: FakeRegistry) -> None:
+    """
+    A batch without a single usable record still has its rows.
+    """
+    [found] = made(registry).decode(column(b"x", None, b"y"))
+
+    assert ([0, 2], [None] * 3) == ([bad.row for bad in found.bad], found.values.to_pylist())
+
+
+def test_a_registry_that_is_away_names_the_row(registry: FakeRegistry) -> None:
+    """
+    Which record's schema could not be asked for; none of the records is bad.
+    """
+    registry.add("orders-value", '"string"')
+    converter = made(registry, **{"max.retries": "0"})
+    registry.script = [503]
+    with pytest.raises(RegistryError, match="refused when asked for schema 1") as caught:
+        converter.decode(column(None, framed(1, "string", "a")))
+
+    assert 1 == caught.value.row
+
+
+def test_types_of_other_schemas_are_found(registry: FakeRegistry) -> None:
+    """
+    A schema may refer to types that are registered under other subjects.
+    """
+    registry.add("x.Order", ORDER)
+    refers = {"references": [{"name": "x.Order", "subject": "x.Order", "version": 1}]}
+    schema = {"type": "array", "items": "x.Order"}
+    schema_id = registry.add("orders-value", schema, **refers)
+    value = framed(schema_id, {"type": "array", "items": ORDER}, [{"id": 1, "note": None}])
+
+    [found] = made(registry).decode(column(value))
+
+    assert [[{"id": 1, "note": None}]] == found.values.to_pylist()
+
+
+def test_values_go_back_under_their_schema(registry: FakeRegistry) -> None:
+    """
+    A restore registers the schema with the target's registry, and its consumers read the values.
+    """
+    converter = made(registry, **{"connect.meta.data": "false"})
+    schema = connect.ConnectSchema(
+        connect.Type.STRUCT,
+        name="x.Order",
+        fields=(("id", connect.ConnectSchema(connect.Type.INT64)),),
+    )
+    values = pa.array([{"id": 7}, None], schema.arrow())
+
+    found = converter.encode(values, schema.of_column())
+
+    assert [head_of(1) + b"\x0e", None] == found.to_pylist()
+    assert {"orders-value": [1]} == registry.subjects()
+    assert "x" == registry.schema(1)["namespace"]
+
+
+def test_without_a_registry_it_says_what_to_set() -> None:
+    """
+    The error names the property.
+    """
+    converter = converters.by_name("avro", {}, topic="orders")
+    with pytest.raises(ConfigurationError, match="no Schema Registry") as caught:
+        converter.decode(column(b"\0\0\0\0\1"))
+
+    assert "schema.registry.url" == caught.value.place["property"]
+
+
+def test_a_configuration_is_checked_without_asking(registry: FakeRegistry) -> None:
+    """
+    ``config check`` works without a network.
+    """
+    converters.by_name("avro", {"schema.registry.url": registry.url})
+
+    assert json.loads("[]") == registry.asked

@@ -1,0 +1,205 @@
+"""A topic under schemas of a registry, from Kafka to files of the connectors' layout."""
+
+import io
+from typing import Any, Final
+from uuid import uuid4
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from backup_samples import batch
+
+from kbackup.clock import SystemClock
+from kbackup.errors import KbackupError
+from kbackup.flow.cut import Rule
+from kbackup.flow.schemas import Compatibility
+from kbackup.flow.views import ViewSpec
+from kbackup.formats import FormatOptions
+from kbackup.kafka import KafkaSettings
+from kbackup.naming import Layout, View
+from kbackup.records import Span, TopicPartition
+from kbackup.registry.framing import head_of
+from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.task import Clients, Work
+from kbackup.stores import StoreSettings
+from kbackup.stores.memory import MemoryStore
+from tests.support.fakes import FakePositions, FakeReader, SilentLine
+from tests.support.registry import FakeRegistry
+
+WHERE: Final = TopicPartition("orders", 0)
+FIRST: Final = {
+    "type": "record",
+    "name": "x.Order",
+    "fields": [{"name": "id", "type": "long"}],
+}
+SECOND: Final = {
+    "type": "record",
+    "name": "x.Order",
+    "fields": [{"name": "id", "type": "long"}, {"name": "n", "type": "string", "default": "-"}],
+}
+OPTIONS: Final = FormatOptions({"parquet.codec": "none"})
+
+
+def value(schema_id: int, schema: Any, row: Any) -> bytes:
+    """Return a value as a producer sends it."""
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(schema), row)
+    return head_of(schema_id) + body.getvalue()
+
+
+def log_of(*values: bytes) -> pa.RecordBatch:
+    """Records with these values, keys too."""
+    rows = batch(range(len(values)))
+    column = pa.array(values, pa.binary())
+    return rows.set_column(4, rows.schema.field("value"), column)
+
+
+def work_of(
+    log: pa.RecordBatch,
+    registry: FakeRegistry,
+    form: str,
+    size: int = 100,
+    compatibility: Compatibility = Compatibility.NONE,
+) -> tuple[MemoryStore, Work]:
+    """Return a store, and the work that would fill it."""
+    properties: dict[str, Any] = {
+        "schema.registry.url": (registry.url,), "max.retries": 1, "retries.wait.ms": 0,
+    }  # fmt: skip
+    views = (ViewSpec(View.VALUE, form, OPTIONS, "avro", properties),)
+    store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
+    job = SinkJob(
+        "r", KafkaSettings("-"), StoreSettings("-"), Layout(), SystemClock(), views, "default",
+        "record", Rule(records=size, compatibility=compatibility), "group",
+    )  # fmt: skip
+    reader = FakeReader(log)
+    unit = SinkUnit(WHERE, Span(0, reader.end_offset))
+    clients = Clients(store, FakePositions(), reader)  # type: ignore[arg-type]
+    return store, Work(job, unit, clients, SilentLine())
+
+
+def objects(store: MemoryStore) -> dict[str, bytes]:
+    """Return what the store holds, by the end of its key."""
+    found = {}
+    for each in store.list("topics/"):
+        with store.open(each.key) as body:
+            found[each.key.rpartition("+")[2]] = body.read()
+    return found
+
+
+def test_avro_files_hold_the_records_under_their_schema(registry: FakeRegistry) -> None:
+    """
+    A file's schema has the record's name, and its version in the registry.
+    """
+    schema_id = registry.add("orders-value", FIRST)
+    store, work = work_of(
+        log_of(*(value(schema_id, FIRST, {"id": n}) for n in range(5))), registry, "avro", 3
+    )
+
+    work.run()
+
+    files = {name: fastavro.reader(io.BytesIO(data)) for name, data in objects(store).items()}
+    assert {
+        "0000000000.avro": [{"id": 0}, {"id": 1}, {"id": 2}],
+        "0000000003.avro": [{"id": 3}, {"id": 4}],
+    } == {name: [*reader] for name, reader in files.items()}
+    schema = files["0000000000.avro"].writer_schema
+    assert ("x.Order", 1) == (schema["name"], schema["connect.version"])
+    assert 5 == work.report.committed
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_other_formats_hold_them_too(registry: FakeRegistry, form: str) -> None:
+    """
+    The converter gives columns, which any format takes.
+    """
+    schema_id = registry.add("orders-value", SECOND)
+    row = {"id": 1, "n": "é"}
+    store, work = work_of(log_of(value(schema_id, SECOND, row)), registry, form)
+
+    work.run()
+
+    [(_, data)] = objects(store).items()
+    if form == "json":
+        assert '{"id":1,"n":"é"}\n' == data.decode()
+    else:
+        assert [row] == pq.read_table(pa.BufferReader(data)).to_pylist()
+
+
+def test_a_new_schema_begins_a_new_file(registry: FakeRegistry) -> None:
+    """
+    Without schema.compatibility a file holds the records of one schema.
+    """
+    one, two = registry.add("orders-value", FIRST), registry.add("orders-value", SECOND)
+    old, new = value(one, FIRST, {"id": 1}), value(two, SECOND, {"id": 2, "n": "b"})
+    store, work = work_of(log_of(old, old, new, old), registry, "avro")
+
+    work.run()
+
+    assert ["0000000000.avro", "0000000002.avro", "0000000003.avro"] == sorted(objects(store))
+
+
+def test_compatibility_goes_by_the_registrys_versions(registry: FakeRegistry) -> None:
+    """
+    Backward, an older record is brought under the newer schema of its file.
+    """
+    one, two = registry.add("orders-value", FIRST), registry.add("orders-value", SECOND)
+    old, new = value(one, FIRST, {"id": 1}), value(two, SECOND, {"id": 2, "n": "b"})
+    log = log_of(old, new, old, old)
+    store, work = work_of(log, registry, "avro", compatibility=Compatibility.BACKWARD)
+
+    work.run()
+
+    files = objects(store)
+    assert ["0000000000.avro", "0000000001.avro"] == sorted(files)
+    assert [{"id": 2, "n": "b"}, {"id": 1, "n": "-"}, {"id": 1, "n": "-"}] == [
+        *fastavro.reader(io.BytesIO(files["0000000001.avro"]))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bad", "what"),
+    [
+        pytest.param(head_of(9) + b"\2", "under schema 9, which cannot be used", id="unknown id"),
+        pytest.param(b"\1\0\0\0\1\2", "names no schema of a Schema Registry", id="magic byte"),
+    ],
+)
+def test_a_bad_record_stops_the_partition_before_it(
+    registry: FakeRegistry, bad: bytes, what: str
+) -> None:
+    """
+    It is named by topic, partition and offset, exit code 1; what is before it is stored.
+    """
+    schema_id = registry.add("orders-value", FIRST)
+    good = value(schema_id, FIRST, {"id": 1})
+    store, work = work_of(log_of(good, good, bad, good), registry, "avro", 2)
+    with pytest.raises(KbackupError) as caught:
+        work.run()
+
+    assert (1, 2) == (caught.value.exit_code, caught.value.place["offset"])
+    assert f"orders-0 offset 2: a record {'is ' * ('under' in what)}{what}" == caught.value.what
+    assert ["0000000000.avro"] == [*objects(store)]
+
+
+def test_a_registry_that_is_away_is_no_bad_record(registry: FakeRegistry) -> None:
+    """
+    The run fails with exit code 5 and names the record whose schema it asked for; the next one
+    goes on.
+    """
+    schema_id = registry.add("orders-value", FIRST)
+    registry.script = [503, 503]
+    good = value(schema_id, FIRST, {"id": 1})
+    store, work = work_of(log_of(good, good), registry, "avro", 2)
+    with pytest.raises(KbackupError) as caught:
+        work.run()
+
+    assert (5, "orders", 0, 0) == (
+        caught.value.exit_code,
+        *(caught.value.place[name] for name in ("topic", "partition", "offset")),
+    )
+    assert caught.value.what.startswith("orders-0 offset 0: Schema Registry at http://127.0.0.1")
+    assert not objects(store)
+
+    _, again = work_of(log_of(good, good), registry, "avro", 2)
+    again.run()
+    assert 2 == again.report.committed
