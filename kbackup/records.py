@@ -5,7 +5,7 @@ it stand the words all stages share: `TopicPartition`, `TopicIdentity`, `Span`, 
 known of the records in one object.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
 from typing import Final, Self
@@ -108,6 +108,18 @@ class Span:
 
     def __len__(self) -> int:
         return max(0, self.end_offset - self.start_offset)
+
+
+def joined(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Return the offsets of *spans* in as few spans as will do, in order."""
+    found: list[Span] = []
+    for span in sorted(span for span in spans if len(span)):
+        if found and span.start_offset <= found[-1].end_offset:
+            end = max(found[-1].end_offset, span.end_offset)
+            found[-1] = Span(found[-1].start_offset, end)
+        else:
+            found.append(span)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,9 @@ from typing import Any, Final, Self
 
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 
+SPANS_MOST: Final = 1000
+"""Spans of skipped offsets that a report names; the ledger names all of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -23,6 +26,7 @@ class Done:
         bytes_read: Bytes of the records read for them, as `records.record_bytes` counts.
         bytes_stored: Bytes of the objects.
         nulls: Records left out because they have no value.
+        bad_records: Records left out because they do not fit the layout.
         first: Offset of the first record stored, None without one.
     """
 
@@ -31,6 +35,7 @@ class Done:
     bytes_read: int = 0
     bytes_stored: int = 0
     nulls: int = 0
+    bad_records: int = 0
     first: int | None = None
 
     @classmethod
@@ -105,6 +110,8 @@ class PartitionReport:
         last: Offset of the last record that this run has stored, None without one.
         bookmark: What was committed beside *committed*, None where it is nothing of ours.
         gaps: Offsets that expired before they could be read, in order.
+        skipped: Offsets of records that were left out because they do not fit the layout, in
+            order; no more than `SPANS_MOST` spans, the first of them.
         failure: What stopped the work, as ``KbackupError.to_dict`` puts it; None if nothing has.
         until: Of a run that follows: everything that was written to the partition before then is
             backed up, in seconds since the epoch; None where that is not known yet.
@@ -118,6 +125,7 @@ class PartitionReport:
     last: int | None = None
     bookmark: Bookmark | None = None
     gaps: tuple[Span, ...] = ()
+    skipped: tuple[Span, ...] = ()
     failure: Mapping[str, Any] | None = None
     until: float | None = None
 
@@ -133,6 +141,7 @@ class PartitionReport:
             "last": self.last,
             "metadata": "" if self.bookmark is None else self.bookmark.to_metadata(),
             "gaps": [[gap.start_offset, gap.end_offset] for gap in self.gaps],
+            "skipped": [[span.start_offset, span.end_offset] for span in self.skipped],
             "until": self.until,
             **({} if self.failure is None else {"failure": dict(self.failure)}),
         }
@@ -149,6 +158,7 @@ class PartitionReport:
             data["last"],
             Bookmark.from_metadata(data["metadata"]),
             tuple(Span(start, end) for start, end in data["gaps"]),
+            tuple(Span(start, end) for start, end in data["skipped"]),
             data.get("failure"),
             data["until"],
         )

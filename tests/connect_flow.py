@@ -239,12 +239,14 @@ class Outcome:
     Attributes:
         objects: Step, key and offsets of each object.
         committed: Step and next offset of each cut.
-        reported: Step and offset of each bad record.
+        reported: Step and offset of each bad record, which is left out.
+        raised: Step at which a bad record ended the partition; None if none did.
     """
 
     objects: list[tuple[int, str, list[int]]] = field(default_factory=list)
     committed: list[tuple[int, int]] = field(default_factory=list)
     reported: list[tuple[int, int]] = field(default_factory=list)
+    raised: int | None = None
 
 
 @dataclass
@@ -260,7 +262,7 @@ class Player:
     outcome: Outcome = field(default_factory=Outcome)
 
     def play(self) -> Outcome:
-        """Return what came of it; a bad record ends it."""
+        """Return what came of it; without a reporter a bad record ends it."""
         self.now = self.case.get("clock_start_ms", 1_500_000_000_000)
         views = conversions(self.case, self.schemas)
         files = OpenFiles(self.where, views, wiring.layout(self.settings), 2**20)
@@ -314,7 +316,12 @@ class Player:
                     self.now,
                     affix=wiring.affix(self.settings),
                 )
-                yield rows.before_bad()
-                for bad in rows.bad:
-                    self.outcome.reported.append((self.step, bad.offset))
-                    return
+                if not self.case.get("reporter"):
+                    yield rows.before_bad()
+                    if rows.bad:
+                        self.outcome.raised = self.step
+                        return
+                    continue
+                offsets = [*rows.left_out, *(bad.offset for bad in rows.bad)]
+                self.outcome.reported += ((self.step, offset) for offset in offsets)
+                yield rows

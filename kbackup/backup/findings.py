@@ -18,7 +18,7 @@ class Finding:
 
     Attributes:
         code: ``missing_object``, ``corrupt``, ``overlap``, ``gap``, ``wrong_topic``,
-            ``count_mismatch``, or ``duplicate``.
+            ``count_mismatch``, ``skipped``, or ``duplicate``.
         where: The partition, by the object's name.
         key: The object; None where it has no one name.
         offsets: First and last offset it is about, inclusive; None where they are unknown.

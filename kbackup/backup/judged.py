@@ -90,7 +90,8 @@ class JudgedPartition:
                 start = extent.files.start_offset
                 offsets = (start, start if extent.last is None else max(start, extent.last))
                 yield Finding(where=self.where, offsets=offsets, **problem)
-        yield from judging.order(extents, self.gaps, missed)
+        yield from judging.left_out(self.where, self.ledger.skipped)
+        yield from judging.order(extents, self.gaps, missed, self.ledger.skipped)
 
     def _missing(self) -> Iterator[Finding]:
         """Name what the ledger says was stored and is not there."""

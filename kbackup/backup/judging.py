@@ -37,6 +37,14 @@ class Extent:
     is_same: bool | None = None
 
 
+def left_out(where: TopicPartition, skipped: Sequence[Span]) -> Iterator[Finding]:
+    """Note the records that were left out because they do not fit the layout."""
+    if skipped:
+        named = [(span.start_offset, span.end_offset - 1) for span in skipped]
+        text = f"records left out as bad (errors.tolerance=all) at {_named(named)}"
+        yield Finding("skipped", where, None, (named[0][0], named[-1][1]), text, is_error=False)
+
+
 def empty(files: FileSet) -> Iterator[Finding]:
     """Name objects of no bytes: no format has such files."""
     for file in files.files:
@@ -121,7 +129,10 @@ def _holes(
 
 
 def order(
-    extents: Sequence[Extent], gaps: Iterable[Span], missed: Iterable[Finding]
+    extents: Sequence[Extent],
+    gaps: Iterable[Span],
+    missed: Iterable[Finding],
+    skipped: Sequence[Span] = (),
 ) -> Iterator[Finding]:
     """Note what is not there and was never said to be, and judge what is there twice.
 
@@ -129,6 +140,7 @@ def order(
         extents: All sets of one partition, by start offset.
         gaps: Offsets that are known to have expired before they were backed up.
         missed: What `missing` has found.
+        skipped: Offsets of records that were left out because they do not fit the layout.
     """
     if not extents:
         return
@@ -142,6 +154,7 @@ def order(
         explained.append((gap.start_offset, gap.end_offset - 1))
         yield Finding("gap", where, None, explained[-1], text, is_error=False)
     explained += [finding.offsets for finding in missed if finding.offsets is not None]
+    explained += [(span.start_offset, span.end_offset - 1) for span in skipped]
     begin = extents[0].files.start_offset
     if begin > 0 and not _is_explained((0, begin - 1), explained):
         text = f"first offset {begin}"

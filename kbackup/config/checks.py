@@ -8,7 +8,9 @@ from kbackup.config.parsing import names_store
 from kbackup.config.property import READING, SINK, STATUS
 from kbackup.config.settings import BY_NAME, PLACES
 from kbackup.joda import zones
-from kbackup.options import Suspicion
+from kbackup.options import Suspicion, read_names
+
+_DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
 
 _OWN: Final = {
     "filename.offset.zero.pad.width": Suspicion(
@@ -44,6 +46,26 @@ def _about(name: str, commands: frozenset[str]) -> tuple[Suspicion, ...]:
     if found is None or found.option is None or not found.commands & commands:
         return ()
     return found.option.suspicions
+
+
+def dead_letters(given: Mapping[str, Value]) -> Iterator[Doubt]:
+    """Yield what is wrong with the answer to bad records, and what is a surprise about it."""
+    tolerance = given.get("errors.tolerance")
+    tolerates = tolerance is not None and tolerance.text.lower() == "all"
+    topic = given.get(_DEAD_LETTERS)
+    has_topic = topic is not None and topic.text != ""
+    if has_topic and not tolerates:
+        why = "a bad record stops its partition (errors.tolerance=none), so it takes nothing"
+        yield warning("no_effect", _DEAD_LETTERS, topic, why, "set errors.tolerance=all")
+    if tolerates and not has_topic:
+        why = "bad records are left out, counted and named, and kept nowhere"
+        do = f"set {_DEAD_LETTERS} to keep them"
+        yield warning("suspicious", "errors.tolerance", tolerance, why, do)
+    named = given.get("topics")
+    names = () if named is None else read_names(named.value)
+    if has_topic and topic is not None and topic.text in names:
+        why = "it is among the topics that are backed up, and would feed itself"
+        yield error("combination", _DEAD_LETTERS, topic, why, "choose another topic")
 
 
 def zones_of(given: Mapping[str, Value]) -> Iterator[Doubt]:

@@ -105,6 +105,7 @@ class Judgement:
         self.doubts += checks.suspicions(self.given, self.sides)
         if "sink" in self.sides:
             self.doubts += checks.zones_of(self.given)
+            self.doubts += checks.dead_letters(self.given)
         kafka = clients.translate(
             {name: value for name, value in usable.items() if clients.is_client_property(name)}
         )

@@ -18,7 +18,7 @@ NO_EFFECT: Final = frozenset(
     """
     connector.class tasks.max storage.class schema.generator.class header.converter
     schemas.cache.config schema.cache.size retry.backoff.ms shutdown.timeout.ms
-    max.write.duration.ms report.null.values.to.dlq tombstone.encoded.partition
+    max.write.duration.ms tombstone.encoded.partition
     max.files.scan.limit
     enable.conditional.writes s3.send.digest s3.http.send.expect.continue
     s3.object.tagging.key.value.pairs s3.object.behavior.on.tagging.error
@@ -34,8 +34,6 @@ NO_EFFECT: Final = frozenset(
 
 NO_EFFECT_PREFIXES: Final = (
     "confluent.",
-    "errors.log.",
-    "errors.deadletterqueue.",
     "s3.elastic.buffer.",
     "s3.credentials.provider.",
     "bucket.listing.",

@@ -68,21 +68,6 @@ REFUSALS: Final = (
         SINK,
     ),
     Refusal(
-        "errors.tolerance",
-        _any_case("all"),
-        "this version keeps no dead letters, and a record left out would be lost; even the "
-        "connector goes on only with a dead letter topic or errors.log.enable=true",
-        "set it to none",
-        SINK,
-    ),
-    Refusal(
-        "errors.deadletterqueue.topic.name",
-        _given,
-        "this version keeps no dead letters; a bad record stops the run",
-        "remove it",
-        SINK,
-    ),
-    Refusal(
         "s3.ssea.name",
         _given,
         "this version sends no encryption header; the bucket's default encryption applies "

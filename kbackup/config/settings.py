@@ -12,6 +12,7 @@ from kbackup.config.layout import Layout, Rotation, Safety
 from kbackup.config.parsing import names_store
 from kbackup.config.property import Group, Property, of_plugins, properties
 from kbackup.config.running import Output, Restore, Run
+from kbackup.config.tolerance import Tolerance
 from kbackup.renaming import Rename
 
 GROUPS: Final[tuple[type[Group], ...]] = (
@@ -20,13 +21,14 @@ GROUPS: Final[tuple[type[Group], ...]] = (
     Layout,
     Rotation,
     Safety,
+    Tolerance,
     Restore,
     Run,
     Output,
 )
 
 
-class Settings(Output, Run, Restore, Safety, Rotation, Layout, Store, Kafka):
+class Settings(Output, Run, Restore, Tolerance, Safety, Rotation, Layout, Store, Kafka):
     """The configuration of one command: plain data, which may cross a process.
 
     Beside the declared properties stand what follows from them:

@@ -40,7 +40,9 @@ def checks(
         cluster = wiring.kafka_settings(settings).cluster()
         yield _cluster(cluster, settings)
         name = "topics"
-        names = select(cluster.topic_names(), settings.topics, settings.topics_regex)
+        letters = settings.errors_deadletterqueue_topic_name
+        available = [topic for topic in cluster.topic_names() if topic != letters]
+        names = select(available, settings.topics, settings.topics_regex)
         topics = cluster.topics(names)
         yield _topics(settings, names, topics)
         if is_sink(settings) and topics and _is_chosen(settings):

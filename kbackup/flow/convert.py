@@ -35,6 +35,7 @@ _NULLS: Final = {
         f"{_WHOLE}, or behavior.on.null.values=ignore",
     ),
 }
+_STAGES: Final = {View.KEY: "KEY_CONVERTER", View.VALUE: "VALUE_CONVERTER"}
 _HEADERS_DO: Final = f"{_WHOLE}, or store.kafka.headers=false"
 
 
@@ -77,6 +78,7 @@ def convert(
         return
     runs = [_columns(view, batch) for view in views]
     left_out = _null_values(runs[-1]) if leaves_out_nulls else None
+    stages = _stages(views, runs)
     for view, columns in zip(views, runs, strict=True):
         refuses_null = not (leaves_out_nulls and view is views[-1])
         columns[:] = [
@@ -93,7 +95,24 @@ def convert(
         is_good = pc.invert(pc.is_in(rows, pa.array([*bad], pa.int64())))
         stays = is_good if stays is None else pc.and_(stays, is_good)
     for start, end in _stretches(runs, len(batch)):
-        yield _rows(batch, views, runs, bad, stays, start, end)
+        yield _rows(batch, views, runs, _Found(bad, stages, left_out, stays), start, end)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is known of the rows of a batch that do not go into its files.
+
+    Attributes:
+        bad: The first complaint about each bad row.
+        stages: Rows of which a converter complained, and at which stage.
+        left_out: Which rows are left out because they have no value; None for none.
+        stays: Which rows stay; None for all.
+    """
+
+    bad: dict[int, Bad]
+    stages: dict[int, str]
+    left_out: pa.BooleanArray | None
+    stays: pa.BooleanArray | None
 
 
 def _columns(view: Conversion, batch: pa.RecordBatch) -> list[Column]:
@@ -144,6 +163,16 @@ def _by_row(runs: Sequence[Sequence[Column]]) -> dict[int, Bad]:
     return found
 
 
+def _stages(views: Sequence[Conversion], runs: Sequence[Sequence[Column]]) -> dict[int, str]:
+    """Return for each row that a converter could not convert, whose converter that was."""
+    found: dict[int, str] = {}
+    for view, columns in zip(views, runs, strict=True):
+        stage = _STAGES.get(view.spec.view)
+        if stage is not None:
+            found = dict.fromkeys(_by_row([columns]), stage) | found
+    return found
+
+
 def _stretches(runs: Sequence[Sequence[Column]], rows: int) -> Iterator[tuple[int, int]]:
     """Yield from where to where all views stay under their schemas; once where there is no row."""
     ends = {0, rows}
@@ -156,8 +185,7 @@ def _rows(
     batch: pa.RecordBatch,
     views: Sequence[Conversion],
     runs: Sequence[Sequence[Column]],
-    bad: dict[int, Bad],
-    stays: pa.BooleanArray | None,
+    found: _Found,
     start: int,
     end: int,
 ) -> Rows:
@@ -168,16 +196,22 @@ def _rows(
         values = column.values.slice(row, end - start)
         parts.append(Part(pa.record_batch([values], [COLUMNS[view.spec.view]]), column.schema))
     rows = Rows(batch.slice(start, end - start), tuple(parts))
-    if stays is None:
+    if found.stays is None:
         return rows
-    kept = rows.take(pc.indices_nonzero(stays.slice(start, end - start)))
+    kept = rows.take(pc.indices_nonzero(found.stays.slice(start, end - start)))
     offsets = batch["offset"]
     named = tuple(
-        BadRecord(offsets[row].as_py(), found.what, found.why, found.do)
-        for row, found in sorted(bad.items())
+        BadRecord(
+            offsets[row].as_py(), bad.what, bad.why, bad.do, found.stages.get(row, "TASK_PUT")
+        )
+        for row, bad in sorted(found.bad.items())
         if start <= row < end
     )
-    return replace(kept, bad=named, left_out=end - start - len(kept) - len(named))
+    left_out: tuple[int, ...] = ()
+    if found.left_out is not None:
+        mine = found.left_out.slice(start, end - start)
+        left_out = tuple(rows.batch["offset"].filter(mine).to_pylist())
+    return replace(kept, bad=named, left_out=left_out)
 
 
 def _at(columns: Sequence[Column], row: int) -> tuple[Column, int]:

@@ -30,12 +30,22 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that cannot be stored in this layout, and why, in the three parts of an error."""
+    """A record that cannot be stored in this layout, and why, in the three parts of an error.
+
+    Attributes:
+        offset: The record's.
+        what: What is wrong with it.
+        why: Why it cannot be stored so.
+        do: What to do about it.
+        stage: Where it was found, in Kafka Connect's words: ``KEY_CONVERTER``,
+            ``VALUE_CONVERTER``, ``TRANSFORMATION``, or ``TASK_PUT`` for all that comes later.
+    """
 
     offset: int
     what: str
     why: str = ""
     do: str = ""
+    stage: str = "TASK_PUT"
 
     def error(self, where: TopicPartition) -> BadRecordError:
         """Return the error that names it."""
@@ -58,7 +68,7 @@ class Rows:
             encoded partition of each row.  None before `route`.
         bad: The records between these that cannot be stored, offsets rising; none of them is in
             *batch*.
-        left_out: How many records were left out because they have no value.
+        left_out: Offsets of the records that were left out because they have no value.
     """
 
     batch: pa.RecordBatch
@@ -66,7 +76,7 @@ class Rows:
     times: pa.Int64Array | None = None
     directories: pa.DictionaryArray | None = None
     bad: tuple[BadRecord, ...] = ()
-    left_out: int = 0
+    left_out: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -91,7 +101,7 @@ class Rows:
             times=None if self.times is None else self.times.slice(start, length),
             directories=None if self.directories is None else self.directories.slice(start, length),
             bad=(),
-            left_out=0,
+            left_out=(),
         )
 
     def take(self, rows: pa.Array) -> Self:
@@ -111,7 +121,8 @@ class Rows:
         later = pc.greater_equal(self.batch["offset"], self.bad[0].offset)
         at = pc.index(later, True).as_py()
         kept = self if at < 0 else self.slice(0, at)
-        return replace(kept, bad=(), left_out=self.left_out)
+        end = self.bad[0].offset
+        return replace(kept, bad=(), left_out=tuple(at for at in self.left_out if at < end))
 
 
 def by_directory(rows: Rows) -> list[tuple[str, Rows]]:

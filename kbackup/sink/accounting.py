@@ -83,7 +83,7 @@ def begin(at: PlannedPartition) -> dict[str, Any]:
         "topic": at.where.topic, "partition": at.where.partition, "first": None, "last": None,
         "records": 0, "objects": 0, "bytes_stored": 0, "bytes_read": 0, "start": start,
         "committed": start, "end": end, "lag": None if start is None else end - start,
-        "state": at.state,
+        "skipped": 0, "skipped_offsets": [], "state": at.state,
     }  # fmt: skip
 
 
@@ -134,8 +134,9 @@ class Account:
         """
         with self.lock:
             row = self._rows[report.where]
-            before = row["committed"], row["end"]
+            before, skipped = (row["committed"], row["end"]), row["skipped"]
             _grow(row, report)
+            self._summary.skip("bad_records", row["skipped"] - skipped)
             known = self._gaps.setdefault(report.where, [])
             for gap in report.gaps:
                 if gap not in known:
@@ -144,6 +145,13 @@ class Account:
             if report.until is not None:
                 self._until[report.where] = report.until
             return before != (row["committed"], row["end"])
+
+    def newly_skipped(self, report: PartitionReport) -> list[list[int]]:
+        """Return the first and last offsets of spans of bad records that only *report* knows."""
+        with self.lock:
+            named = self._rows[report.where]["skipped_offsets"]
+            spans = [[at.start_offset, at.end_offset - 1] for at in report.skipped]
+            return [span for span in spans if span not in named]
 
     def set_aside(self, where: TopicPartition, failure: Mapping[str, Any] | None) -> bool:
         """Note why a partition stands still, None where it goes on; return whether that is new."""
@@ -181,6 +189,8 @@ def _grow(row: dict[str, Any], report: PartitionReport) -> None:
         "records": done.records, "objects": done.objects, "bytes_read": done.bytes_read,
         "bytes_stored": done.bytes_stored, "first": done.first, "committed": report.committed,
         "end": max(row["end"], report.end), "nulls_left_out": done.nulls,
+        "skipped": done.bad_records,
+        "skipped_offsets": [[at.start_offset, at.end_offset - 1] for at in report.skipped],
     }  # fmt: skip
     if report.last is not None:
         row["last"] = report.last

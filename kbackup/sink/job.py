@@ -13,6 +13,7 @@ from kbackup.kafka import Connection
 from kbackup.naming import Layout
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.reports import Bookmark
+from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
 from kbackup.stores import StoreSettings
 
 SPOOL_BYTES: Final = 32 * 2**20
@@ -38,6 +39,7 @@ class SinkJob:
         flush_tail: Close the last, short file at the end of a span.
         drops_nulls: Leave out records without a value (``behavior.on.null.values=ignore``);
             otherwise the connectors' layout refuses them.
+        errors: What becomes of bad records.
         plugin_options: What was given for the options of partitioner and extractor, by property.
         affix: Where the name of a value's schema stands beside its directory.
         spool_bytes: What an unfinished file may hold in memory before it moves to disk.
@@ -58,6 +60,7 @@ class SinkJob:
     affix: Affix = NO_AFFIX
     plugin_options: Mapping[str, Any] = field(default_factory=dict)
     spool_bytes: int = SPOOL_BYTES
+    errors: ErrorPolicy = INTOLERANT
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """What a run of the sink says before and while it works."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from kbackup.config import Settings
 from kbackup.records import Span
@@ -9,6 +10,9 @@ from kbackup.runs import history
 from kbackup.runs.summary import Event, Summary
 from kbackup.sink import accounting
 from kbackup.sink.plan import PlannedPartition, SinkPlan
+
+_NAMED: Final = 20
+"""Ranges of skipped offsets that one line names; the summary names more of them."""
 
 Tell = Callable[[Event], None]
 
@@ -77,6 +81,24 @@ class News:
         )  # fmt: skip
         self._summary.skip("expired_offsets", len(gap))
         return gap
+
+    def skipped(self, report: PartitionReport, spans: Sequence[Sequence[int]]) -> None:
+        """Say which records were left out as bad, and where they are now."""
+        if not spans:
+            return
+        where, topic = report.where, self._settings.errors_deadletterqueue_topic_name
+        named = [str(first) if first == last else f"{first}-{last}" for first, last in spans]
+        rest = len(named) - _NAMED
+        offsets = ", ".join(named[:_NAMED]) + (f" and {rest} more ranges" if rest > 0 else "")
+        kept = "kept nowhere" if topic is None else f"in dead letter topic {topic}"
+        self._tell(
+            {
+                "type": "warning", "run": self._summary.run, "code": "skipped",
+                "text": f"{where}: records left out as bad, {kept}: offsets {offsets}",
+                "topic": where.topic, "partition": where.partition,
+                "offsets": [spans[0][0], spans[-1][1]],
+            }
+        )  # fmt: skip
 
     def standing(self, report: PartitionReport) -> None:
         """Say why a partition stands still, or that it goes on again."""

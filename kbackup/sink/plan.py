@@ -144,7 +144,7 @@ def make(
         KafkaError: If a topic does not exist, or the cluster does not answer.
         StoreError: If the bucket cannot be asked.
     """
-    names = select(cluster.topic_names(), settings.topics, settings.topics_regex)
+    names = _names(settings, cluster)
     topics = cluster.topics(names)
     missing = [name for name in names if name not in topics]
     if missing:
@@ -186,7 +186,7 @@ def more(
     Raises:
         KbackupError: As `make`, but for topics that do not exist: those may have been deleted.
     """
-    names = select(cluster.topic_names(), settings.topics, settings.topics_regex)
+    names = _names(settings, cluster)
     topics = cluster.topics(names)
     ids = {where.topic: identity.topic_id for where, identity in already.items()}
     wheres = [
@@ -202,6 +202,13 @@ def more(
     return replace(
         plan, partitions=tuple(replace(at, keeps_start=keeps_start) for at in plan.partitions)
     )
+
+
+def _names(settings: Settings, cluster: Cluster) -> list[str]:
+    """Return the topics to back up; a pattern never takes its own dead letter topic."""
+    letters = settings.errors_deadletterqueue_topic_name
+    available = [name for name in cluster.topic_names() if name != letters]
+    return select(available, settings.topics, settings.topics_regex)
 
 
 def _partitions(topics: Mapping[str, Topic], settings: Settings) -> list[TopicPartition]:

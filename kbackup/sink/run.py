@@ -23,12 +23,14 @@ from kbackup.sink import accounting
 from kbackup.sink import plan as planning
 from kbackup.sink.accounting import Account
 from kbackup.sink.beats import Beats
+from kbackup.sink.dead_letters import ensure_topic
 from kbackup.sink.entering import RunLedger, asked
 from kbackup.sink.follow import ADOPT, GAVE_UP, REPORT, deal, follow
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.newcomers import NEWCOMERS_S, Newcomers
 from kbackup.sink.news import News, Tell
 from kbackup.sink.plan import PlannedPartition, SinkPlan
+from kbackup.sink.rejects import ErrorPolicy
 from kbackup.sink.task import back_up
 from kbackup.stores import Store, open_store
 
@@ -96,6 +98,9 @@ class SinkRun:
                 )
                 self._open(plan, cluster)
                 self._enter(plan, cluster)
+                if (topic := _policy(settings).topic) is not None:
+                    factor = settings.errors_deadletterqueue_topic_replication_factor
+                    ensure_topic(cluster, topic, factor)
                 self._prepare(plan.partitions, plan.group, cluster)
                 with Beats("folding the ledger", self._ledger.fold):
                     if settings.follow:
@@ -178,6 +183,7 @@ class SinkRun:
             group=plan.group,
             flush_tail=settings.flush_on_stop,
             drops_nulls=settings.view == "value" and settings.behavior_on_null_values == "ignore",
+            errors=_policy(settings),
         )
 
     def _once(self, plan: SinkPlan, cluster: Cluster, store: Store) -> None:
@@ -295,7 +301,7 @@ class SinkRun:
                 overtaken[report.where] = report.committed
             elif report.failure is not None:
                 self._summary.fail(report.failure)
-            self._account.take(report)
+            self._account_for(report)
         return overtaken
 
     def _run_tasks(
@@ -326,9 +332,16 @@ class SinkRun:
             self._account.progress(event)
         self._tell(event)
 
+    def _account_for(self, report: PartitionReport) -> bool:
+        """Take over a report, and say what it says was left out; as `Account.take`."""
+        skipped = self._account.newly_skipped(report)
+        is_new = self._account.take(report)
+        self._news.skipped(report, skipped)
+        return is_new
+
     def _take(self, report: PartitionReport) -> None:
         """Take over how far a partition is that is followed, and say it if it stands still."""
-        if self._account.take(report):
+        if self._account_for(report):
             self._tell(report.progress(self._run, 0))
         failure = report.failure
         is_stopped = failure is not None and failure["code"] == StoppedError.code
@@ -352,6 +365,20 @@ class SinkRun:
             good = datetime.fromtimestamp(min(until, self._looked), UTC)
         good = good or self._earlier
         return {**summary, "last_success": None if good is None else moments.text(good)}
+
+
+def _policy(settings: Settings) -> ErrorPolicy:
+    """Return what becomes of bad records; without tolerance no dead letter is written."""
+    tolerates = settings.errors_tolerance == "all"
+    return ErrorPolicy(
+        tolerates=tolerates,
+        topic=settings.errors_deadletterqueue_topic_name if tolerates else None,
+        has_context=settings.errors_deadletterqueue_context_headers_enable,
+        takes_nulls=settings.report_null_values_to_dlq,
+        reports_all=settings.errors_log_enable,
+        reports_time=settings.errors_log_include_messages,
+        connector=settings.name or "kbackup",
+    )
 
 
 def _gone(where: TopicPartition) -> KbackupError:

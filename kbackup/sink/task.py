@@ -16,7 +16,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kbackup import engine, extractors, partitioners
-from kbackup.backup.ledger.rows import Entry, stored
+from kbackup.backup.ledger import place
+from kbackup.backup.ledger.rows import SKIPPED, Entry, entries, stored
 from kbackup.channel import Line
 from kbackup.errors import KbackupError, RegistryError, StoppedError
 from kbackup.flow.convert import Conversion, convert
@@ -25,10 +26,12 @@ from kbackup.flow.route import route
 from kbackup.flow.rows import Rows
 from kbackup.flow.write import ClosedFile, OpenFiles
 from kbackup.kafka import Outage, Position, Positions, Reader
-from kbackup.records import Facts, Span
-from kbackup.reports import Bookmark, PartitionReport
+from kbackup.records import Facts, Span, joined
+from kbackup.reports import SPANS_MOST, Bookmark, PartitionReport
+from kbackup.sink.dead_letters import DeadLetters
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import keep
+from kbackup.sink.rejects import LeftOut, Rejects
 from kbackup.sink.storing import StoredCut, Storing
 from kbackup.stores import Store, open_store
 
@@ -44,16 +47,20 @@ class Clients:
         store: Where objects go.
         positions: Where the group's positions are kept.
         reader: Where records come from.
+        letters: Where records go that are left out; None for nowhere.
     """
 
     store: Store
     positions: Positions
     reader: Reader
+    letters: DeadLetters | None = None
 
     def close(self) -> None:
         """Leave the cluster."""
         self.positions.close()
         self.reader.close()
+        if self.letters is not None:
+            self.letters.close()
 
 
 def connect(job: SinkJob, instead_of: Clients | None = None) -> Clients:
@@ -66,7 +73,9 @@ def connect(job: SinkJob, instead_of: Clients | None = None) -> Clients:
     if instead_of is not None:
         instead_of.close()
     store = open_store(job.store) if instead_of is None else instead_of.store
-    return Clients(store, job.kafka.positions(job.group), job.kafka.reader(job.group))
+    topic = job.errors.topic
+    letters = None if topic is None else DeadLetters(job.kafka, job.group, topic)
+    return Clients(store, job.kafka.positions(job.group), job.kafka.reader(job.group), letters)
 
 
 def storing(job: SinkJob, clients: Clients) -> Storing:
@@ -132,10 +141,12 @@ class Work:
     _told: float = field(init=False)
     _last: Future["_Stored"] | None = None
     _read: int = 0
-    _nulls: int = 0
+    _rejects: Rejects = field(init=False)
 
     def __post_init__(self) -> None:
         unit, span = self.unit, self.unit.span
+        job, clients = self.job, self.clients
+        self._rejects = Rejects(unit.where, job.errors, job.run, self.line, clients.letters)
         self._told = self.job.clock.steady_s()
         self.report = PartitionReport(
             unit.where, span.start_offset, span.end_offset, span.start_offset,
@@ -198,10 +209,11 @@ class Work:
                         cuts.flush_beside()
                     case Cut(next_offset):
                         _finish(upload)
+                        self._rejects.settle()
                         closed = files.close(Span(start, next_offset))
                         upload = cuts.submit(
                             self._bytes(closed), self._commit, cuts, closed, next_offset,
-                            *self._taken(),
+                            *self._taken(next_offset),
                         )  # fmt: skip
                         start = next_offset
             _finish(upload)
@@ -211,8 +223,9 @@ class Work:
             if files.records and self.job.flush_tail:
                 closed = files.close(Span(start, end))
             if closed or (not files.records and self.report.committed < end):
+                self._rejects.settle()
                 self._last = cuts.submit(
-                    self._bytes(closed), self._store, cuts, closed, end, *self._taken()
+                    self._bytes(closed), self._store, cuts, closed, end, *self._taken(end)
                 )
         finally:
             files.drop()
@@ -238,15 +251,34 @@ class Work:
             committed=start,
             done=bookmark.done,
             last=bookmark.last_offset if bookmark.done.records else None,
+            skipped=self._skipped_before(bookmark),
             bookmark=bookmark,
         )
         return Span(start, max(start, span.end_offset))
 
+    def _skipped_before(self, bookmark: Bookmark) -> tuple[Span, ...]:
+        """Return what a task that this one replaces has left out; its own report is lost.
+
+        A visit of a run that follows has its predecessor's report, and needs none.
+        """
+        unit = self.unit
+        is_visit = unit.bookmark is not None and unit.bookmark.run == bookmark.run
+        if is_visit or not bookmark.done.bad_records:
+            return ()
+        where = unit.where
+        stream = place.of_topic(self.clients.store, self.job.layout, where.topic, self.job.clock)
+        return joined(
+            entry.span
+            for entry in entries(stream.read().rows)
+            if entry.kind == SKIPPED
+            and (entry.partition, entry.run) == (where.partition, self.job.run)
+        )[:SPANS_MOST]
+
     def _rows(self, span: Span, views: Sequence[Conversion]) -> Iterator[Rows]:
-        """Read, convert and route the records of *span*; the first bad one ends it.
+        """Read, convert and route the records of *span*; bad ones are left out, or end it.
 
         Raises:
-            BadRecordError: Behind all rows before that record.
+            BadRecordError: After all rows before that record.
             StoppedError: When asked to stop.
         """
         where = self.unit.where
@@ -256,13 +288,17 @@ class Work:
             if self.line.is_stopped():
                 raise StoppedError(f"{where} stopped")
             for converted in self._converted(batch, views):
-                self._nulls += converted.left_out
                 now_ms = self.job.clock.ms()
                 affix = self.job.affix
                 rows = route(converted, where, partitioner, extractor, now_ms, affix=affix)
-                yield rows.before_bad()
-                for bad in rows.bad:
-                    raise bad.error(where)
+                if self.job.errors.tolerates:
+                    self._rejects.take(batch, rows)
+                    yield rows
+                else:
+                    before = rows.before_bad()
+                    self._rejects.take(batch, before)
+                    yield before
+                    self._rejects.take(batch, replace(rows, left_out=()))
 
     def _converted(self, batch: pa.RecordBatch, views: Sequence[Conversion]) -> Iterator[Rows]:
         """Convert *batch*; a registry's error names the record whose schema was asked for.
@@ -285,17 +321,17 @@ class Work:
                 topic=where.topic, partition=where.partition, offset=offset,
             ) from error  # fmt: skip
 
-    def _taken(self) -> tuple[int, int]:
-        """Return bytes read and nulls left out since the last cut, and begin to count anew."""
-        taken = self._read, self._nulls
-        self._read = self._nulls = 0
+    def _taken(self, next_offset: int) -> tuple[int, LeftOut]:
+        """Return bytes read since the last cut, and what was left out before *next_offset*."""
+        taken = self._read, self._rejects.before(next_offset)
+        self._read = 0
         return taken
 
     def _commit(
-        self, cuts: Storing, files: list[ClosedFile], next_offset: int, read: int, nulls: int
+        self, cuts: Storing, files: list[ClosedFile], next_offset: int, read: int, lacks: LeftOut
     ) -> None:
         """Do all that is left to do for a cut: `_store`."""
-        stored = self._store(cuts, files, next_offset, read, nulls)
+        stored = self._store(cuts, files, next_offset, read, lacks)
         cuts.flush()
         self._take(stored)
 
@@ -310,7 +346,7 @@ class Work:
         self._tell_progress(0)
 
     def _store(
-        self, cuts: Storing, files: list[ClosedFile], next_offset: int, read: int, nulls: int
+        self, cuts: Storing, files: list[ClosedFile], next_offset: int, read: int, lacks: LeftOut
     ) -> "_Stored":
         """Store the files of one cut, and have it entered into the ledger and committed.
 
@@ -319,12 +355,17 @@ class Work:
             files: The cut's, in the order to store them.
             next_offset: The first offset behind it.
             read: Bytes of the records read for it.
-            nulls: Records left out of it because they have no value.
+            lacks: What was left out of it.
         """
         report, ends_with = self.report, None
         done = report.done
-        done = replace(done, bytes_read=done.bytes_read + read, nulls=done.nulls + nulls)
-        rows: list[Entry] = []
+        done = replace(
+            done,
+            bytes_read=done.bytes_read + read,
+            nulls=done.nulls + lacks.nulls,
+            bad_records=done.bad_records + lacks.bad_records,
+        )
+        rows = lacks.entries(self.unit.where, self.job.run, self.job.clock.ms())
         for file in files:
             try:
                 facts = keep(self.clients.store, file)
@@ -348,7 +389,10 @@ class Work:
         cuts.add(entry)
         if cuts.is_due():
             cuts.flush()
-        after = replace(report, committed=next_offset, done=done, bookmark=bookmark)
+        skipped = joined((*report.skipped, *lacks.bad))[:SPANS_MOST]
+        after = replace(
+            report, committed=next_offset, done=done, skipped=skipped, bookmark=bookmark
+        )
         return _Stored(entry, after)
 
     def _row(self, file: ClosedFile, facts: Facts) -> Entry:

@@ -18,8 +18,8 @@ from kbackup.errors import (
     TopicChangedError,
 )
 from kbackup.kafka import LogStartMovedError
-from kbackup.records import Span, TopicIdentity
-from kbackup.reports import PartitionReport
+from kbackup.records import Span, TopicIdentity, joined
+from kbackup.reports import SPANS_MOST, PartitionReport
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.look import Look, changed
 
@@ -171,6 +171,7 @@ class Watch:
             start=mine.start,
             last=mine.last if visit.last is None else visit.last,
             gaps=(*mine.gaps, *visit.gaps),
+            skipped=joined((*mine.skipped, *visit.skipped))[:SPANS_MOST],
             until=mine.until,
         )
         if self.backlog <= 0:

@@ -267,3 +267,34 @@ def test_null_values_are_left_out_where_asked(
 
     row = done.summary["partitions"][0]
     assert (2, 2, 4) == (row["records"], row["nulls_left_out"], row["committed"])
+
+
+def test_records_that_do_not_fit_become_dead_letters(
+    kbackup: Kbackup, cluster: TestCluster, topic: str
+) -> None:
+    """
+    The dead letter topic, which the pattern matches too, holds them as they were, and why.
+    """
+    letters = f"{topic}-dead"
+    cluster.create(topic)
+    bad = Record(b"k", b"no JSON", (("trace", b"t"), ("none", None)), 1_700_000_000_000)
+    cluster.write(topic, [Record(b"k", b"1"), bad, Record(b"k", b"3")])
+    options = (
+        "sink", "--topics-regex", f"{topic}.*", "-f", "json", "--flush-size", "2",
+        "--errors-tolerance", "all", "--errors-deadletterqueue-topic-name", letters,
+        "--errors-deadletterqueue-topic-replication-factor", "1",
+        "--errors-deadletterqueue-context-headers-enable",
+    )  # fmt: skip
+
+    first = kbackup.json(*options, expect=3)
+    again = kbackup.json(*options)
+
+    [row] = first.summary["partitions"]
+    assert (topic, 2, [[1, 1]], 3) == (
+        row["topic"], row["records"], row["skipped_offsets"], row["committed"],
+    )  # fmt: skip
+    assert [topic] == [at["topic"] for at in again.summary["partitions"]]
+    [letter] = cluster.read(letters)
+    assert (bad.key, bad.value, bad.timestamp) == (letter.key, letter.value, letter.timestamp)
+    assert bad.headers == letter.headers[:2]
+    assert ("__connect.errors.offset", b"1") in letter.headers

@@ -25,6 +25,10 @@ class FakeKafka:
         denied: Topics that may not be described.
         is_away: No broker answers.
         opened: How often a reader was opened.
+        values: Values of records that are not the usual ones.
+        letters: What was written to topics, and acknowledged: topic, and the record's columns.
+        configs: Settings of topics that were created over the connection.
+        unwritten: Errors of the next writes, one each; None for a write that goes well.
         cluster_id: The cluster's id.
         brokers: How many.
     """
@@ -37,6 +41,10 @@ class FakeKafka:
     denied: set[str] = field(default_factory=set)
     is_away: bool = False
     opened: int = 0
+    values: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
+    letters: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    unwritten: list[KbackupError | None] = field(default_factory=list)
     cluster_id: str = "cluster-1"
     brokers: int = 1
 
@@ -76,7 +84,19 @@ class FakeKafka:
         """The group's positions."""
         return _Positions(self)
 
+    def writer(self, target: TopicPartition, _group: str, **_: Any) -> "_Writer":
+        """A writer of plain records."""
+        return _Writer(self, target)
+
     # -- Cluster
+
+    def create_topic(
+        self, name: str, partitions: int, _factor: int, config: Mapping[str, str]
+    ) -> str:
+        """Create a topic."""
+        self.configs[name] = dict(config)
+        self.create(name, *[0] * partitions)
+        return self.ids[name]
 
     def refresh(self) -> None:
         """Nothing is remembered."""
@@ -145,7 +165,34 @@ class _Reader:
         start = self.kafka.logs[where].start_offset
         if span.start_offset < start:
             raise LogStartMovedError(f"{where} no longer has the next offset")
-        yield batch(range(span.start_offset, span.end_offset))
+        made = batch(range(span.start_offset, span.end_offset))
+        rows = made.to_pylist()
+        for row in rows:
+            row["value"] = self.kafka.values.get((where, row["offset"]), row["value"])
+        yield pa.RecordBatch.from_pylist(rows, made.schema)
+
+    def close(self) -> None:
+        """Nothing to leave."""
+
+
+@dataclass
+class _Writer:
+    kafka: FakeKafka
+    target: TopicPartition
+    sent: list[dict[str, Any]] = field(default_factory=list)
+
+    def write(self, batch: pa.RecordBatch) -> int:
+        """Take records."""
+        self.sent += batch.to_pylist()
+        return 0
+
+    def flush(self) -> None:
+        """Acknowledge them, or fail as was planned."""
+        error = self.kafka.unwritten.pop(0) if self.kafka.unwritten and self.sent else None
+        if error is not None:
+            raise error
+        self.kafka.letters += ((self.target.topic, row) for row in self.sent)
+        self.sent = []
 
     def close(self) -> None:
         """Nothing to leave."""

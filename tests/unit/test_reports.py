@@ -12,13 +12,14 @@ from kbackup.records import Span, TopicPartition
 from kbackup.reports import Bookmark, Done, PartitionReport, Restored, RestoreReport
 
 counts = st.integers(0, 2**63 - 1)
-done = st.builds(Done, counts, counts, counts, counts, counts, st.none() | counts)
+done = st.builds(Done, counts, counts, counts, counts, counts, counts, st.none() | counts)
 bookmarks = st.builds(
     Bookmark, st.none() | st.text("a/+", max_size=5), st.none() | counts, done=done
 )
 reports = st.builds(
     PartitionReport, st.just(TopicPartition("orders", 3)), counts, counts, counts, done,
     st.none() | counts, st.none() | bookmarks,
+    st.lists(st.builds(Span, counts, counts), max_size=2).map(tuple),
     st.lists(st.builds(Span, counts, counts), max_size=2).map(tuple),
     st.sampled_from([None, StoreError("put", "503").to_dict()]), st.none() | st.floats(0, 2e9),
 )  # fmt: skip

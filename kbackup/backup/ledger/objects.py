@@ -5,9 +5,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kbackup.backup.ledger.rows import ACCEPTED, GAP, MISSING, Entry
+from kbackup.backup.ledger.rows import ACCEPTED, GAP, MISSING, SKIPPED, Entry
 from kbackup.backup.ledger.stream import Damage
-from kbackup.records import Facts, Span, TopicPartition
+from kbackup.records import Facts, Span, TopicPartition, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +20,14 @@ class PartitionLedger:
         lost: Offsets that an earlier version's run records speak of, and that were gone already
             when the ledger was begun.
         accepted: What somebody said was removed on purpose.
+        skipped: Offsets of records that were left out because they do not fit the layout.
     """
 
     objects: dict[str, Entry] = field(default_factory=dict)
     gaps: list[Span] = field(default_factory=list)
     lost: list[Entry] = field(default_factory=list)
     accepted: list[Entry] = field(default_factory=list)
+    skipped: list[Span] = field(default_factory=list)
 
     def missing(self, present: Container[str]) -> list[Entry]:
         """Return what was stored and is not there, nor accepted as removed, in offset order.
@@ -127,10 +129,13 @@ class TopicLedger:
                 at.lost.append(entry)
             elif entry.kind == ACCEPTED:
                 at.accepted.append(entry)
+            elif entry.kind == SKIPPED:
+                at.skipped.append(entry.span)
             elif entry.key is not None:
                 at.objects[entry.key] = entry
         for one in found.values():
             one.gaps.sort()
+            one.skipped[:] = joined(one.skipped)
         return cls(dict(found), damage)
 
     def partition(self, number: int) -> PartitionLedger:
@@ -147,6 +152,22 @@ def gap(where: TopicPartition, span: Span, run: str, time_ms: int) -> Entry:
     """Return the row of offsets that expired before they were backed up."""
     last = span.end_offset - 1
     return Entry(GAP, where.partition, span.start_offset, last, run=run, time=time_ms)
+
+
+def skipped(where: TopicPartition, span: Span, records: int, run: str, time_ms: int) -> Entry:
+    """Return the row of records that were left out because they do not fit the layout.
+
+    Args:
+        where: Their partition.
+        span: Their offsets, from the first to the last.
+        records: How many there are.
+        run: The run that left them out.
+        time_ms: When, in ms since the epoch.
+    """
+    return Entry(
+        SKIPPED, where.partition, span.start_offset, span.end_offset - 1, records=records,
+        run=run, time=time_ms,
+    )  # fmt: skip
 
 
 def accepted(entry: Entry, run: str, time_ms: int) -> Entry:

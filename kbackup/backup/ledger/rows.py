@@ -15,6 +15,7 @@ OBJECT: Final = "object"
 GAP: Final = "gap"
 MISSING: Final = "missing"
 ACCEPTED: Final = "accepted"
+SKIPPED: Final = "skipped"
 TOPIC: Final = "topic"
 SINK: Final = "sink"
 EARLIER: Final = "earlier"
@@ -42,7 +43,8 @@ class Entry:
         kind: ``object``: an object was stored.  ``gap``: the cluster had deleted these offsets
             before they were backed up.  ``missing``: a run record of an earlier version says that
             objects were stored here, which were gone when the ledger was begun.  ``accepted``:
-            somebody said that what is missing here was removed on purpose.
+            somebody said that what is missing here was removed on purpose.  ``skipped``: records
+            were left out here because they do not fit the layout.
         partition: The partition.
         first: Offset of the first record, inclusive.
         last: Offset of the last record, inclusive; None where the object does not say.

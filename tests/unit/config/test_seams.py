@@ -46,7 +46,11 @@ BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
             "transforms.a.type",
             id="transform",
         ),
-        pytest.param("errors.tolerance=all", "errors.tolerance", id="dead letters"),
+        pytest.param(
+            "errors.tolerance=all\nerrors.deadletterqueue.topic.name=orders",
+            "errors.deadletterqueue.topic.name",
+            id="dead letters that feed themselves",
+        ),
         pytest.param("s3.proxy.url=http://p", "s3.proxy.url", id="proxy"),
         pytest.param("behavior.on.null.values=write", "behavior.on.null.values", id="tombstones"),
     ],

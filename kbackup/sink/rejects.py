@@ -1,0 +1,161 @@
+"""What becomes of records that do not fit the layout: one policy for all of them.
+
+Either the first one stops its partition, or each is left out, counted and named: in the report, in
+the ledger beside the objects of its cut, and, where asked, in a dead letter topic.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from kbackup.backup.ledger import objects
+from kbackup.backup.ledger.rows import Entry
+from kbackup.channel import Line
+from kbackup.flow.rows import BadRecord, Rows
+from kbackup.records import Span, TopicPartition, joined
+from kbackup.sink.dead_letters import DeadLetters, of_offsets, with_context
+
+ENTRIES_MOST: Final = 1000
+"""Spans of one cut that the ledger names one by one; more of them are named as one."""
+
+NULL: Final = "Skipping null value record."
+"""What a dead letter says that is one only because it has no value; the connector's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorPolicy:
+    """What becomes of a bad record, as ``errors.*`` says.
+
+    Attributes:
+        tolerates: It is left out, and the run goes on; otherwise its partition ends before it.
+        topic: The dead letter topic; None for none.
+        has_context: Dead letters have headers that say what is wrong.
+        takes_nulls: Records that are left out because they have no value are dead letters too.
+        reports_all: Each one is reported, rather than the first of a partition.
+        reports_time: A report has the record's timestamp.
+        connector: The name that the headers give.
+    """
+
+    tolerates: bool = False
+    topic: str | None = None
+    has_context: bool = False
+    takes_nulls: bool = False
+    reports_all: bool = False
+    reports_time: bool = False
+    connector: str = "kbackup"
+
+
+INTOLERANT: Final = ErrorPolicy()
+"""The first bad record ends its partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What one cut lacks.
+
+    Attributes:
+        bad: Offsets of its bad records, in as few spans as will do.
+        nulls: Records that were left out because they have no value.
+    """
+
+    bad: tuple[Span, ...] = ()
+    nulls: int = 0
+
+    @property
+    def bad_records(self) -> int:
+        """How many bad records there are."""
+        return sum(map(len, self.bad))
+
+    def entries(self, where: TopicPartition, run: str, time_ms: int) -> list[Entry]:
+        """Return what the ledger is to say of the bad records."""
+        if len(self.bad) <= ENTRIES_MOST:
+            return [objects.skipped(where, span, len(span), run, time_ms) for span in self.bad]
+        whole = Span(self.bad[0].start_offset, self.bad[-1].end_offset)
+        return [objects.skipped(where, whole, self.bad_records, run, time_ms)]
+
+
+@dataclass(slots=True)
+class Rejects:
+    """The records of one partition that were left out and whose cut is not committed yet.
+
+    Attributes:
+        where: The partition.
+        policy: What becomes of them.
+        run: The run's id.
+        line: Hears of them.
+        letters: Takes them; None for nobody.
+    """
+
+    where: TopicPartition
+    policy: ErrorPolicy
+    run: str
+    line: Line
+    letters: DeadLetters | None = None
+    _bad: list[int] = field(default_factory=list)
+    _nulls: list[int] = field(default_factory=list)
+    _is_reported: bool = False
+
+    def take(self, batch: pa.RecordBatch, rows: Rows) -> None:
+        """Take what is not in *rows*, which were made of some of *batch*.
+
+        Raises:
+            BadRecordError: Of the first bad record, if it is not to be left out.
+            KbackupError: If a dead letter could not be written.
+        """
+        if rows.left_out:
+            self._nulls += rows.left_out
+            if self.policy.tolerates and self.policy.takes_nulls:
+                self._send(batch, [BadRecord(at, NULL) for at in rows.left_out])
+        if not rows.bad:
+            return
+        if not self.policy.tolerates:
+            raise rows.bad[0].error(self.where)
+        self._send(batch, rows.bad)
+        self._report(batch, rows.bad)
+        self._bad += (bad.offset for bad in rows.bad)
+
+    def settle(self) -> None:
+        """Wait until all dead letters are acknowledged.
+
+        Raises:
+            KbackupError: If one was not; nothing behind it may be committed.
+        """
+        if self.letters is not None:
+            self.letters.flush()
+
+    def before(self, offset: int) -> LeftOut:
+        """Return what was left out before *offset*, once."""
+        bad = joined(Span(at, at + 1) for at in self._bad if at < offset)
+        nulls = sum(at < offset for at in self._nulls)
+        self._bad = [at for at in self._bad if at >= offset]
+        self._nulls = [at for at in self._nulls if at >= offset]
+        return LeftOut(bad, nulls)
+
+    def _send(self, batch: pa.RecordBatch, bad: Sequence[BadRecord]) -> None:
+        if self.letters is None:
+            return
+        found = of_offsets(batch, [one.offset for one in bad])
+        if self.policy.has_context:
+            found = with_context(found, bad, self.where, self.policy.connector)
+        self.letters.send(found)
+
+    def _report(self, batch: pa.RecordBatch, bad: Sequence[BadRecord]) -> None:
+        """Say which records are left out, and why: all, or the first."""
+        if self._is_reported and not self.policy.reports_all:
+            return
+        self._is_reported = True
+        named = bad if self.policy.reports_all else bad[:1]
+        times = of_offsets(batch, [one.offset for one in named])["timestamp"].to_pylist()
+        for one, time in zip(named, times, strict=True):
+            text = f"{one.error(self.where)}; left out"
+            if self.policy.reports_time:
+                text += f" (timestamp {time})"
+            self.line.tell(
+                {
+                    "type": "warning", "run": self.run, "code": "bad_record", "text": text,
+                    "topic": self.where.topic, "partition": self.where.partition,
+                    "offset": one.offset,
+                }
+            )  # fmt: skip

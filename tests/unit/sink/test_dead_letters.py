@@ -1,0 +1,262 @@
+"""Records that do not fit the layout: left out, counted, named, and kept as dead letters."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from kbackup.backup.ledger import place
+from kbackup.backup.ledger.objects import TopicLedger
+from kbackup.backup.ledger.rows import entries
+from kbackup.clock import SystemClock
+from kbackup.errors import KafkaError
+from kbackup.flow.cut import Rule
+from kbackup.flow.views import ReadOptions
+from kbackup.kafka import Position
+from kbackup.naming import Layout
+from kbackup.records import Span, TopicPartition
+from kbackup.runs import known, wiring
+from kbackup.runs.summary import Summary
+from kbackup.sink.dead_letters import PREFIX
+from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.rejects import ErrorPolicy
+from kbackup.sink.task import back_up
+from kbackup.stores import StoreSettings, open_store
+from kbackup.verify.run import Notes, verify
+from tests.support.configurations import load
+from tests.support.fake_kafka import FakeKafka
+from tests.support.fakes import SilentLine
+from tests.support.running import wait_until
+from tests.unit.sink.test_run import Sink, following, quick  # noqa: F401  (a fixture)
+
+ORDERS = TopicPartition("orders", 0)
+LETTERS = "dead-orders"
+LAYOUT: dict[str, Any] = {
+    "topics": "orders", "format_class": "json", "value_converter": "json", "flush_size": 4,
+    "errors_tolerance": "all",
+}  # fmt: skip
+KEPT = {
+    **LAYOUT,
+    "errors_deadletterqueue_topic_name": LETTERS,
+    "errors_deadletterqueue_context_headers_enable": True,
+}
+
+
+@pytest.fixture
+def store() -> StoreSettings:
+    return StoreSettings(f"memory://{uuid4()}")
+
+
+@pytest.fixture
+def kafka() -> FakeKafka:
+    """Ten records, of which 2, 3 and 8 are no JSON."""
+    kafka = FakeKafka()
+    kafka.create("orders", 10)
+    kafka.values = {(ORDERS, at): b"no JSON" for at in (2, 3, 8)}
+    return kafka
+
+
+def ledger(store: StoreSettings) -> list[Span]:
+    stream = place.of_topic(open_store(store), Layout(), "orders", SystemClock())
+    return TopicLedger.of(entries(stream.read().rows)).partition(0).skipped
+
+
+def test_a_bad_record_is_left_out_counted_and_named(kafka: FakeKafka, store: StoreSettings) -> None:
+    """
+    The summary and the ledger name each offset, the run goes on, and its exit code is 3.
+    """
+    sink = Sink(kafka, store, **LAYOUT)
+    summary = sink.wait()
+
+    row = summary["partitions"][0]
+    assert (3, {"bad_records": 3}, 7) == (
+        summary["exit_code"], summary["skipped"], summary["records"],
+    )  # fmt: skip
+    assert (10, 3, [[2, 3], [8, 8]]) == (row["committed"], row["skipped"], row["skipped_offsets"])
+    assert [Span(2, 4), Span(8, 9)] == ledger(store)
+    assert sink.warned("skipped")
+    [first] = [event for event in sink.told if event.get("code") == "bad_record"]
+    assert ("orders", 0, 2) == (first["topic"], first["partition"], first["offset"])
+    assert [] == kafka.letters
+
+
+def test_a_dead_letter_is_the_record_and_says_what_is_wrong_with_it(
+    kafka: FakeKafka, store: StoreSettings
+) -> None:
+    """
+    Key, value, headers and timestamp are the record's; Kafka Connect's headers say the rest.
+    """
+    summary = Sink(kafka, store, name="s3-orders", **KEPT).wait()
+
+    assert [LETTERS] * 3 == [topic for topic, _ in kafka.letters]
+    letter = kafka.letters[0][1]
+    assert (b"k2", b"no JSON", 1_700_000_000_002) == (
+        letter["key"], letter["value"], letter["timestamp"],
+    )  # fmt: skip
+    assert {"key": "trace", "value": b"t2"} == letter["headers"][0]
+    context = {one["key"].removeprefix(PREFIX): one["value"] for one in letter["headers"][1:]}
+    assert (b"orders", b"0", b"2", b"s3-orders", b"VALUE_CONVERTER") == (
+        context["topic"], context["partition"], context["offset"], context["connector.name"],
+        context["stage"],
+    )  # fmt: skip
+    assert b"orders-0 offset 2" in context["exception.message"]
+    assert {"task.id", "class.name", "exception.class.name", "exception.stacktrace"} < {*context}
+    assert (3, {"retention.ms": "-1"}) == (summary["exit_code"], kafka.configs[LETTERS])
+
+
+def test_nothing_is_committed_before_its_dead_letters_are_acknowledged(
+    kafka: FakeKafka, store: StoreSettings
+) -> None:
+    """
+    A broker that is down while a dead letter is written stops the run; the next one writes it.
+    """
+    kafka.unwritten = [KafkaError("writing records", "no answer")]
+    failed = Sink(kafka, store, **KEPT).wait()
+    before = kafka.positions_.get(ORDERS)
+    again = Sink(kafka, store, **KEPT).wait()
+
+    assert (5, None) == (failed["exit_code"], before)
+    assert "dead letters cannot be written to dead-orders" in failed["errors"][0]["what"]
+    assert (3, 10) == (again["exit_code"], kafka.positions_[ORDERS].offset)
+    assert {2, 3, 8} == {row["offset"] for _, row in kafka.letters}
+    assert [Span(2, 4), Span(8, 9)] == ledger(store)
+
+
+def test_a_pattern_never_takes_its_own_dead_letter_topic(
+    kafka: FakeKafka, store: StoreSettings
+) -> None:
+    """
+    A dead letter is not backed up, does not fail again, and makes no further dead letter.
+    """
+    named = {**KEPT, "topics": None, "topics_regex": ".*orders"}
+    Sink(kafka, store, **named).wait()
+    kafka.append(TopicPartition(LETTERS, 0), 3)
+    again = Sink(kafka, store, **named).wait()
+
+    assert (0, ["orders"]) == (again["exit_code"], [row["topic"] for row in again["partitions"]])
+
+
+def test_a_partition_of_bad_records_alone_is_committed(store: StoreSettings) -> None:
+    """
+    The group does not stand still where nothing can be stored.
+    """
+    kafka = FakeKafka()
+    kafka.create("orders", 3)
+    kafka.values = {(ORDERS, at): b"no JSON" for at in range(3)}
+    summary = Sink(kafka, store, **KEPT).wait()
+    again = Sink(kafka, store, **KEPT).wait()
+
+    assert (3, 0, 3) == (summary["exit_code"], summary["objects"], len(kafka.letters))
+    assert (0, 3) == (again["exit_code"], kafka.positions_[ORDERS].offset)
+
+
+def test_without_tolerance_the_first_bad_record_ends_the_partition(
+    kafka: FakeKafka, store: StoreSettings
+) -> None:
+    """
+    What comes before it is stored and committed, and no dead letter topic is made.
+    """
+    summary = Sink(kafka, store, **{**KEPT, "errors_tolerance": "none", "flush_size": 1}).wait()
+
+    assert ("bad_record", 2) == (summary["errors"][0]["code"], summary["errors"][0]["offset"])
+    assert (2, []) == (kafka.positions_[ORDERS].offset, kafka.letters)
+    assert LETTERS not in kafka.ids
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_null_values_that_are_left_out_are_dead_letters_where_asked(
+    reports: bool, store: StoreSettings
+) -> None:
+    """
+    report.null.values.to.dlq keeps them; they are no bad records, and the run exits 0.
+    """
+    kafka = FakeKafka()
+    kafka.create("orders", 3)
+    kafka.values = {(ORDERS, 1): None}
+    summary = Sink(
+        kafka, store, **KEPT, behavior_on_null_values="ignore", report_null_values_to_dlq=reports
+    ).wait()
+
+    row = summary["partitions"][0]
+    assert (0, 1, 0) == (summary["exit_code"], row["nulls_left_out"], row["skipped"])
+    assert [1] * reports == [letter["offset"] for _, letter in kafka.letters]
+
+
+@pytest.mark.parametrize("times", [True, False])
+def test_each_bad_record_is_reported_where_asked(
+    times: bool, kafka: FakeKafka, store: StoreSettings
+) -> None:
+    """
+    errors.log.enable reports all of them with their reasons, never with what is in them.
+    """
+    sink = Sink(kafka, store, **LAYOUT, errors_log_enable=True, errors_log_include_messages=times)
+    sink.wait()
+
+    reports = [event for event in sink.told if event.get("code") == "bad_record"]
+    assert [2, 3, 8] == [event["offset"] for event in reports]
+    assert [times] * 3 == ["timestamp 17000000000" in event["text"] for event in reports]
+    assert not any("no JSON" in event["text"] for event in reports)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_sink_that_follows_leaves_them_out_too(kafka: FakeKafka, store: StoreSettings) -> None:
+    """
+    Each visit counts and names what it left out; a dead letter that fails is written later.
+    """
+    kafka.unwritten = [KafkaError("writing records", "no answer")]
+    with following(kafka, store, **{**KEPT, "flush_size": 3}) as sink:
+        wait_until(lambda: kafka.positions_.get(ORDERS, Position(0)).offset == 10, "ten")
+        kafka.values[ORDERS, 11] = b"no JSON"
+        kafka.append(ORDERS, 3)
+        wait_until(lambda: kafka.positions_[ORDERS].offset == 13, "thirteen")
+        summary = sink.end()
+
+    row = summary["partitions"][0]
+    assert [[2, 3], [8, 8], [11, 11]] == row["skipped_offsets"]
+    assert (4, {"bad_records": 4}) == (row["skipped"], summary["skipped"])
+    assert {2, 3, 8, 11} == {letter["offset"] for _, letter in kafka.letters}
+
+
+def test_a_task_that_takes_over_names_what_the_one_before_it_left_out(
+    kafka: FakeKafka, store: StoreSettings
+) -> None:
+    """
+    A worker that died has committed more than its report says; the ledger has the offsets.
+    """
+    settings = load("sink", bootstrap_servers="h:1", s3_bucket_name="b", **LAYOUT).settings
+    job = SinkJob(
+        "r1", kafka, store, Layout(), SystemClock(), wiring.views(settings), "default",  # type: ignore[arg-type]
+        "record",
+        Rule(records=1), "g", errors=ErrorPolicy(tolerates=True),
+    )  # fmt: skip
+    [died] = back_up(job, [SinkUnit(ORDERS, Span(0, 7))], SilentLine())
+    [report] = back_up(job, [SinkUnit(ORDERS, Span(0, 10))], SilentLine())
+
+    assert (2, 3) == (died["bad_records"], report["bad_records"])
+    assert [[2, 4], [8, 9]] == report["skipped"]
+
+
+def test_verify_names_what_was_left_out_and_misses_nothing(
+    kafka: FakeKafka, store: StoreSettings
+) -> None:
+    """
+    The offsets of dead letters are no hole that nobody can explain.
+    """
+    Sink(kafka, store, **LAYOUT).wait()
+    opened = open_store(store)
+    summary = Summary("r", "restore verify")
+
+    found = [
+        event
+        for event in verify(
+            opened, Layout(), ReadOptions(), summary, now=datetime.now(UTC),
+            notes=Notes(known.read(opened, Layout(), SystemClock())),
+        )
+        if event["type"] == "finding"
+    ]  # fmt: skip
+
+    assert (0, [("skipped", [2, 8])]) == (
+        summary.exit_code(), [(one["code"], one["offsets"]) for one in found],
+    )  # fmt: skip
+    assert "at 2-3, 8" in found[0]["text"]
