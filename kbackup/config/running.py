@@ -57,6 +57,11 @@ class Restore(Group):
     to_offset: OptionalInteger = declare(
         None, "Only records with a lower offset.", is_property=False, ge=0
     )
+    offset_header: OptionalText = declare(
+        None,
+        "Give each record a header of this name with the offset it had, in decimal digits.",
+        example="kbackup.offset",
+    )
     exactly_once: Switch = declare(
         True,
         "Write in transactions that carry the position, or plainly, so that a killed run may "

@@ -24,6 +24,7 @@ class RestoreJob:
         exactly_once: Write in transactions that carry the position.
         on_error: ``fail``, ``ignore`` or ``log``: what a bad record or object does.
         max_record_bytes: Larger records are bad records.
+        offset_header: A header that keeps the offset of the backup; None for none.
     """
 
     run: str
@@ -34,6 +35,7 @@ class RestoreJob:
     exactly_once: bool = True
     on_error: str = "fail"
     max_record_bytes: int = 2**28
+    offset_header: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

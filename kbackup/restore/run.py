@@ -199,23 +199,26 @@ class RestoreRun:
         units = begin(plan, cluster, factor, exactly_once=exactly_once)  # empty topics too
         if not units:
             return
-        job = RestoreJob(
-            run=self._run,
-            kafka=self._world.kafka,
-            store=self._world.store,
-            reading=wiring.reading(self._settings),
-            group=plan.group,
-            exactly_once=exactly_once,
-            on_error=self._settings.behavior_on_error,
-            max_record_bytes=self._settings.max_record_bytes,
-        )
-        found = self._tasks(functools.partial(put_back, job), units)
+        found = self._tasks(functools.partial(put_back, self._job(plan)), units)
         reports = [RestoreReport.from_dict(report) for report in found]
         for report in reports:
             if report.failure is not None:
                 self._summary.fail(report.failure)
             self._merge(report)
         self._audit(plan, cluster, reports)
+
+    def _job(self, plan: RestorePlan) -> RestoreJob:
+        return RestoreJob(
+            run=self._run,
+            kafka=self._world.kafka,
+            store=self._world.store,
+            reading=wiring.reading(self._settings),
+            group=plan.group,
+            exactly_once=self._settings.exactly_once,
+            on_error=self._settings.behavior_on_error,
+            max_record_bytes=self._settings.max_record_bytes,
+            offset_header=self._settings.offset_header,
+        )
 
     def _tasks(self, task: engine.Task, units: list[Any]) -> list[Report]:
         reports = self._world.run_tasks(

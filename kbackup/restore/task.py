@@ -26,6 +26,7 @@ from kbackup.reports import NOTHING, Restored, RestoreReport
 from kbackup.restore.ahead import Ahead
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.mark import Mark, Place, chain, digest
+from kbackup.restore.offset_header import with_offset
 from kbackup.restore.remaining import unfinished
 from kbackup.stores import Store, open_store
 
@@ -246,7 +247,10 @@ class Work:
             reached = max(place.reached, batch["offset"][len(batch) - 1].as_py() + 1)
             after = replace(place, rows=step.end_row, reached=reached, before=self._before)
         try:
-            good = self._without_giants(self._asked(batch), step, writer.record_bytes_max)
+            asked = self._asked(batch)
+            if self.job.offset_header is not None and len(asked):
+                asked = with_offset(asked, self.job.offset_header)
+            good = self._without_giants(asked, step, writer.record_bytes_max)
         except BAD:
             self._commit(writer)  # what was good until here is safe
             raise

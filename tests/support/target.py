@@ -190,6 +190,7 @@ class Restoring:
     def work(
         self, unit: RestoreUnit, group: str, *, run: str = "r1", crash_at: int = 0,
         reading: ReadOptions | None = None, on_error: str = "fail",
+        offset_header: str | None = None,
     ) -> RestoreReport:  # fmt: skip
         """Work through a unit, as a task does.
 
@@ -199,7 +200,7 @@ class Restoring:
         """
         job = RestoreJob(
             run, KafkaSettings("-"), self.backup.settings, reading or ReadOptions(), group,
-            on_error=on_error,
+            on_error=on_error, offset_header=offset_header,
         )  # fmt: skip
         work = Work(job, unit, self.store, SilentLine())
         work.run(FakeWriter(self.cluster, group, unit.target, crash_at))
@@ -219,7 +220,13 @@ class Restoring:
             raise error
         return [
             self.work(
-                unit, plan.group, run=run, crash_at=crash_at, reading=reading, on_error=on_error
+                unit,
+                plan.group,
+                run=run,
+                crash_at=crash_at,
+                reading=reading,
+                on_error=on_error,
+                offset_header=options.get("offset_header"),
             )
             for unit in begin(plan, self.cluster, None, exactly_once=True)  # type: ignore[arg-type]
         ]

@@ -9,6 +9,7 @@ from kbackup.backup.catalog import Catalog
 from kbackup.clock import SystemClock
 from kbackup.records import TopicPartition
 from kbackup.reports import Restored, RestoreReport
+from kbackup.restore.plan import RestorePlan
 from kbackup.restore.run import RestoreRun
 from kbackup.runs.stopping import Stop
 from kbackup.runs.world import World
@@ -18,9 +19,9 @@ from kbackup.testing import FaultyStore
 from tests.support.target import FakeTarget
 
 
-def a_run(told: list[dict[str, Any]]) -> RestoreRun:
+def a_run(told: list[dict[str, Any]], **options: Any) -> RestoreRun:
     """A restore that has not begun, and tells what it tells."""
-    given = {"bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True}
+    given = {"bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True} | options
     settings = config.load("restore", options=given, files=(), environ={}).settings
     nowhere: Any = None
     return RestoreRun(
@@ -40,6 +41,19 @@ def test_a_store_that_may_only_be_read_does_not_fail_a_restore() -> None:
 
     assert ["no_run_record"] == [event["code"] for event in told]
     assert (0, told) == (run._summary.finish()["exit_code"], run._summary.finish()["warnings"])
+
+
+def test_tasks_are_told_what_was_asked_for() -> None:
+    """
+    What an option says reaches whoever writes the records.
+    """
+    options = {"offset_header": "was", "behavior_on_error": "log", "exactly_once": False}
+
+    job = a_run([], **options)._job(RestorePlan((), "g", {}))
+
+    assert ("g", "was", "log", False) == (
+        job.group, job.offset_header, job.on_error, job.exactly_once,
+    )  # fmt: skip
 
 
 def test_what_is_left_out_or_altered_is_exit_3() -> None:
