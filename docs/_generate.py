@@ -11,6 +11,7 @@ exits 1 if a page is not up to date.
 """
 
 import importlib
+import inspect
 import json
 import re
 import sys
@@ -20,7 +21,7 @@ from typing import Any, Final
 
 import click
 
-from kbackup import config
+from kbackup import config, plugins
 from kbackup.cli import root
 from kbackup.cli.options import GroupedCommand
 from kbackup.config import Property, clients, known
@@ -207,6 +208,39 @@ def json_lines() -> Iterator[str]:
         yield ""
 
 
+def transforms() -> Iterator[str]:
+    """Yield the transforms: their classes, what each does, its options."""
+    yield from _chained("transforms")
+
+
+def predicates() -> Iterator[str]:
+    """Yield the predicates, as `transforms` does."""
+    yield from _chained("predicates")
+
+
+def _chained(seam: str) -> Iterator[str]:
+    classes = [plugins.load(seam, each.name) for each in plugins.installed(seam)]
+    for found in sorted(classes, key=lambda each: each.class_names):
+        (name, *_) = found.class_names
+        sides = "`, `".join(f"{name}${side.title()}" for side in getattr(found, "sides", ()))
+        yield f"### {name}\n"
+        yield f"`{sides or name}`\n"
+        yield f"{_prose(inspect.getdoc(found) or '')}\n"
+        if found.options:
+            yield "| option | | default |\n|---|---|---|"
+        for option in found.options:
+            default = "required" if option.is_required else repr_of(option.default)
+            choices = f" One of `{'`, `'.join(option.choices)}`." if option.choices else ""
+            yield f"| `{option.name}` | {option.help}{choices} | {default} |"
+        yield ""
+
+
+def repr_of(value: Any) -> str:
+    """Return a default as one would write it."""
+    text = shown_value(value)
+    return f"`{text}`" if text else ""
+
+
 def _field(
     name: str, about: Mapping[str, Any], definitions: Mapping[str, Any], *, is_required: bool
 ) -> str:
@@ -261,6 +295,8 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "kafka-clients": kafka_clients,
     "error-codes": error_codes,
     "json-lines": json_lines,
+    "transforms": transforms,
+    "predicates": predicates,
 }
 
 

@@ -40,6 +40,13 @@ from kbackup.options import Option
 SEAMS: Final = ("formats", "converters", "partitioners", "extractors", "stores")
 """The folders that have implementations to choose from; the group is ``kbackup.<seam>``."""
 
+CHAINED: Final = ("transforms", "predicates")
+"""Seams of which a configuration takes any number, each under a name of its own.
+
+Their classes declare their options themselves: these stand behind that name in a file, and are no
+properties of kbackup's.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Plugin:

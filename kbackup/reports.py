@@ -28,6 +28,7 @@ class Done:
         nulls: Records left out because they have no value.
         bad_records: Records left out because they do not fit the layout.
         first: Offset of the first record stored, None without one.
+        filtered: Records that a transform left out.
     """
 
     records: int = 0
@@ -37,6 +38,7 @@ class Done:
     nulls: int = 0
     bad_records: int = 0
     first: int | None = None
+    filtered: int = 0
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:

@@ -25,7 +25,7 @@ def command(**parameters: Any) -> None:
 
 
 def _list(session: Session) -> Event:
-    for seam in plugins.SEAMS:
+    for seam in (*plugins.SEAMS, *plugins.CHAINED):
         for found in plugins.installed(seam):
             session.tell(
                 {
@@ -44,7 +44,10 @@ def _list(session: Session) -> Event:
 def _options(seam: str, name: str) -> dict[str, str]:
     """Return what a plugin declares for itself: properties, and what they say."""
     try:
-        declared = plugins.options(seam, name)
+        if seam in plugins.CHAINED:
+            declared = plugins.load(seam, name).options
+        else:
+            declared = plugins.options(seam, name)
     except ConfigurationError:
         return {}  # whoever chooses it is told why it cannot be imported
     return {option.name: option.help for option in declared}

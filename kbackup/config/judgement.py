@@ -21,6 +21,7 @@ from kbackup.config.layout import CONNECTORS_EXTRACTOR
 from kbackup.config.parsing import names_store
 from kbackup.config.property import CONVERTING, READING, SINK, STATUS
 from kbackup.config.settings import BY_NAME, PLACES, Settings, by_attribute
+from kbackup.renaming import Rename
 
 _NEAREST_MAX: Final = 50
 """Unknown names for which a nearest one is looked up: each costs some milliseconds."""
@@ -110,17 +111,36 @@ class Judgement:
             {name: value for name, value in usable.items() if clients.is_client_property(name)}
         )
         self._take(kafka.doubts, kafka.without_effect)
-        renaming = transforms.chain(usable)
-        self.doubts += renaming.doubts
-        if self.connector == "sink" and writes:
-            self.doubts += transforms.refuse(self.given)
+        renames = self._renames(usable)
+        steps = self._steps(usable, found.view, writes=writes)
         self._say_without_effect()
         return self._settings(
             values | found.found,
-            renames=renaming.steps,
+            renames=renames,
+            transforms=steps,
             plugin_options=options,
             **{f"kafka_{client}": pairs for client, pairs in kafka.properties.items()},
         )
+
+    def _renames(self, usable: Mapping[str, Value]) -> tuple[Rename, ...]:
+        """Return the renaming of a restore."""
+        if "restore" not in self.sides:
+            return ()
+        renaming = transforms.chain(usable)
+        self.doubts += renaming.doubts
+        return renaming.steps
+
+    def _steps(
+        self, usable: Mapping[str, Value], view: str, *, writes: bool
+    ) -> tuple[transforms.Step, ...]:
+        """Return the transforms of a sink."""
+        if not writes or "restore" in self.sides:
+            return ()
+        keys = usable.get("store.kafka.keys")
+        known = transforms.Known(view, keys is not None and keys.text.lower() == "true")
+        found = transforms.steps(usable, known)
+        self.doubts += found.doubts
+        return found.steps
 
     def _take(self, doubts: Iterable[Doubt], without_effect: Iterable[str]) -> None:
         self.doubts += doubts
@@ -160,7 +180,7 @@ class Judgement:
                 return False
             return bool(found.commands & self.sides) or not found.is_property
         if transforms.is_transform(name):
-            return "restore" in self.sides and self.connector != "sink"
+            return "sink" in self.sides or ("restore" in self.sides and self.connector != "sink")
         return clients.is_client_property(name) and not self.sides.isdisjoint({"sink", "restore"})
 
     def _options(self, settings: dict[str, Any], usable: Mapping[str, Value]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Final
 from kbackup.config.property import variable
 from kbackup.config.refusals import REFUSALS
 from kbackup.config.settings import ALIASES, BY_NAME, PROPERTIES
+from kbackup.config.transforms import is_transform
 
 NO_EFFECT: Final = frozenset(
     """
@@ -42,7 +43,6 @@ NO_EFFECT_PREFIXES: Final = (
     "file.metadata.",
     "header.converter.",
     "topic.creation.",
-    "predicates.",
     "hive.",
 )
 
@@ -95,7 +95,7 @@ def _by_variable() -> dict[str, str]:
 
 def is_known(name: str) -> bool:
     """Whether *name* means something to us, to a connector or to Kafka's clients."""
-    return name in _all() or name == "transforms" or name.startswith(("transforms.", *_FAMILIES))
+    return name in _all() or is_transform(name) or name.startswith(_FAMILIES)
 
 
 def name_of_variable(text: str) -> str | None:

@@ -139,9 +139,6 @@ REFUSALS: Final = (
         READING,
     ),
     Refusal(
-        "predicates", _given, "this version does not support conditions on transforms", "remove it"
-    ),
-    Refusal(
         "kafka.api.key",
         _given,
         "a managed connector's key; this is not one",

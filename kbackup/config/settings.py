@@ -13,6 +13,7 @@ from kbackup.config.parsing import names_store
 from kbackup.config.property import Group, Property, of_plugins, properties
 from kbackup.config.running import Output, Restore, Run
 from kbackup.config.tolerance import Tolerance
+from kbackup.config.transforms import Step
 from kbackup.renaming import Rename
 
 GROUPS: Final[tuple[type[Group], ...]] = (
@@ -37,6 +38,7 @@ class Settings(Output, Run, Restore, Tolerance, Safety, Rotation, Layout, Store,
         plugin_options: What was given for the options of plugins, by property, each value of its
             option's type.
         renames: The renaming of a restore, one step after the other.
+        transforms: The transforms of a sink, one after the other.
         key_converter_properties: Options of the key's converter: ``schemas.enable`` ...
         value_converter_properties: Options of the value's converter.
         kafka_consumer: Properties of librdkafka's consumer, ``bootstrap.servers`` excepted.
@@ -49,6 +51,7 @@ class Settings(Output, Run, Restore, Tolerance, Safety, Rotation, Layout, Store,
 
     plugin_options: dict[str, Any] = Field({}, repr=False)
     renames: SkipValidation[tuple[Rename, ...]] = ()
+    transforms: SkipValidation[tuple[Step, ...]] = ()
     key_converter_properties: dict[str, Any] = Field({}, repr=False)
     value_converter_properties: dict[str, Any] = Field({}, repr=False)
     kafka_consumer: dict[str, str] = Field({}, repr=False)

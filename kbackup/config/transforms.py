@@ -1,4 +1,4 @@
-"""``transforms.*`` of a connector's file, and ``--rename``, to renaming steps.
+"""``transforms.*`` and ``predicates.*`` of a connector's file, and ``--rename``, to steps.
 
 ::
 
@@ -8,14 +8,82 @@
     transforms.AddPrefix.replacement=copy_of_$0
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
+from kbackup import plugins
 from kbackup.config.doubts import Doubt, Value, error, warning
 from kbackup.errors import ConfigurationError
+from kbackup.options import Option, read_boolean
 from kbackup.renaming import Rename
 
 ROUTER: Final = "RegexRouter"
+
+_OWN: Final = ("type", "predicate", "negate")
+"""What follows the name of a transform and is no option of its class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Which records a transform is for; plain data.
+
+    Attributes:
+        alias: Its name in the file.
+        plugin: The predicate.
+        options: What was given for its options.
+        negate: Whether it is for the others.
+    """
+
+    alias: str
+    plugin: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    negate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One transform of a chain; plain data.
+
+    Attributes:
+        alias: Its name in the file.
+        plugin: The transform.
+        side: "key" or "value", or what else its class is for; empty where it has but one.
+        options: What was given for its options.
+        condition: Which records it is for, None for all.
+    """
+
+    alias: str
+    plugin: str
+    side: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    condition: Condition | None = None
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """What has to be converted for it: "key", "value"."""
+        own = {self.side} & {"key", "value"}
+        return frozenset((*own, *plugins.load("transforms", self.plugin).reads))
+
+
+class Steps(NamedTuple):
+    """Transforms in their order, and what is to be said of them."""
+
+    steps: tuple[Step, ...]
+    doubts: list[Doubt]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the files that records are written to.
+
+    Attributes:
+        view: "record" or "value".
+        has_keys: Whether keys are stored, and so converted.
+    """
+
+    view: str
+    has_keys: bool
 
 
 class Renaming(NamedTuple):
@@ -27,20 +95,168 @@ class Renaming(NamedTuple):
 
 def is_transform(name: str) -> bool:
     """Whether *name* belongs to the transforms."""
-    return name == "transforms" or name.startswith("transforms.")
+    return name in ("transforms", "predicates") or name.startswith(("transforms.", "predicates."))
 
 
-def refuse(given: Mapping[str, Value]) -> Iterator[Doubt]:
-    """Yield an error for each transform of a sink's connector: it changes what is written."""
-    for name in _names(given):
-        kind = given.get(f"transforms.{name}.type")
-        if kind is not None and _is_router(kind):
-            why = "the connector's task fails on a record whose topic was renamed"
-            do = f"take {name} out of transforms; to restore under another name use --rename"
+def steps(given: Mapping[str, Value], known: Known) -> Steps:
+    """Return the transforms of a sink.
+
+    Args:
+        given: All that was given.
+        known: What is known of the files.
+    """
+    doubts: list[Doubt] = []
+    found = []
+    for alias in _names(given):
+        try:
+            step = _opened(alias, given, doubts)
+            _check_reads(step, given, known)
+        except _RefusedError as refusal:
+            doubts.append(refusal.doubt)
         else:
-            why = "this version writes records as they are"
-            do = f"take {name} out of transforms"
-        yield error("transform", f"transforms.{name}.type", kind, why, do)
+            if step.side == "key" and not known.has_keys:
+                why = "keys are not stored, so that nobody would see what it does"
+                name = f"transforms.{alias}.type"
+                doubts.append(warning("no_effect", name, given[name], why))
+            else:
+                found.append(step)
+    return Steps(tuple(found), doubts)
+
+
+class _RefusedError(Exception):
+    def __init__(self, doubt: Doubt) -> None:
+        super().__init__()
+        self.doubt = doubt
+
+
+def _opened(alias: str, given: Mapping[str, Value], doubts: list[Doubt]) -> Step:
+    """Return the transform *alias*, which can be configured so."""
+    prefix = f"transforms.{alias}."
+    plugin, side = _class(f"{prefix}type", given, "transforms", "transform")
+    options = _options("transforms", plugin, prefix, given, doubts, own=_OWN)
+    condition = _condition(prefix, given, doubts)
+    try:
+        plugins.load("transforms", plugin)().configure(options, side)
+    except ConfigurationError as problem:
+        raise _RefusedError(_problem(problem, prefix, given)) from problem
+    return Step(alias, plugin, side, options, condition)
+
+
+def _condition(prefix: str, given: Mapping[str, Value], doubts: list[Doubt]) -> Condition | None:
+    named, negate = given.get(f"{prefix}predicate"), given.get(f"{prefix}negate")
+    if named is None:
+        if negate is not None:
+            why = "there is no predicate to negate"
+            doubts.append(warning("no_effect", f"{prefix}negate", negate, why))
+        return None
+    alias = named.text
+    if alias not in _listed(given, "predicates"):
+        why = f"predicates does not name {alias!r}"
+        do = "add it to predicates, with its type"
+        raise _RefusedError(error("transform", f"{prefix}predicate", named, why, do))
+    own = f"predicates.{alias}."
+    plugin, _ = _class(f"{own}type", given, "predicates", "predicate")
+    options = _options("predicates", plugin, own, given, doubts, own=("type",))
+    try:
+        is_negated = read_boolean(negate.value) if negate is not None else False
+        plugins.load("predicates", plugin)().configure(options)
+    except ValueError as problem:
+        why = str(problem)
+        raise _RefusedError(
+            error("transform", f"{prefix}negate", negate, why, "correct it")
+        ) from problem
+    except ConfigurationError as problem:
+        raise _RefusedError(_problem(problem, own, given)) from problem
+    return Condition(alias, plugin, options, is_negated)
+
+
+def _class(name: str, given: Mapping[str, Value], seam: str, word: str) -> tuple[str, str]:
+    """Return the plugin for a Java class, and which side its ``$`` says."""
+    kind = given.get(name)
+    if kind is None:
+        alias = name.split(".")[1]
+        why = f"{seam} names {alias}, and there is no type"
+        raise _RefusedError(error("transform", name, None, why, "add it"))
+    simple, _, side = kind.text.rpartition(".")[2].partition("$")
+    for plugin, found in _usable(seam):
+        sides = getattr(found, "sides", ())
+        if simple in found.class_names and (side.lower() in sides if sides else not side):
+            return plugin, side.lower()
+        if simple in found.class_names:
+            classes = " or ".join(f"{simple}${each.title()}" for each in sides) or simple
+            why, do = "there is no such class", f"write {classes}"
+            raise _RefusedError(error("transform", name, kind, why, do))
+    known = sorted(each for _, found in _usable(seam) for each in found.class_names)
+    why = f"no installed {word} has this name; there are {', '.join(known)}"
+    do = f"take it out of {seam}, or install the package that brings it"
+    raise _RefusedError(error("transform", name, kind, why, do))
+
+
+def _usable(seam: str) -> Iterator[tuple[str, Any]]:
+    """Yield the plugins that can be imported: a broken one is of no concern to the others."""
+    for plugin in plugins.installed(seam):
+        try:
+            yield plugin.name, plugins.load(seam, plugin.name)
+        except ConfigurationError:
+            continue
+
+
+def _options(
+    seam: str,
+    plugin: str,
+    prefix: str,
+    given: Mapping[str, Value],
+    doubts: list[Doubt],
+    *,
+    own: Iterable[str],
+) -> dict[str, Any]:
+    """Return what was given for the options of a plugin, read."""
+    declared: tuple[Option[Any], ...] = plugins.load(seam, plugin).options
+    by_name = {name: option for option in declared for name in (option.name, *option.aliases)}
+    found = {}
+    for full, value in given.items():
+        name = full.removeprefix(prefix)
+        if not full.startswith(prefix) or name in own:
+            continue
+        option = by_name.get(name)
+        if option is None:
+            why = f"{plugin} has no such option; it has no effect"
+            do = f"its options are {', '.join(each.name for each in declared) or 'none'}"
+            doubts.append(warning("unknown_name", full, value, why, do))
+            continue
+        try:
+            found[option.name] = option.read(value.value)
+        except ValueError as problem:
+            refusal = error("transform", full, value, str(problem), "correct it")
+            raise _RefusedError(refusal) from problem
+    for option in declared:
+        if option.is_required and found.get(option.name) in (None, "", ()):
+            full = f"{prefix}{option.name}"
+            raise _RefusedError(error("transform", full, given.get(full), "it is needed", "add it"))
+    return found
+
+
+def _problem(problem: ConfigurationError, prefix: str, given: Mapping[str, Value]) -> Doubt:
+    name = f"{prefix}{problem.place.get('property', 'type')}"
+    why = f"{problem.what}: {problem.why}" if problem.why else problem.what
+    return error("transform", name, given.get(name), why, problem.do)
+
+
+def _check_reads(step: Step, given: Mapping[str, Value], known: Known) -> None:
+    """Refuse a transform of what is not converted."""
+    name = f"transforms.{step.alias}.type"
+    if known.view == "record" and step.reads:
+        parts = " and ".join(sorted(step.reads))
+        why = f"it changes the {parts}, and whole records keep their bytes as they are"
+        do = "set format.class, which stores converted values, or take it out of transforms"
+        raise _RefusedError(error("transform", name, given[name], why, do))
+
+
+def _listed(given: Mapping[str, Value], name: str) -> list[str]:
+    """Return the names in a list, in their order."""
+    value = given.get(name)
+    names = () if value is None else value.text.split(",")
+    return [each.strip() for each in names if each.strip()]
 
 
 def chain(given: Mapping[str, Value]) -> Renaming:
@@ -68,9 +284,7 @@ def chain(given: Mapping[str, Value]) -> Renaming:
 
 def _names(given: Mapping[str, Value]) -> list[str]:
     """Return the names of the transforms in their order."""
-    listed = given.get("transforms")
-    names = () if listed is None else listed.text.split(",")
-    return [name.strip() for name in names if name.strip()]
+    return _listed(given, "transforms")
 
 
 def _is_router(kind: Value) -> bool:

@@ -20,7 +20,10 @@ from kbackup.flow.rows import BadRecord, Part, Rows
 from kbackup.flow.schemas import Compatibility, needs_version
 from kbackup.flow.views import COLUMNS, HEADERS_AS_TEXT, ViewSpec
 from kbackup.formats import Format
-from kbackup.naming import View
+from kbackup.naming import OFFSET_MAX, View
+from kbackup.records import TopicPartition
+from kbackup.transforms.chain import Chain
+from kbackup.transforms.data import Records
 
 _WHOLE: Final = "use whole records (without format.class)"
 _NULLS: Final = {
@@ -59,6 +62,7 @@ def convert(
     *,
     leaves_out_nulls: bool = False,
     compatibility: Compatibility = Compatibility.NONE,
+    transforms: tuple[Chain, TopicPartition] | None = None,
 ) -> Iterator[Rows]:
     """Turn records into the columns of their files.
 
@@ -68,15 +72,117 @@ def convert(
         leaves_out_nulls: Leave out records whose value is null once it is converted; otherwise
             they are bad in a file of values.
         compatibility: A value whose schema has no version is bad where this compares versions.
+        transforms: What to do to the records, and where they come from.
 
     Yields:
         At least once; new rows begin where a schema changes.  Each record of *batch* is among
         the rows, the bad ones or those left out.
     """
-    if views[-1].spec.view is View.RECORD:
-        yield Rows(batch, (Part(batch),))
+    if transforms is None:
+        yield from _checked_rows(_Read.of(batch, views), views, leaves_out_nulls, compatibility)
         return
-    runs = [_columns(view, batch) for view in views]
+    for read in _transformed(_Read.of(batch, views), views, *transforms):
+        yield from _checked_rows(read, views, leaves_out_nulls, compatibility)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Records, and what their files would hold of them.
+
+    Attributes:
+        batch: ``records.SCHEMA``.
+        runs: For each view the columns of its file, one for each run of a schema; none where a
+            file holds whole records.
+        bad: Records that are not in *batch* any more, offsets rising.
+        filtered: Offsets of the records that a transform has left out.
+    """
+
+    batch: pa.RecordBatch
+    runs: list[list[Column]]
+    bad: tuple[BadRecord, ...] = ()
+    filtered: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch, views: Sequence[Conversion]) -> Self:
+        if views[-1].spec.view is View.RECORD:
+            return cls(batch, [])
+        return cls(batch, [_columns(view, batch) for view in views])
+
+
+def _transformed(
+    read: _Read, views: Sequence[Conversion], chain: Chain, where: TopicPartition
+) -> Iterator[_Read]:
+    """Yield what transforms make of the records that could be converted."""
+    kinds = [view.spec.view for view in views] if read.runs else []
+    for records, unconverted in _convertible(read, views, where):
+        found = chain(records)
+        refused = (
+            BadRecord(offset, why.what, why.why, why.do, "TRANSFORMATION")
+            for run in found
+            for offset, why in run.refused
+        )
+        bad = sorted((*unconverted, *refused), key=lambda at: at.offset)
+        gone = sorted(offset for run in found for offset in run.left_out)
+        runs = [run for run in found if len(run)] or found[:1]
+        for run, after in itertools.zip_longest(runs, runs[1:]):
+            end = OFFSET_MAX if after is None else after.batch["offset"][0].as_py()
+            mine = tuple(each for each in bad if each.offset < end)
+            filtered = tuple(at for at in gone if at < end)
+            bad, gone = bad[len(mine) :], gone[len(filtered) :]
+            yield _Read(run.batch, [_column(run, kind) for kind in kinds], mine, filtered)
+
+
+def _convertible(
+    read: _Read, views: Sequence[Conversion], where: TopicPartition
+) -> Iterator[tuple[Records, list[BadRecord]]]:
+    """Yield what could be converted, and what not, a run of the same schemas at a time."""
+    if not read.runs:
+        yield Records.of(read.batch, where.topic, where.partition), []
+        return
+    bad, stages = _by_row(read.runs), _stages(views, read.runs)
+    for start, end in _stretches(read.runs, len(read.batch)):
+        columns = {
+            view.spec.view: _sliced(run, start, end)
+            for view, run in zip(views, read.runs, strict=True)
+        }
+        batch = read.batch.slice(start, end - start)
+        records = Records.of(
+            batch, where.topic, where.partition, columns.get(View.KEY), columns[View.VALUE]
+        )
+        wrong = {row - start: found for row, found in bad.items() if start <= row < end}
+        rows = pa.array((row for row in range(len(batch)) if row not in wrong), pa.int64())
+        named = [
+            BadRecord(
+                batch["offset"][row].as_py(), found.what, found.why, found.do,
+                stages.get(start + row, "TASK_PUT"),
+            )
+            for row, found in wrong.items()
+        ]  # fmt: skip
+        yield records.take(rows) if wrong else records, named
+
+
+def _sliced(columns: Sequence[Column], start: int, end: int) -> Column:
+    column, row = _at(columns, start)
+    return Column(column.values.slice(row, end - start), column.schema)
+
+
+def _column(records: Records, kind: View) -> list[Column]:
+    if kind is View.HEADERS:
+        return [headers_as_text(records.headers)]
+    return [records.side("key" if kind is View.KEY else "value").column()]
+
+
+def _checked_rows(
+    read: _Read,
+    views: Sequence[Conversion],
+    leaves_out_nulls: bool,
+    compatibility: Compatibility,
+) -> Iterator[Rows]:
+    """Yield rows of one schema each, with all that is bad about them."""
+    batch, runs = read.batch, read.runs
+    if not runs:
+        yield Rows(batch, (Part(batch),), bad=read.bad, filtered=read.filtered)
+        return
     left_out = _null_values(runs[-1]) if leaves_out_nulls else None
     stages = _stages(views, runs)
     for view, columns in zip(views, runs, strict=True):
@@ -95,7 +201,11 @@ def convert(
         is_good = pc.invert(pc.is_in(rows, pa.array([*bad], pa.int64())))
         stays = is_good if stays is None else pc.and_(stays, is_good)
     for start, end in _stretches(runs, len(batch)):
-        yield _rows(batch, views, runs, _Found(bad, stages, left_out, stays), start, end)
+        rows = _rows(batch, views, runs, _Found(bad, stages, left_out, stays), start, end)
+        if start == 0 and (read.bad or read.filtered):
+            named = sorted((*read.bad, *rows.bad), key=lambda at: at.offset)
+            rows = replace(rows, bad=tuple(named), filtered=read.filtered)
+        yield rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ class Rows:
         bad: The records between these that cannot be stored, offsets rising; none of them is in
             *batch*.
         left_out: Offsets of the records that were left out because they have no value.
+        filtered: Offsets of the records that a transform left out.
     """
 
     batch: pa.RecordBatch
@@ -77,6 +78,7 @@ class Rows:
     directories: pa.DictionaryArray | None = None
     bad: tuple[BadRecord, ...] = ()
     left_out: tuple[int, ...] = ()
+    filtered: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -93,7 +95,7 @@ class Rows:
         return offset
 
     def slice(self, start: int, length: int | None = None) -> Self:
-        """Return some of the rows, without copying, and nothing of *bad* and *left_out*."""
+        """Return some of the rows, without copying, and nothing of what was left out or bad."""
         return replace(
             self,
             batch=self.batch.slice(start, length),
@@ -102,6 +104,7 @@ class Rows:
             directories=None if self.directories is None else self.directories.slice(start, length),
             bad=(),
             left_out=(),
+            filtered=(),
         )
 
     def take(self, rows: pa.Array) -> Self:
@@ -122,7 +125,9 @@ class Rows:
         at = pc.index(later, True).as_py()
         kept = self if at < 0 else self.slice(0, at)
         end = self.bad[0].offset
-        return replace(kept, bad=(), left_out=tuple(at for at in self.left_out if at < end))
+        left_out = tuple(at for at in self.left_out if at < end)
+        filtered = tuple(at for at in self.filtered if at < end)
+        return replace(kept, bad=(), left_out=left_out, filtered=filtered)
 
 
 def by_directory(rows: Rows) -> list[tuple[str, Rows]]:

@@ -191,6 +191,7 @@ def _grow(row: dict[str, Any], report: PartitionReport) -> None:
         "end": max(row["end"], report.end), "nulls_left_out": done.nulls,
         "skipped": done.bad_records,
         "skipped_offsets": [[at.start_offset, at.end_offset - 1] for at in report.skipped],
+        "filtered": done.filtered,
     }  # fmt: skip
     if report.last is not None:
         row["last"] = report.last

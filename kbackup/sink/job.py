@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from kbackup.clock import Clock
+from kbackup.config.transforms import Step
 from kbackup.errors import TopicChangedError
 from kbackup.flow.affix import NO_AFFIX, Affix
 from kbackup.flow.cut import Rule
@@ -41,6 +42,7 @@ class SinkJob:
             otherwise the connectors' layout refuses them.
         errors: What becomes of bad records.
         plugin_options: What was given for the options of partitioner and extractor, by property.
+        transforms: What is done to records between converting and filing them, in order.
         affix: Where the name of a value's schema stands beside its directory.
         spool_bytes: What an unfinished file may hold in memory before it moves to disk.
     """
@@ -58,6 +60,7 @@ class SinkJob:
     flush_tail: bool = True
     drops_nulls: bool = False
     affix: Affix = NO_AFFIX
+    transforms: tuple[Step, ...] = ()
     plugin_options: Mapping[str, Any] = field(default_factory=dict)
     spool_bytes: int = SPOOL_BYTES
     errors: ErrorPolicy = INTOLERANT

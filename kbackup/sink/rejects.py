@@ -58,10 +58,12 @@ class LeftOut:
     Attributes:
         bad: Offsets of its bad records, in as few spans as will do.
         nulls: Records that were left out because they have no value.
+        filtered: Records that a transform left out.
     """
 
     bad: tuple[Span, ...] = ()
     nulls: int = 0
+    filtered: int = 0
 
     @property
     def bad_records(self) -> int:
@@ -74,6 +76,36 @@ class LeftOut:
             return [objects.skipped(where, span, len(span), run, time_ms) for span in self.bad]
         whole = Span(self.bad[0].start_offset, self.bad[-1].end_offset)
         return [objects.skipped(where, whole, self.bad_records, run, time_ms)]
+
+
+@dataclass(slots=True)
+class Filtered:
+    """How many records transforms have left out since the last cut.
+
+    Offsets are kept only where a cut may still come before them: a filter may leave out any
+    number of records between two cuts.
+    """
+
+    _sure: int = 0
+    _kept: int = -1  # offset of the last record that goes into a file
+    _after: list[tuple[int, int]] = field(default_factory=list)  # first offset, records
+
+    def take(self, rows: Rows) -> None:
+        """Count what is not in *rows*, which come after all that was counted before."""
+        self._sure += sum(count for at, count in self._after if at < self._kept)
+        self._after = [each for each in self._after if each[0] > self._kept]
+        if len(rows):
+            self._after += ((at, 1) for at in rows.filtered)
+            self._kept = rows.last_offset
+        elif rows.filtered:  # no cut comes between records none of which goes into a file
+            at, count = self._after.pop() if self._after else (rows.filtered[0], 0)
+            self._after.append((at, count + len(rows.filtered)))
+
+    def before(self, offset: int) -> int:
+        """Return how many there were before *offset*, once."""
+        found = self._sure + sum(count for at, count in self._after if at < offset)
+        self._sure, self._after = 0, [each for each in self._after if each[0] >= offset]
+        return found
 
 
 @dataclass(slots=True)
@@ -95,6 +127,7 @@ class Rejects:
     letters: DeadLetters | None = None
     _bad: list[int] = field(default_factory=list)
     _nulls: list[int] = field(default_factory=list)
+    _filtered: Filtered = field(default_factory=Filtered)
     _is_reported: bool = False
 
     def take(self, batch: pa.RecordBatch, rows: Rows) -> None:
@@ -104,6 +137,7 @@ class Rejects:
             BadRecordError: Of the first bad record, if it is not to be left out.
             KbackupError: If a dead letter could not be written.
         """
+        self._filtered.take(rows)
         if rows.left_out:
             self._nulls += rows.left_out
             if self.policy.tolerates and self.policy.takes_nulls:
@@ -131,7 +165,7 @@ class Rejects:
         nulls = sum(at < offset for at in self._nulls)
         self._bad = [at for at in self._bad if at >= offset]
         self._nulls = [at for at in self._nulls if at >= offset]
-        return LeftOut(bad, nulls)
+        return LeftOut(bad, nulls, self._filtered.before(offset))
 
     def _send(self, batch: pa.RecordBatch, bad: Sequence[BadRecord]) -> None:
         if self.letters is None:

@@ -179,6 +179,7 @@ class SinkRun:
             rule=wiring.rule(settings),
             extractor=settings.timestamp_extractor,
             affix=wiring.affix(settings),
+            transforms=settings.transforms,
             plugin_options=wiring.partitioner_options(settings),
             group=plan.group,
             flush_tail=settings.flush_on_stop,

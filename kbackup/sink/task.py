@@ -26,7 +26,7 @@ from kbackup.flow.route import route
 from kbackup.flow.rows import Rows
 from kbackup.flow.write import ClosedFile, OpenFiles
 from kbackup.kafka import Outage, Position, Positions, Reader
-from kbackup.records import Facts, Span, joined
+from kbackup.records import Facts, Span, TopicPartition, joined
 from kbackup.reports import SPANS_MOST, Bookmark, PartitionReport
 from kbackup.sink.dead_letters import DeadLetters
 from kbackup.sink.job import SinkJob, SinkUnit
@@ -34,6 +34,7 @@ from kbackup.sink.keep import keep
 from kbackup.sink.rejects import LeftOut, Rejects
 from kbackup.sink.storing import StoredCut, Storing
 from kbackup.stores import Store, open_store
+from kbackup.transforms.chain import Chain
 
 TELL_S: Final = 0.5
 """How often a task tells what it has read beyond what is safe."""
@@ -284,10 +285,11 @@ class Work:
         where = self.unit.where
         partitioner = partitioners.by_name(self.job.partitioner, self.job.plugin_options)
         extractor = extractors.by_name(self.job.extractor, self.job.plugin_options)
+        transforms = (Chain(self.job.transforms), where) if self.job.transforms else None
         for batch in self.clients.reader.read(where, span):
             if self.line.is_stopped():
                 raise StoppedError(f"{where} stopped")
-            for converted in self._converted(batch, views):
+            for converted in self._converted(batch, views, transforms):
                 now_ms = self.job.clock.ms()
                 affix = self.job.affix
                 rows = route(converted, where, partitioner, extractor, now_ms, affix=affix)
@@ -298,9 +300,14 @@ class Work:
                     before = rows.before_bad()
                     self._rejects.take(batch, before)
                     yield before
-                    self._rejects.take(batch, replace(rows, left_out=()))
+                    self._rejects.take(batch, replace(rows, left_out=(), filtered=()))
 
-    def _converted(self, batch: pa.RecordBatch, views: Sequence[Conversion]) -> Iterator[Rows]:
+    def _converted(
+        self,
+        batch: pa.RecordBatch,
+        views: Sequence[Conversion],
+        transforms: tuple[Chain, TopicPartition] | None,
+    ) -> Iterator[Rows]:
         """Convert *batch*; a registry's error names the record whose schema was asked for.
 
         Raises:
@@ -312,6 +319,7 @@ class Work:
                 views,
                 leaves_out_nulls=self.job.drops_nulls,
                 compatibility=self.job.rule.compatibility,
+                transforms=transforms,
             )
         except RegistryError as error:
             where, offset = self.unit.where, batch["offset"][error.row].as_py()
@@ -363,6 +371,7 @@ class Work:
             done,
             bytes_read=done.bytes_read + read,
             nulls=done.nulls + lacks.nulls,
+            filtered=done.filtered + lacks.filtered,
             bad_records=done.bad_records + lacks.bad_records,
         )
         rows = lacks.entries(self.unit.where, self.job.run, self.job.clock.ms())

@@ -24,6 +24,7 @@ from kbackup.stores.memory import MemoryStore
 from kbackup.testing.converters import ConverterContract, decoded
 from kbackup.testing.formats import FormatContract
 from kbackup.testing.partitioners import ExtractorContract, PartitionerContract
+from kbackup.testing.transforms import TransformContract
 
 __all__ = [
     "PART_BYTES",
@@ -33,6 +34,7 @@ __all__ = [
     "FormatContract",
     "PartitionerContract",
     "StoreContract",
+    "TransformContract",
     "decoded",
     "open_bytes",
     "put_bytes",

@@ -18,8 +18,10 @@ from kbackup.testing import (
     ExtractorContract,
     FormatContract,
     PartitionerContract,
+    TransformContract,
 )
 from kbackup.testing.converters import VALUES
+from kbackup.transforms import Transform
 from tests.support.registry import FakeRegistry
 
 OPTIONS: Final = {
@@ -83,3 +85,32 @@ class TestPartitioners(PartitionerContract):
     @pytest.fixture(params=names("partitioners"))
     def partitioner(self, request: pytest.FixtureRequest) -> Partitioner:
         return partitioners.by_name(request.param, OPTIONS)
+
+
+TRANSFORMS: Final = {
+    "insert_field": {"offset.field": "o", "timestamp.field": "a"},
+    "replace_field": {"exclude": ("a",), "renames": ("b:B",)},
+    "timestamp_converter": {"field": "a", "target.type": "unix"},
+    "insert_header": {"header": "x", "value.literal": "1"},
+    "drop_headers": {"headers": ("h",)},
+    "filter": {},
+}
+"""Options that make a transform do something; a transform without options here is a gap."""
+
+
+class TestTransforms(TransformContract):
+    """Each registered transform, of values and of keys."""
+
+    @pytest.fixture(
+        params=[
+            (name, side)
+            for name in names("transforms")
+            for side in plugins.load("transforms", name).sides or ("",)
+        ],
+        ids=str,
+    )
+    def transform(self, request: pytest.FixtureRequest) -> Transform:
+        name, side = request.param
+        found: Transform = plugins.load("transforms", name)()
+        found.configure(TRANSFORMS[name], side)
+        return found

@@ -4,6 +4,7 @@ import pytest
 
 from kbackup.config import transforms
 from kbackup.config.doubts import Origin, Value
+from kbackup.config.transforms import Known, Step, steps
 from kbackup.renaming import rename
 
 TYPE = "org.apache.kafka.connect.transforms.RegexRouter"
@@ -84,10 +85,116 @@ def test_what_cannot_be_done_is_refused_by_name(properties: dict[str, str], name
     assert [("error", name)] == [(doubt.level, doubt.name) for doubt in found.doubts]
 
 
-def test_a_sinks_transforms_are_refused_each() -> None:
-    """
-    A connector that changes records on their way is not one that backs them up.
-    """
-    doubts = list(transforms.refuse(_given(ROUTER)))
+INSERT = {
+    "transforms": "at,text",
+    "transforms.at.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+    "transforms.at.timestamp.field": "ts",
+    "transforms.text.type": "org.apache.kafka.connect.transforms.TimestampConverter$Value",
+    "transforms.text.field": "ts",
+    "transforms.text.target.type": "string",
+    "transforms.text.format": "yyyy-MM-dd",
+}
+VALUES = Known("value", has_keys=False)
 
-    assert ["transforms.a.type", "transforms.b.type"] == [doubt.name for doubt in doubts]
+
+def test_a_sinks_transforms_are_steps_in_their_order() -> None:
+    """
+    A chain is what the file says: class, side and options of each.
+    """
+    found = steps(_given(INSERT), VALUES)
+
+    assert [] == found.doubts
+    assert (
+        Step("at", "insert_field", "value", {"timestamp.field": "ts"}),
+        Step(
+            "text",
+            "timestamp_converter",
+            "value",
+            {"field": "ts", "target.type": "string", "format": "yyyy-MM-dd"},
+        ),
+    ) == found.steps
+
+
+@pytest.mark.parametrize(
+    ("more", "name", "why"),
+    [
+        pytest.param(
+            {"transforms.at.type": "io.debezium.transforms.ExtractNewRecordState"},
+            "transforms.at.type", "no installed transform has this name", id="of somebody else",
+        ),
+        pytest.param(
+            {"transforms.at.type": "x.InsertField"},
+            "transforms.at.type", "there is no such class", id="neither key nor value",
+        ),
+        pytest.param(
+            {"transforms": "at,nope"}, "transforms.nope.type", "there is no type", id="no type"
+        ),
+        pytest.param(
+            {"transforms.text.target.type": "text"},
+            "transforms.text.target.type", "expected 'string'", id="no such word",
+        ),
+        pytest.param(
+            {"transforms.text.target.type": ""},
+            "transforms.text.target.type", "expected", id="empty",
+        ),
+        pytest.param(
+            {"transforms.text.format": "yyyy-bb"},
+            "transforms.text.format", "'b' is no letter", id="no pattern",
+        ),
+        pytest.param(
+            {"transforms.text.format": ""}, "transforms.text.format", "needs a format",
+            id="no pattern for text",
+        ),
+        pytest.param(
+            {"transforms.at.timestamp.field": ""}, "transforms.at.type", "none is named",
+            id="nothing to insert",
+        ),
+        pytest.param(
+            {"transforms.at.predicate": "p"}, "transforms.at.predicate", "does not name 'p'",
+            id="no such predicate",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_sink_cannot_do_is_refused_by_name(
+    more: dict[str, str], name: str, why: str
+) -> None:
+    """
+    A record is never stored otherwise than its configuration says.
+    """
+    found = steps(_given(INSERT | more), VALUES)
+
+    assert [("error", name)] == [(doubt.level, doubt.name) for doubt in found.doubts]
+    assert why in found.doubts[0].why
+
+
+def test_whole_records_refuse_what_changes_a_value() -> None:
+    """
+    Their bytes are kept as they are, and are not converted.
+    """
+    found = steps(_given(INSERT), Known("record", has_keys=True))
+
+    assert ["transforms.at.type", "transforms.text.type"] == [d.name for d in found.doubts]
+    assert all("whole records keep their bytes" in doubt.why for doubt in found.doubts)
+
+
+def test_a_transform_of_keys_that_are_not_stored_is_left_out() -> None:
+    """
+    Nobody would see what it does; a warning says so.
+    """
+    kind = "org.apache.kafka.connect.transforms.InsertField$Key"
+    found = steps(_given(INSERT | {"transforms.at.type": kind}), VALUES)
+
+    assert ["text"] == [step.alias for step in found.steps]
+    assert [("warning", "transforms.at.type")] == [(d.level, d.name) for d in found.doubts]
+
+
+def test_an_option_that_a_transform_does_not_have_is_said() -> None:
+    """
+    Kafka ignores it in silence.
+    """
+    found = steps(_given(INSERT | {"transforms.at.timestamp.feild": "x"}), VALUES)
+
+    assert [("warning", "transforms.at.timestamp.feild")] == [
+        (d.level, d.name) for d in found.doubts
+    ]
+    assert 2 == len(found.steps)

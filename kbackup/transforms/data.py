@@ -1,0 +1,209 @@
+"""What a transform is given and returns: records whose keys and values are converted."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.columns import Bad, Column, Schema
+from kbackup.connect import nested
+from kbackup.connect import schema as connect
+from kbackup.connect.schema import ConnectSchema, Type
+from kbackup.records import NO_TIMESTAMP
+
+_TEXT: Final = ConnectSchema(Type.STRING, optional=True)
+_BYTES: Final = ConnectSchema(Type.BYTES, optional=True)
+_PLAIN: Final = (_TEXT, _BYTES)
+"""What columns without a schema of their own are under, as Connect's converters have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The keys, or the values, of records under one schema.
+
+    Attributes:
+        values: One row a record.
+        schema: What they are under; None for JSON without a schema, whose column is
+            ``pa.json_()``.
+        origin: The schema of the column as it was converted, until something changes it.
+    """
+
+    values: pa.Array
+    schema: ConnectSchema | None
+    origin: Schema | None = None
+
+    @classmethod
+    def of(cls, column: Column) -> Self:
+        """Return what a converter gave."""
+        values = column.values
+        if isinstance(values.type, pa.JsonType):
+            return cls(values, None, column.schema)
+        found = connect.of(column.schema)
+        if found is None:
+            found = _BYTES if pa.types.is_binary(values.type) else _TEXT
+        return cls(values, found, column.schema)
+
+    def column(self) -> Column:
+        """Return what a format takes."""
+        if self.origin is not None or self.schema is None or self.schema in _PLAIN:
+            return Column(self.values, self.origin)
+        return Column(self.values, self.schema.of_column())
+
+    @property
+    def is_struct(self) -> bool:
+        """Whether values are structs, so that they have fields."""
+        return self.schema is not None and self.schema.type is Type.STRUCT
+
+    def columns(self, *, fills_defaults: bool = True) -> dict[str, pa.Array]:
+        """Return the fields of a struct by name: null where the struct is.
+
+        Args:
+            fills_defaults: Put a field's default where it is null.
+        """
+        assert self.schema is not None  # noqa: S101
+        names = [name for name, _ in self.schema.fields]
+        found = nested.fields(self.values, self.schema) if fills_defaults else self.values.flatten()
+        return dict(zip(names, found, strict=True))
+
+    def rebuilt(
+        self, fields: Sequence[tuple[str, ConnectSchema]], columns: Sequence[pa.Array]
+    ) -> Self:
+        """Return structs of other fields, null where these are, as Connect's transforms do.
+
+        The schema keeps name, version, doc and parameters, and is not optional any more.
+
+        Raises:
+            ValueError: If two fields have one name.
+        """
+        assert self.schema is not None  # noqa: S101
+        names = [name for name, _ in fields]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"there would be two fields named {name!r}")
+        schema = replace(self.schema, optional=False, default=None, fields=tuple(fields))
+        return replace(
+            self, values=structs(columns, schema, self.values), schema=schema, origin=None
+        )
+
+    def take(self, rows: pa.Array) -> Self:
+        """Return the rows at the indices *rows*."""
+        return replace(self, values=self.values.take(rows))
+
+
+def structs(columns: Sequence[pa.Array], schema: ConnectSchema, like: pa.Array) -> pa.StructArray:
+    """Return structs of *columns*, null where *like* is."""
+    kind = schema.arrow()
+    if not columns:
+        return pa.array([None if each is None else {} for each in like.to_pylist()], kind)
+    mask = like.is_null() if like.null_count else None
+    typed = [each.cast(field.type) for each, field in zip(columns, kind, strict=True)]
+    return pa.StructArray.from_arrays(typed, fields=list(kind), mask=mask)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of one Kafka partition, offsets rising, all under the same schemas.
+
+    Attributes:
+        batch: ``records.SCHEMA``; keys and values as Kafka has them, headers as they are now.
+        partition: Of Kafka.
+        topics: The topic of each record: strings in a dictionary, none null.
+        key: The keys; None where they are not converted.
+        value: The values; None where they are not converted.
+        refused: The records that a transform could not be applied to: offset, and why.
+        left_out: Offsets of the records that transforms have left out, rising.
+    """
+
+    batch: pa.RecordBatch
+    partition: int
+    topics: pa.DictionaryArray
+    key: Data | None = None
+    value: Data | None = None
+    refused: tuple[tuple[int, Bad], ...] = ()
+    left_out: tuple[int, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        batch: pa.RecordBatch,
+        topic: str,
+        partition: int,
+        key: Column | None = None,
+        value: Column | None = None,
+    ) -> Self:
+        """Return records of one topic."""
+        indices = pa.repeat(pa.scalar(0, pa.int32()), len(batch))
+        topics = pa.DictionaryArray.from_arrays(indices, pa.array([topic], pa.string()))
+        return cls(
+            batch,
+            partition,
+            topics,
+            None if key is None else Data.of(key),
+            None if value is None else Data.of(value),
+        )
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @property
+    def timestamps(self) -> pa.Int64Array:
+        """The timestamps, null where a record has none."""
+        times = self.batch["timestamp"]
+        none = pc.equal(times, NO_TIMESTAMP)
+        return pc.if_else(none, pa.scalar(None, pa.int64()), times)
+
+    @property
+    def headers(self) -> pa.ListArray:
+        """The headers, as ``records.SCHEMA`` has them."""
+        return self.batch["headers"]
+
+    def side(self, side: str) -> Data:
+        """Return the keys or the values, which must be converted."""
+        found = self.key if side == "key" else self.value
+        assert found is not None  # noqa: S101  (the configuration sees to it)
+        return found
+
+    def with_side(self, side: str, data: Data) -> Self:
+        """Return the records with other keys or values."""
+        return replace(self, key=data) if side == "key" else replace(self, value=data)
+
+    def with_headers(self, headers: pa.ListArray) -> Self:
+        """Return the records with other headers."""
+        at = self.batch.schema.get_field_index("headers")
+        field = self.batch.schema.field(at)
+        return replace(self, batch=self.batch.set_column(at, field, headers.cast(field.type)))
+
+    def take(self, rows: pa.Array) -> Self:
+        """Return the rows at the indices *rows*."""
+        return replace(
+            self,
+            batch=self.batch.take(rows),
+            topics=self.topics.take(rows),
+            key=None if self.key is None else self.key.take(rows),
+            value=None if self.value is None else self.value.take(rows),
+        )
+
+    def only(self, mask: pa.BooleanArray) -> Self:
+        """Return the rows where *mask* is true."""
+        if mask.true_count == len(self):
+            return self
+        return self.take(pc.indices_nonzero(mask))
+
+    def leave_out(self, mask: pa.BooleanArray) -> Self:
+        """Return the rows where *mask* is false, the others named as left out."""
+        gone = self.batch["offset"].filter(mask).to_pylist()
+        left_out = tuple(sorted((*self.left_out, *gone)))
+        return replace(self.only(pc.invert(mask)), left_out=left_out)
+
+    def refuse(self, bad: Iterable[Bad]) -> Self:
+        """Return the rows that are not *bad*, which are numbered as these are."""
+        by_row = {each.row: each for each in bad}
+        if not by_row:
+            return self
+        offsets = self.batch["offset"]
+        named = tuple((offsets[row].as_py(), by_row[row]) for row in sorted(by_row))
+        rows = pa.array([row for row in range(len(self)) if row not in by_row], pa.int64())
+        kept = self.take(rows)
+        return replace(kept, refused=(*self.refused, *named))

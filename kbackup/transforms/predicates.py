@@ -1,0 +1,86 @@
+"""Kafka's three predicates.
+
+Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.predicates``.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+
+from kbackup.errors import ConfigurationError
+from kbackup.java_regex import PatternError, translate
+from kbackup.options import Option, text
+from kbackup.transforms import headers
+from kbackup.transforms.data import Records
+
+PATTERN: Final = text("pattern", "Java regular expression for the whole name.", is_required=True)
+NAME: Final = text("name", "Name of the header.", is_required=True)
+
+
+class TopicNameMatches:
+    """Records whose topic, as it is by then, matches."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("TopicNameMatches",)
+    options: ClassVar[tuple[Option[Any], ...]] = (PATTERN,)
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take the pattern.
+
+        Raises:
+            ConfigurationError: If Java refuses it, or it has something that is not supported.
+        """
+        pattern = PATTERN.of(options)
+        try:
+            self._pattern = translate(pattern)
+        except PatternError as error:
+            raise ConfigurationError(
+                f"pattern={pattern} cannot be used", str(error), "write it another way",
+                property=PATTERN.name,
+            ) from error  # fmt: skip
+
+    def test(self, records: Records) -> pa.BooleanArray:
+        """Return whether each topic matches.
+
+        Raises:
+            ConfigurationError: If the pattern takes too long.
+        """
+        try:
+            found = [self._pattern.matches(name) for name in records.topics.dictionary.to_pylist()]
+        except TimeoutError:
+            raise ConfigurationError(
+                f"the pattern {PATTERN.name} of a predicate took too long",
+                "it tries too many ways",
+                "remove a repetition inside a repetition, such as (a+)+ for a+",
+            ) from None
+        return pa.array(found, pa.bool_()).take(records.topics.indices)
+
+
+class HasHeaderKey:
+    """Records with a header of this name."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("HasHeaderKey",)
+    options: ClassVar[tuple[Option[Any], ...]] = (NAME,)
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take the name."""
+        self._name = NAME.of(options)
+
+    def test(self, records: Records) -> pa.BooleanArray:
+        """Return whether each record has such a header."""
+        return headers.has(records.headers, self._name)
+
+
+class RecordIsTombstone:
+    """Records whose value is null, once it is converted."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("RecordIsTombstone",)
+    options: ClassVar[tuple[Option[Any], ...]] = ()
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take nothing: there is nothing to choose."""
+
+    def test(self, records: Records) -> pa.BooleanArray:
+        """Return whether each value is null."""
+        values = records.batch["value"] if records.value is None else records.value.values
+        return values.is_null()

@@ -1,0 +1,66 @@
+"""JSON without a schema, which transforms see as Java's maps, lists, text and numbers."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+
+from kbackup import jackson
+from kbackup.columns import Bad
+
+_LONG_INTEGER: Final = re.compile(r"\d{19}")
+
+
+def parsed(values: pa.Array) -> list[Any]:
+    """Return what each text says, None for null; integers of any size as they are."""
+    texts = values.storage if isinstance(values, pa.ExtensionArray) else values
+    return [None if text is None else _parsed(text) for text in texts.to_pylist()]
+
+
+def written(values: Sequence[Any]) -> pa.Array:
+    """Return JSON texts as Jackson writes them, null for None."""
+    texts = [None if value is None else _written(value) for value in values]
+    found, _ = jackson.canonical(pa.array(texts, pa.binary()))
+    return pa.ExtensionArray.from_storage(pa.json_(), found)
+
+
+def changed(values: pa.Array, change: Callable[[Any], Any]) -> tuple[pa.Array, list[Bad]]:
+    """Return the texts of what *change* makes of each value that is not null.
+
+    Returns:
+        A row for each, and those of which *change* said with a ``ValueError`` what is wrong.
+    """
+    found: list[Any] = []
+    bad = []
+    for row, value in enumerate(parsed(values)):
+        try:
+            found.append(None if value is None else change(value))
+        except ValueError as error:
+            bad.append(Bad(row, str(error)))
+            found.append(None)
+    return written(found), bad
+
+
+def kind(value: Any) -> str:
+    """Return the word for what *value* is in JSON."""
+    names = {dict: "an object", list: "an array", str: "text", bool: "a boolean"}
+    return "null" if value is None else names.get(type(value), "a number")
+
+
+def _parsed(text: str) -> Any:
+    if _LONG_INTEGER.search(text) is None:
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError:
+            pass  # half of a surrogate pair
+    return json.loads(text)
+
+
+def _written(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,86 @@
+"""A connector's transforms through the whole command."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbackup.local import LocalS3
+from tests.support.backup import Backup
+from tests.support.cluster import Record, TestCluster
+from tests.support.command import Kbackup
+
+pytestmark = pytest.mark.integration
+
+OF_KAFKA = "org.apache.kafka.connect.transforms."
+
+
+def configuration(path: Path, s3: LocalS3, bucket: str, topic: str, **more: str) -> str:
+    """Write a connector's file, and return where it is."""
+    given: dict[str, Any] = {
+        "name": f"of-{topic}",
+        "connector.class": "io.confluent.connect.s3.S3SinkConnector",
+        "topics": topic,
+        "s3.bucket.name": bucket,
+        "store.url": s3.endpoint_url,
+        "format.class": "io.confluent.connect.s3.format.json.JsonFormat",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+        "flush.size": "100",
+        **more,
+    }
+    path.write_text(json.dumps(given))
+    return str(path)
+
+
+def test_a_connectors_chain_changes_and_leaves_out_what_it_says(
+    kbackup: Kbackup, cluster: TestCluster, topic: str, s3: LocalS3, bucket: str, tmp_path: Path
+) -> None:
+    """
+    Fields are inserted and converted, records are filtered and counted, and nothing is missed.
+    """
+    cluster.create(topic)
+    old: tuple[tuple[str, bytes | None], ...] = (("old", b""),)
+    cluster.write(
+        topic,
+        [
+            Record(b"k", b'{"n": %d}' % at, old if at % 5 == 0 else (), 1_700_000_000_000 + at)
+            for at in range(20)
+        ],
+    )
+    config = configuration(
+        tmp_path / "connector.json", s3, bucket, topic,
+        **{
+            "transforms": "drop,meta,text",
+            "transforms.drop.type": f"{OF_KAFKA}Filter",
+            "transforms.drop.predicate": "isOld",
+            "predicates": "isOld",
+            "predicates.isOld.type": f"{OF_KAFKA}predicates.HasHeaderKey",
+            "predicates.isOld.name": "old",
+            "transforms.meta.type": f"{OF_KAFKA}InsertField$Value",
+            "transforms.meta.offset.field": "_offset",
+            "transforms.meta.timestamp.field": "at",
+            "transforms.text.type": f"{OF_KAFKA}TimestampConverter$Value",
+            "transforms.text.field": "at",
+            "transforms.text.target.type": "string",
+            "transforms.text.format": "yyyy-MM-dd HH:mm:ss:SSS",
+        },
+    )  # fmt: skip
+
+    done = kbackup.json("sink", "--config", config)
+    again = kbackup.json("sink", "--config", config)
+    verified = kbackup.json("restore", "verify", "--config", config)
+
+    store = Backup(s3, bucket)
+    (key,) = store.keys(f"topics/{topic}/")
+    assert f"topics/{topic}/partition=0/{topic}+0+0000000001.json" == key
+    assert [
+        {"n": at, "_offset": at, "at": f"2023-11-14 22:13:20:{at:03d}"}
+        for at in range(20)
+        if at % 5
+    ] == [json.loads(line) for line in store.body(key).splitlines()]
+    (row,) = done.summary["partitions"]
+    assert (16, 4, 20) == (row["records"], row["filtered"], row["committed"])
+    assert 0 == again.summary["records"]
+    assert "ok" == verified.summary["result"]

@@ -1,0 +1,214 @@
+"""What transforms make of values with fields: tables of records in and records out."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from record_samples import batch_of
+
+from kbackup import converters, plugins
+from kbackup.connect import json_text
+from kbackup.transforms.data import Records
+
+T = 1_700_000_000_123  # 2023-11-14T22:13:20.123Z
+STRUCT = {
+    "type": "struct", "name": "Order", "version": 2, "optional": False,
+    "fields": [
+        {"field": "id", "type": "int64", "optional": False},
+        {"field": "note", "type": "string", "optional": True, "default": "none"},
+        {"field": "at", "type": "int64", "optional": True, "version": 1,
+         "name": "org.apache.kafka.connect.data.Timestamp"},
+        {"field": "day", "type": "string", "optional": True},
+    ],
+}  # fmt: skip
+
+
+def records(values: list[Any], schema: dict[str, Any] | None) -> Records:
+    """Return records of the topic ``orders``, partition 3, a value of JSON each, None for null."""
+    texts = [
+        None
+        if value is None
+        else json.dumps(value if schema is None else {"schema": schema, "payload": value}).encode()
+        for value in values
+    ]
+    rows = [
+        {"offset": 40 + at, "timestamp": T + at, "value": text} for at, text in enumerate(texts)
+    ]
+    batch = batch_of(rows)
+    converter = converters.by_name("json", {"schemas.enable": schema is not None})
+    (column,) = converter.decode(batch["value"])
+    return Records.of(batch, "orders", 3, None, column)
+
+
+def applied(name: str, options: dict[str, Any], given: Records, side: str = "value") -> Records:
+    """Return what the transform makes of the records."""
+    transform = plugins.load("transforms", name)()
+    options = {
+        option.name: option.read(options[option.name])
+        for option in transform.options
+        if option.name in options
+    }
+    transform.configure(options, side)
+    found: Records = transform.apply(given)
+    return found
+
+
+def values(found: Records) -> list[Any]:
+    """Return the values as JSON says them."""
+    data = found.side("value")
+    if data.schema is None:
+        texts = data.values.storage
+    else:
+        texts = json_text.encode(data.values, data.schema)
+    return [
+        None if text is None or is_null else json.loads(text)
+        for text, is_null in zip(texts.to_pylist(), data.values.is_null().to_pylist(), strict=True)
+    ]
+
+
+def why(found: Records) -> list[tuple[int, str]]:
+    """Return the offsets of the records that were refused, and why."""
+    return [(offset, bad.what) for offset, bad in found.refused]
+
+
+IN = {"id": 7, "note": "x", "at": T, "day": "2024-02-29"}
+DEFAULTS = {"id": 8, "note": "none", "at": None, "day": None}
+
+BOTH = [
+    pytest.param(
+        "insert_field",
+        {"topic.field": "t", "partition.field": "p", "offset.field": "o!", "timestamp.field": "ts",
+         "static.field": "s", "static.value": 'a "b"'},
+        IN | {"t": "orders", "p": 3, "o": 40, "ts": T, "s": 'a "b"'},
+        id="insert everything",
+    ),
+    pytest.param("replace_field", {"exclude": "note,at"}, {"id": 7, "day": "2024-02-29"},
+                 id="leave fields out"),
+    pytest.param("replace_field", {"include": "id,day", "renames": "id:number"},
+                 {"number": 7, "day": "2024-02-29"}, id="keep and rename"),
+    pytest.param("replace_field", {"include": "nope"}, {}, id="keep nothing"),
+    pytest.param(
+        "timestamp_converter",
+        {"field": "at", "target.type": "string", "format": "yyyy-MM-dd HH:mm:ss:SSS"},
+        IN | {"at": "2023-11-14 22:13:20:123"}, id="a time to text",
+    ),
+    pytest.param(
+        "timestamp_converter",
+        {"field": "at", "target.type": "unix", "unix.precision": "milliseconds"},
+        IN, id="a time to ms",
+    ),
+    pytest.param(
+        "timestamp_converter",
+        {"field": "day", "target.type": "Timestamp", "format": "yyyy-MM-dd"},
+        IN | {"day": 1_709_164_800_000}, id="text to a time",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", [STRUCT, None], ids=["struct", "map"])
+@pytest.mark.parametrize(("name", "options", "expected"), BOTH)
+def test_a_value_becomes_what_kafka_makes_of_it(
+    name: str, options: dict[str, str], expected: Any, schema: dict[str, Any] | None
+) -> None:
+    """
+    With a schema and without one the same fields come out, and null stays null.
+    """
+    found = applied(name, options, records([IN, None], schema))
+
+    assert [] == why(found)
+    assert [expected, None] == values(found)
+
+
+def test_fields_that_are_inserted_come_last_in_their_order_and_replace_their_like() -> None:
+    """
+    The text of JSON says which of two ways it was written by; both write the same.
+    """
+    given = records([{"a": {"ts": 1}}, {}, {"ts": 1, "b": 2}, {"ts ": 1}], None)
+    some = records([{"a": 1}, {}, {"b": 2}], None)
+
+    found = applied("insert_field", {"timestamp.field": "ts", "offset.field": "o"}, given)
+    fast = applied("insert_field", {"timestamp.field": "ts", "offset.field": "o"}, some)
+
+    assert [
+        f'{{"a":{{"ts":1}},"o":40,"ts":{T}}}', f'{{"o":41,"ts":{T + 1}}}',
+        f'{{"ts":{T + 2},"b":2,"o":42}}', f'{{"ts ":1,"o":43,"ts":{T + 3}}}',
+    ] == found.side("value").values.to_pylist()  # fmt: skip
+    assert [
+        f'{{"a":1,"o":40,"ts":{T}}}', f'{{"o":41,"ts":{T + 1}}}', f'{{"b":2,"o":42,"ts":{T + 2}}}'
+    ] == fast.side("value").values.to_pylist()  # fmt: skip
+
+
+def test_a_record_without_a_timestamp_gets_none() -> None:
+    """
+    A map has no such field then, a struct has null, and one that is required is refused.
+    """
+    row = {"offset": 1, "timestamp": -1, "value": b'{"a":1}'}
+    batch = batch_of([row])
+    (column,) = converters.by_name("json", {"schemas.enable": False}).decode(batch["value"])
+    given = Records.of(batch, "orders", 0, None, column)
+
+    found = applied("insert_field", {"timestamp.field": "ts", "partition.field": "p"}, given)
+
+    assert [{"a": 1, "p": 0}] == values(found)
+
+
+def test_numbers_of_any_size_stay_as_they_are() -> None:
+    """
+    A field beside the one that changes keeps all its digits.
+    """
+    big = 123456789012345678901234567890
+    found = applied("replace_field", {"exclude": "b"}, records([{"a": big, "b": 1}], None))
+
+    assert [f'{{"a":{big}}}'] == found.side("value").values.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "value", "reason"),
+    [
+        pytest.param("insert_field", {"offset.field": "o"}, 3, "no fields: it is a number",
+                     id="a number"),
+        pytest.param("replace_field", {"exclude": "o"}, [1], "no fields: it is an array",
+                     id="an array"),
+        pytest.param("timestamp_converter", {"field": "a", "target.type": "unix"}, {"a": 1.5},
+                     "cannot be a number", id="a fraction is no time"),
+        pytest.param("timestamp_converter", {"field": "a", "target.type": "unix"}, {"a": "x"},
+                     "no format is given", id="text without a pattern"),
+        pytest.param("timestamp_converter",
+                     {"field": "a", "target.type": "unix", "format": "yyyy"}, {"a": "x"},
+                     "'x' does not fit the pattern 'yyyy'", id="text that does not fit"),
+    ],
+)  # fmt: skip
+def test_a_record_that_a_transform_cannot_take_is_refused_alone(
+    name: str, options: dict[str, str], value: Any, reason: str
+) -> None:
+    """
+    The records beside it go on.
+    """
+    found = applied(name, options, records([{"a": 1}, value, {"a": 2}], None))
+
+    assert [41] == [offset for offset, _ in why(found)]
+    assert reason in why(found)[0][1]
+    assert 2 == len(found)
+
+
+def test_two_fields_of_one_name_are_refused() -> None:
+    """
+    Connect's builder refuses them too.
+    """
+    found = applied("insert_field", {"offset.field": "note"}, records([IN, None], STRUCT))
+
+    assert [(40, "there would be two fields named 'note'")] == why(found)
+    assert [None] == values(found)
+
+
+def test_a_schema_keeps_its_name_and_version() -> None:
+    """
+    Files of old and new records are told apart by them.
+    """
+    found = applied("insert_field", {"offset.field": "o"}, records([IN], STRUCT))
+    schema = found.side("value").schema
+
+    assert schema is not None
+    assert ("Order", 2, False) == (schema.name, schema.version, schema.optional)
+    assert pa.int64() == found.side("value").values.type.field("o").type
