@@ -63,11 +63,23 @@ def merge(
             declared = by_attribute().get(name) or BY_NAME.get(name)
             merged.values[declared.name if declared else name] = Value(value, Origin("option"))
     for name, given in list(merged.values.items()):
-        if given.folder is not None and placeholders.has_reference(given.text):
+        if not _is_text(given.text):
+            why, do = "it holds bytes that are not UTF-8", "write it in UTF-8"
+            merged.doubts.append(Doubt("error", "value", name, str(given.origin), name, why, do))
+        elif given.folder is not None and placeholders.has_reference(given.text):
             _resolve(merged, name, given, environ, given.folder)
         else:
             _check_left_over(merged, name, given)
     return merged
+
+
+def _is_text(text: str) -> bool:
+    """Whether *text* is Unicode: neither Kafka nor a store has names for anything else."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _add_file(merged: Merged, path: Path) -> None:

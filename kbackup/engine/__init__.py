@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 import kbackup
 from kbackup.channel import Address, Event, Hub, Line
+from kbackup.engine import log_lines
 from kbackup.engine.archive import class_archive, making
 from kbackup.engine.complaints import task_failed
 from kbackup.engine.settings import DEFAULT_MASTER, EngineSettings, FindJvm, Jvm, Timings
@@ -91,7 +92,7 @@ def run(
     ready, context, is_idle = time.monotonic(), spark.context, False
     try:
         host = context.getConf().get("spark.driver.host")
-        hub = Hub(host, hear)
+        hub = Hub(host, log_lines.logged(hear))
         finished = threading.Event()
         watcher = threading.Thread(
             target=_watch, args=(context, hub, stop, finished, settings, orders), daemon=True
@@ -181,7 +182,7 @@ class _Job:
             )
             yield {"failure": error.to_dict()}
             return
-        with Line(self._address) as line:
+        with Line(self._address) as line, log_lines.sent(line):
             for units in shares:
                 yield from self._task(units, line)
 

@@ -99,6 +99,7 @@ def test_requests_that_are_throttled_twice_only_cost_time(
 ) -> None:
     """
     503 twice on a put, a head, a listing and a get: both runs end well and nothing is missing.
+    What tasks met is in the log, too.
     """
     proxy.faults = [
         Fault("PUT /[^/]+/topics/", "status", nth=TWICE),
@@ -107,10 +108,11 @@ def test_requests_that_are_throttled_twice_only_cost_time(
         Fault(BODY, "status", nth=TWICE),
     ]
 
-    behind.json("sink", "-t", filled, *CUTS)
+    stored = behind.json("sink", "-t", filled, *CUTS)
     behind.json("sink", "-t", filled)  # looks for the last objects
     behind.json("restore", "--rename", "copy_of_$0")
 
+    assert f"/topics/{filled}/" in stored.stderr
     hit = {line.split()[0] for line, done in proxy.log if done == "status"}
     assert {"PUT", "HEAD", "GET"} == hit
     assert 8 == sum(done == "status" for _, done in proxy.log)

@@ -7,6 +7,7 @@ import pytest
 
 from kbackup.config import sources
 from kbackup.config.doubts import Value
+from tests.support.configurations import WHOLE, errors
 
 
 def _merge(
@@ -213,3 +214,17 @@ def test_a_value_does_not_show_in_its_repr() -> None:
 
     assert isinstance(value, Value)
     assert "hunter2" not in repr(value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"bootstrap_servers": "\udcff:1"}, {"ssl_ca_location": "/ca\udcff"}, {"group": "\ud800"}],
+)
+def test_what_is_not_text_is_refused_by_name(given: dict[str, str]) -> None:
+    """
+    Bytes that are not UTF-8, on the command line or in the environment, are exit 2.
+    """
+    (name,) = given
+    found = errors("sink", **(WHOLE | given))
+
+    assert {name.replace("_", "."): "it holds bytes that are not UTF-8"} == found

@@ -1,0 +1,54 @@
+"""What tasks warn of, logged by the driver: a worker's own stderr is read by nobody."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from kbackup.channel import Event, Line
+
+_TYPE: Final = "log"
+_REMEMBERED: Final = 256
+"""Lines that are not repeated, whichever task says them again."""
+
+
+@contextmanager
+def sent(line: Line) -> Iterator[None]:
+    """Send what this process warns of to the driver meanwhile."""
+    logger, sender = logging.getLogger("kbackup"), _Sender(line)
+    logger.addHandler(sender)
+    try:
+        yield
+    finally:
+        logger.removeHandler(sender)
+
+
+def logged(hear: Callable[[Event], None]) -> Callable[[Event], None]:
+    """Return *hear* for all events but log lines, which go to this process's log, each once."""
+    said: deque[tuple[str, str]] = deque(maxlen=_REMEMBERED)
+
+    def heard(event: Event) -> None:
+        if event["type"] != _TYPE:
+            hear(event)
+        elif (one := (event["logger"], event["text"])) not in said:
+            said.append(one)
+            logging.getLogger(event["logger"]).log(event["level"], "%s", event["text"])
+
+    return heard
+
+
+class _Sender(logging.Handler):
+    def __init__(self, line: Line) -> None:
+        super().__init__(logging.WARNING)
+        self._line = line
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._line.tell(
+            {
+                "type": _TYPE,
+                "logger": record.name,
+                "level": record.levelno,
+                "text": record.getMessage(),
+            }
+        )

@@ -1,0 +1,40 @@
+"""Log lines of tasks, in the driver's log."""
+
+import logging
+import threading
+
+import pytest
+
+from kbackup.channel import Event, Hub, Line
+from kbackup.engine.log_lines import logged, sent
+
+
+def test_the_driver_logs_what_a_task_warns_of(caplog: pytest.LogCaptureFixture) -> None:
+    """
+    A worker's stderr is read by nobody: its warnings reach the operator, each once.
+    """
+    told: list[Event] = []
+    came = threading.Event()
+
+    def hear(event: Event) -> None:
+        told.append(event)
+        if event["type"] == "progress":
+            came.set()
+
+    hub = Hub("127.0.0.1", hear)
+    with Line(hub.address) as line, sent(line):
+        logging.getLogger("kbackup.formats.x").info("not that")
+        logging.getLogger("kbackup.formats.x").warning("a value of %s bytes", 7)
+        line.tell({"type": "progress"})
+        assert came.wait(60)
+    hub.close()
+    logging.getLogger("kbackup.formats.x").warning("a task that has ended says nothing")
+
+    assert ["log", "progress"] == [event["type"] for event in told]
+    caplog.clear()
+    shown: list[Event] = []
+    driver = logged(shown.append)
+    for event in (*told, *told):
+        driver(event)
+    assert [("kbackup.formats.x", logging.WARNING, "a value of 7 bytes")] == caplog.record_tuples
+    assert [{"type": "progress"}] * 2 == shown
