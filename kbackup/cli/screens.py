@@ -61,6 +61,8 @@ class Screens:
                     for name in ("before", "after")
                 )
                 self._stdout.line(f"{event['topic']}: {event['name']}  {before} -> {after}")
+            case "upload":
+                self._stdout.line(f"{event['key']}  begun {event['begun']}")
             case "thaw":
                 self._stdout.line(thawing(event))
             case "plan" if self._is_run and self._of("plan_topic"):
@@ -157,6 +159,8 @@ class Screens:
                 self._print(tables.runs_table(runs), count(len(runs), "run"))
                 for holder in summary.get("running") or ():
                     self._paragraph("running: {run} on {host}, since {started}".format(**holder))
+            case "sink prune":
+                self._paragraph(pruned(summary))
             case "config show":
                 settings = self._of("setting")
                 self._print(tables.settings_table(settings), count(len(settings), "setting"))
@@ -290,6 +294,15 @@ def merged(rows: Sequence[Event], others: Sequence[Event]) -> list[dict[str, Any
         known = {name: value for name, value in row.items() if value is not None}
         found.setdefault((row["topic"], row["partition"]), {}).update(known)
     return [found[place] for place in sorted(found)]
+
+
+def pruned(summary: Event) -> str:
+    """Return what became of unfinished uploads."""
+    found, aborted, younger = (summary.get(name, 0) for name in ("found", "aborted", "younger"))
+    done = f"{count(aborted, 'unfinished upload')} aborted"
+    if found > aborted:
+        done = f"{count(found, 'unfinished upload')} would be aborted"
+    return done + (f", {digits(younger)} left alone: begun too lately" if younger else "")
 
 
 def thawing(event: Event) -> str:

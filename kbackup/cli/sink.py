@@ -1,4 +1,4 @@
-"""``kbackup sink``: run, plan, status."""
+"""``kbackup sink``: run, plan, status, prune."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ def command() -> None:
 
 
 class _Run(GroupedCommand):
-    siblings = "[run|plan|status]"
+    siblings = "[run|plan|status|prune]"
     examples = (
         "kbackup sink -k broker:9092 -t orders -b my-bucket",
         "kbackup sink --config quickstart-s3.properties",
@@ -100,6 +100,56 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
         return found
 
     run("status", "sink status", parameters, work)
+
+
+class _Prune(GroupedCommand):
+    examples = (
+        "kbackup sink prune -b my-bucket --dry-run",
+        "kbackup sink prune --config s3.properties --older-than 7d",
+    )
+
+
+@command.command("prune", cls=_Prune)
+@click.option(
+    "--older-than", default="1d", show_default=True, cls=GroupedOption, group="Safety",
+    metavar="TIME", help="Leave uploads alone that were begun later: a run may be at work on them.",
+)  # fmt: skip
+@config_options("prune")
+def prune_command(older_than: str, **parameters: Any) -> None:
+    """Throw away what killed runs have left of uploads in parts: it is not listed, and paid for."""
+
+    def work(session: Session) -> Event:
+        from kbackup.options import read_duration  # noqa: PLC0415
+        from kbackup.runs import wiring  # noqa: PLC0415
+        from kbackup.runs.history import new_run_id  # noqa: PLC0415
+        from kbackup.runs.summary import Summary  # noqa: PLC0415
+        from kbackup.sink.prune import prune  # noqa: PLC0415
+        from kbackup.stores import open_store  # noqa: PLC0415
+
+        try:
+            seconds = read_duration(older_than)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"--older-than {older_than} is no duration", str(error)
+            ) from error
+        settings, now = session.settings, datetime.now(UTC)
+        summary = Summary(new_run_id(now), "sink prune")
+        events = prune(
+            open_store(wiring.store_settings(settings)),
+            wiring.layout(settings),
+            summary,
+            now=now,
+            older_than_s=seconds,
+            names=settings.topics,
+            pattern=settings.topics_regex,
+            partitions=settings.partitions,
+            is_dry=settings.dry_run,
+        )
+        for event in events:
+            session.tell(event)
+        return summary.finish()
+
+    run("prune", "sink prune", parameters, work)
 
 
 def _sink(session: Session) -> Event:

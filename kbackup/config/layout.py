@@ -52,7 +52,10 @@ class Layout(Group):
         "/", "Separates the segments of an object key.", commands=ALL, min_length=1
     )
     file_delim: Text = declare(
-        "+", "Separates topic, partition and offset in an object's name.", min_length=1
+        "+",
+        "Separates topic, partition and offset in an object's name.",
+        commands=ALL - STATUS | {"prune"},
+        min_length=1,
     )
     filename_offset_zero_pad_width: Integer = declare(
         10, "Minimum number of digits of the offset in an object's name.", ge=0, le=99
@@ -220,7 +223,7 @@ class Safety(Group):
     dry_run: Switch = declare(
         False,
         "Plan only: write nothing, commit nothing.",
-        commands=RUNS | SETTLING | {"thaw"},
+        commands=RUNS | SETTLING | {"thaw", "prune"},
         is_property=False,
     )
     yes: Switch = declare(

@@ -20,6 +20,7 @@ Command = Literal[
     "thaw",
     "status",
     "settle",
+    "prune",
     "config",
     "doctor",
 ]

@@ -23,7 +23,7 @@ READING: Final = frozenset({"restore", "topics", "verify", "peek", "query", "tha
 KAFKA: Final = frozenset({"sink", "restore", "settle", "doctor"})
 """The commands that talk to a cluster."""
 RUNS: Final = frozenset({"sink", "restore"})
-STATUS: Final = frozenset({"status", "settle"})
+STATUS: Final = frozenset({"status", "settle", "prune"})
 """The commands that read what runs wrote down: they open no object, so no layout concerns them."""
 SETTLING: Final = RESTORE | {"settle"}
 CHOOSING: Final = SINK | READING - {"peek"} | STATUS
@@ -41,7 +41,7 @@ class Declaration:
 
     Attributes:
         commands: The commands that use it: "sink", "restore", "topics", "verify", "peek",
-            "query", "thaw", "status", "settle", "doctor", "config".
+            "query", "thaw", "status", "settle", "prune", "doctor", "config".
         short: Other spellings of its option, such as ``-k``.
         off: The option that switches it off, such as ``--once`` for ``--follow``.
         aliases: Other names that files may use.

@@ -15,9 +15,10 @@ from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.stores import ObjectHead, StoredObject, StoreSettings
 from kbackup.stores.archive import Thaw, Tier
 from kbackup.stores.bucket_facts import BucketFacts
-from kbackup.stores.s3 import archive, bucket, outcomes
+from kbackup.stores.s3 import archive, bucket, outcomes, uploads
 from kbackup.stores.s3.upload import Features, Upload
 from kbackup.stores.s3_options import PART_SIZE
+from kbackup.stores.uploads import UnfinishedUpload
 
 _log: Final = logging.getLogger(__name__)
 
@@ -151,6 +152,14 @@ class S3Store:
     def thaw(self, key: str, days: int, tier: Tier) -> None:
         """Ask for an archived object: `Archive.thaw`."""
         archive.thaw(self._requests, key, days, tier)
+
+    def unfinished(self, prefix: str) -> Iterator[UnfinishedUpload]:
+        """List uploads that were not finished: `Uploads.unfinished`."""
+        return uploads.unfinished(self._requests, prefix)
+
+    def abort(self, upload: UnfinishedUpload) -> None:
+        """Throw the parts of one away: `Uploads.abort`."""
+        uploads.abort(self._requests, upload)
 
     def bucket_facts(self) -> BucketFacts:
         """Ask for clock, versioning, locks and lifecycle rules: `Bucket.bucket_facts`."""

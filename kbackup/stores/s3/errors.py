@@ -52,6 +52,7 @@ _ACTIONS: Final = {
     "head_object": "s3:GetObject",
     "delete_object": "s3:DeleteObject",
     "abort_multipart_upload": "s3:AbortMultipartUpload",
+    "list_multipart_uploads": "s3:ListBucketMultipartUploads",
     "restore_object": "s3:RestoreObject",
 }
 _REMEDIES: Final = {

@@ -1,0 +1,85 @@
+"""``sink prune``: throw away what runs that were killed have left of their uploads."""
+
+from collections.abc import Collection, Iterator
+from datetime import datetime, timedelta
+
+from kbackup import moments
+from kbackup.errors import ConfigurationError, ObjectKeyError
+from kbackup.naming import Layout
+from kbackup.runs.selection import select
+from kbackup.runs.summary import Event, Summary
+from kbackup.stores import Store
+from kbackup.stores.uploads import UnfinishedUpload, Uploads
+
+
+def prune(
+    store: Store,
+    layout: Layout,
+    summary: Summary,
+    *,
+    now: datetime,
+    older_than_s: float,
+    names: Collection[str] = (),
+    pattern: str | None = None,
+    partitions: Collection[int] | None = None,
+    is_dry: bool = False,
+) -> Iterator[Event]:
+    """Abort the unfinished uploads of a backup's objects.
+
+    Those of other keys below ``topics.dir`` are left alone, and so are younger ones: a run may be
+    at work on them.
+
+    Args:
+        store: Where the backup is.
+        layout: How objects are named.
+        summary: Gets the counts.
+        now: The time.
+        older_than_s: How long ago an upload must have been begun.
+        names: Only those of these topics; all where there are none.
+        pattern: A Java regular expression for topics, where there are no *names*.
+        partitions: Only these of each topic; None for all.
+        is_dry: Abort nothing.
+
+    Yields:
+        An ``upload`` event for each that is aborted, or would be.
+
+    Raises:
+        ConfigurationError: If the store has no such uploads.
+        StoreError: If the store refuses.
+    """
+    if not isinstance(store, Uploads):
+        raise ConfigurationError(
+            "this store has no uploads in parts",
+            do="only S3 has any; others clean up by themselves",
+        )
+    limit = now - timedelta(seconds=older_than_s)
+    found = {
+        one: place
+        for one in store.unfinished(layout.prefix())
+        if (place := _place(layout, one)) is not None
+    }
+    chosen = set(select({topic for topic, _ in found.values()}, names, pattern))
+    aborted = younger = 0
+    for one, (topic, partition) in found.items():
+        if topic not in chosen or not (partitions is None or partition in partitions):
+            continue
+        if one.begun >= limit:
+            younger += 1
+            continue
+        if not is_dry:
+            store.abort(one)
+        aborted += 1
+        yield {
+            "type": "upload", "key": one.key, "topic": topic, "partition": partition,
+            "begun": moments.text(one.begun),
+        }  # fmt: skip
+    summary.facts |= {"aborted": 0 if is_dry else aborted, "found": aborted, "younger": younger}
+
+
+def _place(layout: Layout, upload: UnfinishedUpload) -> tuple[str, int] | None:
+    """Return topic and partition of the object that it would have become; None for others."""
+    try:
+        key = layout.parse(upload.key)
+    except ObjectKeyError:
+        return None
+    return key.topic, key.partition

@@ -1,0 +1,117 @@
+"""What killed runs have left of their uploads."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import jsonschema
+import pytest
+
+from kbackup.cli.json_lines import schema
+from kbackup.cli.screens import pruned
+from kbackup.errors import ConfigurationError
+from kbackup.naming import Layout
+from kbackup.runs.summary import Summary
+from kbackup.sink.prune import prune
+from kbackup.stores import StoreSettings
+from kbackup.stores.memory import MemoryStore
+from kbackup.stores.uploads import UnfinishedUpload
+
+LINES = jsonschema.Draft202012Validator(schema())
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def key(topic: str, partition: int) -> str:
+    """The key of a whole-record object."""
+    return f"topics/{topic}/partition={partition}/{topic}+{partition}+0000000000.record.parquet"
+
+
+class Uploading(MemoryStore):
+    """A store with unfinished uploads: key to how many hours ago each was begun."""
+
+    def __init__(self, uploads: dict[str, float]) -> None:
+        super().__init__(StoreSettings(f"memory://{uuid4()}"))
+        self.uploads = [
+            UnfinishedUpload(key, f"id of {key}", NOW - timedelta(hours=hours))
+            for key, hours in uploads.items()
+        ]
+        self.aborted: list[str] = []
+
+    def unfinished(self, prefix: str) -> Iterator[UnfinishedUpload]:
+        """Those of the keys that begin so."""
+        return (one for one in self.uploads if one.key.startswith(prefix))
+
+    def abort(self, upload: UnfinishedUpload) -> None:
+        """Note it."""
+        self.aborted.append(upload.key)
+
+
+@pytest.fixture
+def store() -> Uploading:
+    """Old and new ones, and others' ones."""
+    hours = {
+        key("orders", 0): 30, key("orders", 1): 25, key("payments", 0): 99, key("orders", 2): 1,
+        "topics/orders/partition=0/movie.mp4": 99, "elsewhere/x": 99,
+    }  # fmt: skip
+    return Uploading(hours)
+
+
+def work(store: Any, **options: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """What is told, and the summary."""
+    summary = Summary("r", "sink prune")
+    options = {"older_than_s": 86_400.0} | options
+    events = [*prune(store, Layout(), summary, now=NOW, **options)]
+    for event in events:
+        LINES.validate(event)
+    return events, summary.finish()
+
+
+def test_only_old_uploads_of_the_backup_are_aborted(store: Uploading) -> None:
+    """
+    A run may be at work on a young one, and what is not named as ours is somebody else's.
+    """
+    events, summary = work(store)
+
+    assert [key("orders", 0), key("orders", 1), key("payments", 0)] == store.aborted
+    assert store.aborted == [event["key"] for event in events]
+    assert (3, 1) == (summary["aborted"], summary["younger"])
+    assert "3 unfinished uploads aborted, 1 left alone: begun too lately" == pruned(summary)
+
+
+def test_a_dry_run_aborts_nothing(store: Uploading) -> None:
+    """
+    It says what it would abort.
+    """
+    _, summary = work(store, is_dry=True, older_than_s=0.0)
+
+    assert [] == store.aborted
+    assert "4 unfinished uploads would be aborted" == pruned(summary)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param({"names": ["payments"]}, [key("payments", 0)], id="by name"),
+        pytest.param({"pattern": "pay.*"}, [key("payments", 0)], id="by pattern"),
+        pytest.param({"names": ["orders"], "partitions": {1}}, [key("orders", 1)], id="partition"),
+        pytest.param({"names": ["nothing"]}, [], id="a topic without any"),
+    ],
+)
+def test_topics_and_partitions_can_be_chosen(
+    store: Uploading, options: dict[str, Any], expected: list[str]
+) -> None:
+    """
+    As for every command.
+    """
+    work(store, **options)
+
+    assert expected == store.aborted
+
+
+def test_a_store_without_uploads_says_so() -> None:
+    """
+    A folder sweeps its unfinished files by itself.
+    """
+    with pytest.raises(ConfigurationError, match="no uploads in parts"):
+        work(MemoryStore(StoreSettings(f"memory://{uuid4()}")))
