@@ -9,6 +9,9 @@ _TEXT: Final = b"kbackup.schema"
 _VERSION: Final = b"kbackup.schema.version"
 _ENCODING: Final = b"kbackup.schema.encoding"
 
+ENCODED: Final = "encoded"
+"""Column of a file's batches that has `Encoded.values`, beside the values themselves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Schema:
@@ -58,6 +61,21 @@ class Bad:
 
 
 @dataclass(frozen=True, slots=True)
+class Encoded:
+    """Values as their producer encoded them, for formats that keep values so.
+
+    Attributes:
+        of: The values that are encoded; those of a column that has been changed are others.
+        values: ``binary``, one row per row of *of*.
+        schema: What they are encoded under; its ``encoding`` says how.
+    """
+
+    of: pa.Array
+    values: pa.BinaryArray
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """Values under one schema.
 
@@ -65,11 +83,13 @@ class Column:
         values: One row per row of what was converted; null where it was null, and where it is bad.
         schema: What they are under, None where the Arrow type says it all.
         bad: The rows that could not be converted, in rising order.
+        encoded: The same values as they came, where a format may make use of it.
     """
 
     values: pa.Array
     schema: Schema | None = None
     bad: tuple[Bad, ...] = ()
+    encoded: Encoded | None = None
 
 
 def schema_of(field: pa.Field) -> Schema | None:

@@ -89,7 +89,16 @@ def decode_each(datums: pa.BinaryArray, text: str) -> tuple[pa.Array, dict[int, 
                     row, bad[at] = None, f"{left} bytes are left behind it"
         rows.append(row)
     made = rows if convert is None else [None if row is None else convert(row) for row in rows]
-    return pa.array(made, schema.arrow()), bad
+    kind = schema.arrow()
+    try:
+        return pa.array(made, kind), bad
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        for at, row in enumerate(made):
+            try:
+                pa.scalar(row, kind)
+            except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+                made[at], bad[at] = None, str(error)
+        return pa.array(made, kind), bad
 
 
 def long(number: int) -> bytes:

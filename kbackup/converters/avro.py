@@ -11,11 +11,12 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Bad, Column, Schema
-from kbackup.connect import avro_datums, avro_values
+from kbackup.columns import Bad, Column, Encoded, Schema
+from kbackup.connect import avro_columns, avro_datums, avro_values
 from kbackup.connect import schema as connect
 from kbackup.connect.avro_imports import united
 from kbackup.connect.avro_schema import AvroStyle, to_avro
+from kbackup.connect.avro_wire import AVRO as AVRO_DATUMS
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import registered
 from kbackup.converters.avro_options import CONNECT_META, ENHANCED
@@ -107,10 +108,13 @@ class AvroConverter:
             raise ValueError(f"it is a schema of the kind {found.kind}, not {AVRO}")
         text = united(found.text, [text for _, text in found.imports])
         schema = avro_values.connect_schema(text)
-        values, wrong = avro_values.decode_each(datums, text)
+        values, wrong = avro_columns.decode(datums, text), dict[int, str]()
+        if values is None:
+            values, wrong = avro_values.decode_each(datums, text)
         what = f"a value is no Avro under schema {schema_id}, which it names"
         bad = tuple(Bad(row, what, why, _DO) for row, why in sorted(wrong.items()))
-        return Column(values, self._versioned(schema, schema_id).of_column(), bad)
+        encoded = Encoded(values, datums, Schema(text, encoding=AVRO_DATUMS))
+        return Column(values, self._versioned(schema, schema_id).of_column(), bad, encoded)
 
     def _versioned(self, schema: ConnectSchema, schema_id: int) -> ConnectSchema:
         """Return *schema* with its version in the registry, unless it brings one.

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Bad, Column
+from kbackup.columns import Bad, Column, Encoded
 from kbackup.converters import PART, TOPIC
 from kbackup.errors import ConfigurationError, RegistryError
 from kbackup.registry import RegisteredSchema, Registry, connect
@@ -155,13 +155,18 @@ def _runs(
         here = of_rows.slice(start, end - start)
         count = len(here) - here.null_count
         values = group.column.values.slice(group.given, count)
+        encoded = group.column.encoded
+        datums = None if encoded is None else encoded.values.slice(group.given, count)
         group.given += count
         if here.null_count:
             at = pc.subtract(pc.cumulative_sum(here.is_valid().cast(pa.int64())), 1)
-            values = values.take(pc.if_else(here.is_valid(), at, pa.scalar(None, pa.int64())))
+            at = pc.if_else(here.is_valid(), at, pa.scalar(None, pa.int64()))
+            values, datums = values.take(at), None if datums is None else datums.take(at)
         mine = {row: each for row, each in bad.items() if start <= row < end} if bad else {}
         moved = tuple(replace(each, row=row - start) for row, each in sorted(mine.items()))
-        found.append(Column(values, group.column.schema, moved))
+        if encoded is not None and datums is not None:
+            encoded = Encoded(values, datums, encoded.schema)
+        found.append(Column(values, group.column.schema, moved, encoded))
         start = end
     return found
 

@@ -14,7 +14,7 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Bad, Column
+from kbackup.columns import ENCODED, Bad, Column, Encoded
 from kbackup.converters import Converter
 from kbackup.flow.rows import BadRecord, Part, Rows
 from kbackup.flow.schemas import Compatibility, needs_version
@@ -304,7 +304,12 @@ def _rows(
     for view, columns in zip(views, runs, strict=True):
         column, row = _at(columns, start)
         values = column.values.slice(row, end - start)
-        parts.append(Part(pa.record_batch([values], [COLUMNS[view.spec.view]]), column.schema))
+        taken = pa.record_batch([values], [COLUMNS[view.spec.view]])
+        encoded = _encoded(view, column)
+        if encoded is not None:
+            field = encoded.schema.on(pa.field(ENCODED, pa.binary()))
+            taken = taken.append_column(field, encoded.values.slice(row, end - start))
+        parts.append(Part(taken, column.schema))
     rows = Rows(batch.slice(start, end - start), tuple(parts))
     if found.stays is None:
         return rows
@@ -322,6 +327,14 @@ def _rows(
         mine = found.left_out.slice(start, end - start)
         left_out = tuple(rows.batch["offset"].filter(mine).to_pylist())
     return replace(kept, bad=named, left_out=left_out)
+
+
+def _encoded(view: Conversion, column: Column) -> Encoded | None:
+    """Return the values as they came, if they are still those and the file keeps values so."""
+    found = column.encoded
+    if found is None or found.of is not column.values:
+        return None
+    return found if found.schema.encoding in getattr(view.format, "encodings", ()) else None
 
 
 def _at(columns: Sequence[Column], row: int) -> tuple[Column, int]:

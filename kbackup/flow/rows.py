@@ -20,7 +20,8 @@ class Part:
     """What one view's file takes of the rows.
 
     Attributes:
-        batch: One row per row of the batch: ``records.SCHEMA``, or the one column of the view.
+        batch: One row per row of the batch: ``records.SCHEMA``, or the one column of the view, and
+            behind it, where its format makes use of it, `kbackup.columns.ENCODED`.
         schema: What the column's values are under, None where the Arrow type says it all.
     """
 

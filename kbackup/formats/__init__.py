@@ -63,6 +63,10 @@ class Format(Protocol):
     refused before a run.  Where it assumes other converters for the files that it writes than for
     those that it reads, they are in ``assumed_to_write``.
 
+    A format that can keep values as their producers encoded them names the encodings in
+    ``encodings``: its writer may then find them in a second column, `kbackup.columns.ENCODED`, with
+    the schema they are encoded under in its metadata.
+
     Attributes:
         class_names: Simple names of the Java classes that stand for this format.
         views: The parts of a record it can hold.

@@ -13,10 +13,11 @@ from typing import BinaryIO, ClassVar, Final
 import pyarrow as pa
 
 from kbackup import columns
-from kbackup.columns import Bad, Schema
-from kbackup.connect import avro_datums, avro_values
+from kbackup.columns import ENCODED, Bad, Schema
+from kbackup.connect import avro_datums, avro_values, avro_wire
 from kbackup.connect import schema as connect
 from kbackup.connect.avro_schema import AvroStyle, to_avro
+from kbackup.connect.avro_wire import AVRO
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions, refuse_view
@@ -49,6 +50,7 @@ class AvroFormat:
     assumed_to_write: ClassVar[Mapping[View, str]] = {View.VALUE: "avro"}
     splits_at: ClassVar[str] = ""
     needs_schema: ClassVar[bool] = True
+    encodings: ClassVar[frozenset[str]] = frozenset({AVRO})
 
     def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
         """Return ``.avro``."""
@@ -139,8 +141,21 @@ class AvroWriter:
         """
         if self._schema is None:
             self._schema = _schema_of(batch.schema.field(self._column))
-        datums = avro_datums.encode(batch[self._column], self._schema, self._style)
-        self._begun(self._schema).write(datums)
+        blocks = self._begun(self._schema)
+        datums = self._as_they_came(batch, blocks.schema)
+        if datums is None:
+            datums = avro_datums.encode(batch[self._column], self._schema, self._style)
+        blocks.write(datums)
+
+    @staticmethod
+    def _as_they_came(batch: pa.RecordBatch, schema: str) -> pa.BinaryArray | None:
+        """Return the datums of the producers, None where they are none under the file's schema."""
+        if ENCODED not in batch.schema.names or batch[ENCODED].null_count:
+            return None
+        theirs = columns.schema_of(batch.schema.field(ENCODED))
+        if theirs is None or not avro_wire.is_same(theirs.text, schema):
+            return None
+        return batch[ENCODED]
 
     def close(self, metadata: Mapping[str, str]) -> None:  # noqa: ARG002  # no room for it
         """Complete the file."""

@@ -69,9 +69,13 @@ class BlockWriter:
         file: Where the bytes go; never closed here.
         schema: The Avro schema, in JSON.
         codec: One of `COMPRESS`.
+
+    Attributes:
+        schema: The Avro schema, in JSON.
     """
 
     def __init__(self, file: BinaryIO, schema: str, codec: str) -> None:
+        self.schema = schema
         self._file, self._codec = file, codec
         self._head = _head({"avro.codec": codec.encode(), "avro.schema": schema.encode()})
         self._compress = COMPRESS[codec]

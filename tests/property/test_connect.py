@@ -9,10 +9,15 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.connect import avro_datums, avro_values, json_text, json_values
+from kbackup.columns import ENCODED, Schema
+from kbackup.connect import avro_columns, avro_datums, avro_values, json_text, json_values
 from kbackup.connect.avro_schema import AvroStyle, from_avro, to_avro
+from kbackup.connect.avro_wire import AVRO
 from kbackup.connect.json_text import JsonStyle
 from kbackup.connect.schema import DATE, DECIMAL, TIMESTAMP, ConnectSchema, Type
+from kbackup.formats import FormatOptions
+from kbackup.formats.avro import AvroFormat
+from kbackup.naming import View
 
 NAMES = st.text("abcXYZ_", min_size=1, max_size=4)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -102,6 +107,66 @@ def test_avro_comes_back(case: tuple[ConnectSchema, pa.Array]) -> None:
     again = avro_values.decode(b"".join(datums.to_pylist()), len(datums), json.dumps(avro))
     assert column.equals(again)
     assert schema == from_avro(avro)
+
+
+@given(columns(), st.data())
+def test_all_rows_at_once_are_read_as_one_by_one(
+    case: tuple[ConnectSchema, pa.Array], data: st.DataObject
+) -> None:
+    """
+    Whatever bytes a record holds: either both ways give the same, or the slow one is asked.
+    """
+    schema, column = case
+    text = json.dumps(to_avro(schema, STYLE))
+    datums = avro_datums.encode(column, schema, STYLE).to_pylist()
+    if datums and data.draw(st.booleans(), "damage"):
+        at = data.draw(st.integers(0, len(datums) - 1), "row")
+        start = data.draw(st.integers(0, len(datums[at])), "from")
+        put = data.draw(st.binary(max_size=3), "put")
+        datums[at] = datums[at][:start] + put + datums[at][start + len(put) :]
+
+    found = avro_columns.decode(pa.array(datums, pa.binary()), text)
+
+    expected, bad = avro_values.decode_each(pa.array(datums, pa.binary()), text)
+    if found is not None:
+        found.validate(full=True)
+        assert (expected.type, {}) == (found.type, bad)
+        assert repr(expected.to_pylist()) == repr(found.to_pylist())
+
+
+@given(columns(), st.booleans(), st.booleans())
+def test_datums_are_kept_where_their_file_reads_them_so(
+    case: tuple[ConnectSchema, pa.Array], enhanced: bool, optional_keys: bool
+) -> None:
+    """
+    Producers' bytes that are put into a file as they came give the records that decoding and
+    encoding them would give.
+    """
+    schema, column = case
+    theirs = AvroStyle(False, enhanced, optional_keys)
+    datums = avro_datums.encode(column, schema, theirs)
+    text = json.dumps(to_avro(schema, theirs))
+    under = avro_values.connect_schema(text)
+    values, _ = avro_values.decode_each(datums, text)
+    plain = pa.record_batch([values], ["value"])
+    field = Schema(text, encoding=AVRO).on(pa.field(ENCODED, pa.binary()))
+
+    files = [
+        written(under, batch) for batch in (plain, plain.append_column(field, datums))
+    ]  # fmt: skip
+
+    assert repr(files[0]) == repr(files[1])
+
+
+def written(schema: ConnectSchema, batch: pa.RecordBatch) -> list[Any]:
+    """Return what an Avro file holds that was given one batch."""
+    file = io.BytesIO()
+    writer = AvroFormat().writer(file, View.VALUE, FormatOptions(), schema.of_column())
+    writer.write(batch)
+    writer.close({})
+    file.seek(0)
+    batches = AvroFormat().read(file, View.VALUE, ".avro", FormatOptions())
+    return [row for each in batches for row in each.to_pylist()]
 
 
 @given(columns(), st.booleans())

@@ -1,0 +1,76 @@
+import json
+
+import pyarrow as pa
+import pytest
+
+from kbackup.connect import avro_columns, avro_values, avro_wire
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"]},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "at", "type": ["double", "null"]},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["a", "b"]}},
+        {"name": "again", "type": "Kind"},
+        {"name": "hash", "type": {"type": "fixed", "name": "Hash", "size": 2}},
+    ],
+}
+GOOD = b"\x02\0\x04\x02x\x02y\0\0" + bytes(8) + b"\0\x02ab"
+
+
+@pytest.mark.parametrize(
+    ("datums", "is_read"),
+    [
+        pytest.param([GOOD, GOOD], True, id="good ones"),
+        pytest.param([GOOD, GOOD[:-1]], False, id="cut short"),
+        pytest.param([GOOD + b"\0", GOOD], False, id="too long"),
+        pytest.param([GOOD + b"\0", GOOD[1:]], False, id="one short by what another has too much"),
+        pytest.param([b""], False, id="empty"),
+        pytest.param([], False, id="no row"),
+    ],
+)
+def test_only_rows_that_are_whole_are_read_together(datums: list[bytes], is_read: bool) -> None:
+    """
+    What is not exactly one value a row is left to the reader that names the row.
+    """
+    column = pa.array(datums, pa.binary())
+
+    found = avro_columns.decode(column, json.dumps(ORDER))
+
+    assert is_read == (found is not None)
+    if found is not None:
+        assert found.equals(avro_values.decode_each(column, json.dumps(ORDER))[0])
+
+
+def test_a_number_too_large_for_its_type_is_one_bad_row() -> None:
+    """
+    An ``int`` of 40 bits is no int, and its neighbours are.
+    """
+    column = pa.array([b"\x02", b"\xfe\xff\xff\xff\xff\x0f", b"\x04"], pa.binary())
+
+    assert avro_columns.decode(column, '"int"') is None
+    values, bad = avro_values.decode_each(column, '"int"')
+    assert ([1, None, 2], [1]) == (values.to_pylist(), [*bad])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        pytest.param('"int"', '{"type":"int","logicalType":"date"}', True, id="a logical type"),
+        pytest.param('["null","int"]', '["int","null"]', False, id="the order of branches"),
+        pytest.param('"int"', '"long"', False, id="another width"),
+        pytest.param('{"type":"enum","name":"E","symbols":["a"]}', '"string"', False, id="an enum"),
+        pytest.param(
+            json.dumps(ORDER), json.dumps({**ORDER, "name": "Other", "doc": "x"}), True, id="names"
+        ),
+        pytest.param("{", "{", False, id="no JSON"),
+    ],
+)
+def test_bytes_are_kept_only_where_they_mean_the_same(one: str, other: str, is_same: bool) -> None:
+    """
+    A file's schema decides how its values are read.
+    """
+    assert is_same == avro_wire.is_same(one, other)
