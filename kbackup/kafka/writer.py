@@ -14,6 +14,7 @@ from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError
 from kbackup.kafka import KafkaSettings, Position
 from kbackup.kafka.client import Complaints, kafka_error
 from kbackup.kafka.coordinator import patience_s
+from kbackup.kafka.deadline import within
 from kbackup.kafka.native.library import choose
 from kbackup.kafka.positions import Positions
 from kbackup.kafka.writer_columns import ColumnSender
@@ -36,6 +37,11 @@ _ABORT_S: Final = 5.0
 """An abort that takes longer is left to the next writer, which needs the cluster anyway."""
 
 _TRANSACTION_MS: Final = 300_000
+
+_COMMIT_S: Final = 60.0
+"""What the client is given for each half of a commit."""
+_OVERDUE_S: Final = 5.0
+"""By how much it may overrun that before it is taken to be stuck."""
 
 _REFRESH_MS: Final = 1000
 _FORGET_MS: Final = 3000
@@ -167,16 +173,27 @@ class Writer:
             self._in_transaction = True
         self.flush()
         self._forget_coordinator()
-        self._call(
+        self._commit(
             "sending its position",
             self._producer.send_offsets_to_transaction,
             offsets,
             self._positions.for_transaction(),
-            60.0,
         )
         self._sent_at = time.monotonic()
-        self._call("committing a transaction", self._producer.commit_transaction, 60.0)
+        self._commit("committing a transaction", self._producer.commit_transaction)
         self._in_transaction = False
+
+    def _commit(self, what: str, function: Any, *arguments: Any) -> None:
+        """Make a call of the client that waits for a coordinator, now and then without end."""
+        try:
+            self._call(what, within, _COMMIT_S + _OVERDUE_S, function, *arguments, _COMMIT_S)
+        except TimeoutError as error:
+            self._in_transaction = False  # the client cannot abort it; the next writer does
+            raise KafkaError(
+                f"{self._target}: {what}: no answer for {_COMMIT_S + _OVERDUE_S:.0f} s",
+                self._complaints.last or "the broker that keeps the positions is not there",
+                "check the brokers; the same command goes on from the committed position",
+            ) from error
 
     def flush(self) -> None:
         """Wait until the cluster has acknowledged everything written; it is not committed yet.

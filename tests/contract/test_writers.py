@@ -173,6 +173,52 @@ def test_transactions_follow_each_other(
     assert rows["value"] == mock_kafka.batch(target.topic, target.partition)["value"]
 
 
+class Stuck:
+    """A client whose commit waits for a broker that has left: librdkafka issue 5511."""
+
+    def __init__(self, client: Any, released: threading.Event) -> None:
+        self._client, self._released = client, released
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def __len__(self) -> int:
+        return len(self._client)
+
+    def send_offsets_to_transaction(self, *_: object) -> None:
+        """Wait, whatever the timeout."""
+        self._released.wait()
+
+
+def test_a_commit_that_never_ends_is_given_up(
+    mock_kafka: MockKafka, way: str, target: TopicPartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The error comes in time, closing does not wait either, and the next writer takes over.
+    """
+    settings = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
+    group, released = f"stuck-{target.topic}", threading.Event()
+    first = Writer(settings, target, group)
+    first.write(batch_of([{"value": b"first"}]))
+    first.commit(Position(1))
+    first.write(batch_of([{"value": b"lost"}]))
+    monkeypatch.setattr("kbackup.kafka.writer._COMMIT_S", 0.1)
+    monkeypatch.setattr("kbackup.kafka.writer._OVERDUE_S", 0.1)
+    monkeypatch.setattr(first, "_producer", Stuck(first._producer, released))
+
+    with pytest.raises(KafkaError, match="sending its position: no answer"):
+        first.commit(Position(2))
+    first.close()
+    monkeypatch.undo()
+    second = Writer(settings, target, group)
+    second.write(batch_of([{"value": b"last"}]))
+    second.commit(Position(2))
+    second.close()
+    released.set()
+
+    assert b"last" == mock_kafka.batch(target.topic, target.partition)["value"][-1].as_py()
+
+
 def test_a_partition_that_is_not_there_is_said(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
