@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from kbackup.errors import KbackupError, RecordTooLargeError
 from kbackup.kafka import KafkaSettings, Position
 from kbackup.kafka.reader import Reader
 from kbackup.kafka.writer import Writer
-from kbackup.local import start_kafka
+from kbackup.local import LocalKafka, start_kafka
 from kbackup.records import SCHEMA, Span, TopicPartition
 from tests.support.brokers import LargeKafka, SecondBroker, SecureKafka, limit_consumers
 from tests.support.cluster import Record, TestCluster, send, varied
@@ -309,6 +310,15 @@ def test_a_broker_that_holds_back_and_restarts_is_waited_for(topic: str) -> None
     assert time.monotonic() - begin > 2
 
 
+@contextmanager
+def _with_coordinators(broker: LocalKafka) -> Iterator[None]:
+    """Let groups and transactions be kept by this broker, whoever joins it later."""
+    topic = TestCluster(broker.bootstrap_servers).create("early")
+    kafka = KafkaSettings(broker.bootstrap_servers, client="native")
+    write(kafka, topic, batch_of([{"value": b"early"}]), "early")
+    yield
+
+
 @pytest.mark.nightly
 def test_a_leader_that_dies_is_followed_by_another(topic: str) -> None:
     """
@@ -316,7 +326,7 @@ def test_a_leader_that_dies_is_followed_by_another(topic: str) -> None:
     """
     rows = batch_of([{"value": b"%06d" % at + b"x" * 1000} for at in range(12_000)])
     where = TopicPartition(topic, 0)
-    with start_kafka() as first, SecondBroker(first) as second:
+    with start_kafka() as first, _with_coordinators(first), SecondBroker(first) as second:
         cluster = TestCluster(first.bootstrap_servers)
         new = NewTopic(topic, 1, replica_assignment=[[2, 1]], config={"retention.ms": "-1"})
         cluster.admin.create_topics([new])[topic].result(30)

@@ -100,6 +100,7 @@ class Kafka:
         self.groups: dict[str, dict[TopicPartition, Position]] = {}
         self.epochs: dict[str, int] = {}
         self.sink_groups: set[str] = set()
+        self.now_ms: Callable[[], int] = lambda: 0
         self._made = 0
 
     def log(self, where: TopicPartition) -> Log | None:
@@ -135,7 +136,7 @@ class Kafka:
         topic = self.topics[where.topic]
         kept = topic.logs[where.partition].append(rows)
         if topic.is_source and kept:
-            self.history.append(Produced(topic.topic_id, where, tuple(kept)))
+            self.history.append(Produced(topic.topic_id, where, tuple(kept), self.now_ms()))
 
     def abort(self, where: TopicPartition, rows: Iterable[Row]) -> None:
         """Append a transaction that is aborted: offsets without records."""
@@ -238,7 +239,14 @@ class SimCluster:
     def topic_names(self) -> list[str]:
         return sorted(self._kafka.topics)
 
-    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+    def refresh(self) -> None:
+        self._to.call("kafka topics", lambda: None)
+
+    def topics(
+        self, names: Iterable[str], failures: dict[str, KafkaError] | None = None
+    ) -> dict[str, Topic]:
+        del failures
+
         def ask() -> dict[str, Topic]:
             found = (self._kafka.topics[name] for name in sorted(set(names) & set(self._names())))
             return {one.name: Topic(one.name, len(one.logs), one.topic_id) for one in found}
@@ -517,11 +525,11 @@ class SimWriter:
             log.append(rows, self._id)
         else:
             log.append(rows)
-            self._note(len(rows))
+            self._note(rows)
 
-    def _note(self, count: int) -> None:
-        process = vars(self._to.process)
-        process["written"] = process.get("written", 0) + count
+    def _note(self, rows: Iterable[Row]) -> None:
+        """Note what a run wrote; what it writes again after its worker died counts once."""
+        vars(self._to.process).setdefault("written", set()).update(row.name for row in rows)
         show(self._to.kafka, self._target, repeats=not self._exactly_once)
 
     def commit(self, position: Position) -> None:
@@ -530,7 +538,7 @@ class SimWriter:
     def _commit(self, position: Position) -> None:
         self._check()
         if self._exactly_once:
-            self._note(len(self._to.log(self._target).finish(self._id, commits=True)))
+            self._note(self._to.log(self._target).finish(self._id, commits=True))
         else:
             found = self._to.kafka.groups.get(self._group, {}).get(self._target)
             if found is not None and found.offset > position.offset:

@@ -44,6 +44,7 @@ class Produced:
     topic_id: str
     where: TopicPartition
     rows: tuple[Row, ...]
+    at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ class Ended:
     """A command ended by itself.
 
     Attributes:
-        kind: ``sink``, ``restore``, ``verify`` or ``verify --deep``.
+        kind: ``sink``, ``follow``, ``restore``, ``verify``, ``verify --deep`` or ``status``.
         code: Its exit code.
         planned: For a sink, each partition's identity and end offset when it looked first.
         records: The count in the summary, None where it is not known.
@@ -151,6 +152,21 @@ class Ended:
     text: str
     is_disturbed: bool = False
     run: str = ""
+    may_leave: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """``sink status`` said up to when all is backed up.
+
+    Attributes:
+        until_ms: Up to then.
+        topics: The partitions that are there now, and which topics they are of.
+        may_leave: As in `Ended`.
+    """
+
+    until_ms: int
+    topics: Mapping[TopicPartition, str]
     may_leave: int = 0
 
 
@@ -186,5 +202,5 @@ class Note:
 
 Event = (
     Produced | Gone | Begun | Stored | Removed | Committed | GapKept | Touched | Ended | TargetShows
-    | Listed | Ruled | Moved | Note
+    | Listed | Ruled | Moved | Note | Vouched
 )  # fmt: skip

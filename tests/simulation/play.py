@@ -8,6 +8,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from random import Random
 from typing import Any
 
@@ -22,11 +23,12 @@ from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
 from kbackup.sink.run import SinkRun
+from kbackup.sink.status import status
 from kbackup.verify.run import Notes, verify
 from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 from tests.simulation.bucket import LAYOUT, Bucket, SimStoreSettings
 from tests.simulation.cluster import Kafka, Log, SimConnection, show
-from tests.simulation.events import Ended, Event, Moved, Note, Row, Ruled
+from tests.simulation.events import Ended, Event, Moved, Note, Row, Ruled, Vouched
 from tests.simulation.process import (
     Clock,
     KilledError,
@@ -65,6 +67,8 @@ class Shape:
         flush_on_stop: Whether a run closes its last short file.
         exactly_once: How a restore writes.
         group: One group for sink and restore, as some operators set it; None for one each.
+        hours: Over how many directories records are spread, by their timestamps; 0: by partition.
+        timestamp_type: Who sets timestamps: 1 the producer, 2 the broker.
     """
 
     topics: tuple[tuple[str, int], ...]
@@ -72,7 +76,15 @@ class Shape:
     flush_on_stop: bool = True
     exactly_once: bool = True
     group: str | None = None
+    hours: int = 0
+    timestamp_type: int = 1
 
+
+_BY_HOUR = {
+    "partitioner_class": "hourly", "timestamp_extractor": "record", "locale": "en",
+    "timezone": "UTC",
+}  # fmt: skip
+"""Each object in the directory of its hour."""
 
 FATES = {"none": 45, "kill": 22, "worker": 8, "faults": 15, "event": 10}
 """What befalls a run."""
@@ -102,8 +114,22 @@ def script_of(seed: int) -> tuple[Shape, list[Step]]:
         group="mine" if rng.random() < 0.08 else None,
     )
     kinds = rng.choices([*WEIGHTS], [*WEIGHTS.values()], k=rng.randint(5, 14))
-    steps = ["produce", "sink", *kinds, "final"]
-    return shape, [Step(kind, rng.randrange(10**6)) for kind in steps]
+    steps = [Step(kind, rng.randrange(10**6)) for kind in ["produce", "sink", *kinds, "final"]]
+    return _varied(seed, shape, steps)
+
+
+def _varied(seed: int, shape: Shape, steps: list[Step]) -> tuple[Shape, list[Step]]:
+    """Give a script what came to the simulation later; most of each stays as it was."""
+    rng = Random(f"more of script {seed}")
+    if rng.random() < 0.25:
+        shape = replace(shape, hours=rng.choice((2, 3)))
+    if rng.random() < 0.15:
+        shape = replace(shape, timestamp_type=2)
+    for kind, chance in {"follow": 0.35, "three at once": 0.12, "status": 0.5}.items():
+        if rng.random() < chance:
+            at = rng.randint(2, len(steps) - 1)
+            steps = [*steps[:at], Step(kind, rng.randrange(10**6)), *steps[at:]]
+    return shape, steps
 
 
 def long_script_of(seed: int, runs: int = 1000) -> tuple[Shape, list[Step]]:
@@ -133,12 +159,13 @@ class Play:
         self._checked = 0
         self.clock = Clock()
         self.kafka = Kafka(self.history)
+        self.kafka.now_ms = self.clock.ms
         self.bucket = Bucket(self.history, self.clock, self.kafka)
         self._names = itertools.count()
         self._troubles: set[str] = set()
         for name, partitions in shape.topics:
             self.kafka.create(name, partitions, is_source=True)
-        if not shape.flush_on_stop:
+        if not shape.flush_on_stop and not shape.hours:
             self.history.append(Ruled(shape.flush_size))
         settings = self._settings("sink", topics="alpha")
         self._layout = wiring.layout(settings)
@@ -201,8 +228,8 @@ class Play:
             return None
         seen = vars(process).get("seen", {})
         committed = vars(process).get("committed", {})
-        done = vars(process).get("written", 0)
-        if kind == "sink":
+        done = len(vars(process).get("written", ()))
+        if kind in ("sink", "follow"):
             done = sum(
                 offset in self._checker.stored(where) and offset < committed.get(where, 0)
                 for where, offset in vars(process).get("read", ())
@@ -219,13 +246,18 @@ class Play:
             json.dumps([*told, summary], default=str),
             bool(script.faults or script.events or script.worker_dies_at or script.is_slow),
             process.name,
-            0 if self.shape.flush_on_stop else self.shape.flush_size - 1,
+            self._may_leave(),
         )
         self.ended.append(found)
         self.history.append(found)
         return found
 
-    def sink(self, process: Process, **options: Any) -> Ended | None:
+    def _may_leave(self) -> int:
+        """Records of a partition that a good sink may leave to the next one."""
+        files = max(1, self.shape.hours)
+        return 0 if self.shape.flush_on_stop else files * (self.shape.flush_size - 1)
+
+    def sink(self, process: Process, kind: str = "sink", **options: Any) -> Ended | None:
         """Run a sink."""
         settings = self._settings(
             "sink",
@@ -233,6 +265,7 @@ class Play:
                 "topics": ",".join(name for name, _ in self.shape.topics),
                 "flush_size": str(self.shape.flush_size),
                 **({} if self.shape.flush_on_stop else _STRICT),
+                **(_BY_HOUR if self.shape.hours else {}),
                 **options,
             },
         )
@@ -242,7 +275,27 @@ class Play:
         )
         if summary is not None:
             self._check(-1)
-        return self._end("sink", process, summary, told)
+        return self._end(kind, process, summary, told)
+
+    def follow(self, process: Process) -> Ended | None:
+        """Run a sink that follows, until it has had its turns."""
+        return self.sink(process, "follow", follow=True, rotate_idle_ms="2000")
+
+    def status(self, process: Process) -> Ended | None:
+        """Ask how the backup fares."""
+        store = SimStoreSettings(self.bucket, process).open()
+        names = [name for name, _ in self.shape.topics]
+        summary = self._survive(
+            process,
+            lambda: status(
+                store, self._layout, max_age_s=None, now=self.clock.now(), names=names
+            ),
+        )  # fmt: skip
+        if summary is not None and summary["last_success"] is not None:
+            until = datetime.fromisoformat(summary["last_success"]).timestamp() * 1000
+            topics = {where: self.kafka.topics[where.topic].topic_id for where in self._wheres()}
+            self.history.append(Vouched(int(until), topics, self._may_leave()))
+        return self._end("status", process, summary, [])
 
     def restore(self, process: Process, rename: str = COPY, **options: Any) -> Ended | None:
         """Run a restore."""
@@ -333,6 +386,14 @@ class Play:
     def _log(self, where: TopicPartition) -> Log:
         return self.kafka.topics[where.topic].logs[where.partition]
 
+    def _timestamp(self, rng: Random) -> int:
+        if self.shape.timestamp_type == 2:
+            return self.clock.ms()
+        now = self.clock.ms() - rng.randrange(1000) if rng.random() < 0.97 else 0
+        return (
+            max(0, now - rng.randrange(self.shape.hours) * 3_600_000) if self.shape.hours else now
+        )
+
     def _rows(self, rng: Random, where: TopicPartition, count: int) -> list[Row]:
         """Records to produce, each with a name of its own."""
         log, topic_id = self._log(where), self.kafka.topics[where.topic].topic_id
@@ -343,8 +404,8 @@ class Play:
             rows.append(
                 Row(
                     0,
-                    self.clock.ms() - rng.randrange(1000) if rng.random() < 0.97 else 0,
-                    1,
+                    self._timestamp(rng),
+                    self.shape.timestamp_type,
                     rng.choice((None, b"", b"k", name)),
                     rng.choice((None, b"", name * 2)),
                     (("name", name), *more[: rng.choice((0, 0, 1, 2))]),
@@ -369,6 +430,28 @@ class Play:
     def _sink_slow(self, rng: Random) -> None:
         """A sink whose replacing PUTs arrive when others have been at work."""
         self.sink(self._process(rng, Script(is_slow=True)))
+
+    def _follow(self, rng: Random) -> None:
+        """A sink that follows while records come, and what else there is."""
+        process = self._process(rng, replace(self._fate(rng), turns=rng.randint(2, 16)))
+        others = {0.4: "produce", 0.04: "expire", 0.02: "compact", 0.01: "forget_group"}
+
+        def meanwhile() -> None:
+            for chance, kind in others.items():
+                if rng.random() < chance:
+                    getattr(self, f"_{kind}")(rng)
+
+        process.on_wait = meanwhile
+        self.follow(process)
+        self._status(rng)
+
+    def _status(self, rng: Random) -> None:
+        self.status(self._process(rng, Script()))
+
+    def _three_at_once(self, rng: Random) -> None:
+        self._at_once(
+            rng, rng.choice((("sink",) * 3, ("restore",) * 3, ("sink", "sink", "restore")))
+        )
 
     def _restore(self, rng: Random) -> None:
         self.restore(self._process(rng, self._fate(rng)))
@@ -478,7 +561,11 @@ class Play:
             self.bucket.put(target, held.body, metadata, by="person")
 
     def _two_at_once(self, rng: Random) -> None:
-        kinds = rng.choice((("sink", "sink"), ("restore", "restore"), ("sink", "restore")))
+        self._at_once(
+            rng, rng.choice((("sink", "sink"), ("restore", "restore"), ("sink", "restore")))
+        )
+
+    def _at_once(self, rng: Random, kinds: Sequence[str]) -> None:
         processes = []
         for _ in kinds:
             own = Random(rng.random())
@@ -525,6 +612,7 @@ class Play:
             self.verify(self._process(rng, Script()), deep=False),
             self.verify(self._process(rng, Script()), deep=True),
             self.restore(self._process(rng, Script()), END),
+            self.status(self._process(rng, Script())),
         ]
         if self._troubles or not self.bucket.data_keys():
             return

@@ -1,22 +1,25 @@
 """A run as the world sees it: a row of requests that may meet a fault, a kill or another run."""
 
+import random
 import secrets
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
 from kbackup.channel import Event, Line
 from kbackup.engine import Report, deal
 from kbackup.restore.ahead import Ahead
+from kbackup.runs.stopping import linked
+from kbackup.sink.beats import BEAT_S, Beats
 
 REQUESTS_MAX = 20_000
 """A run that asks more often than this goes round in circles."""
@@ -70,6 +73,7 @@ class Script:
         worker_dies_at: The same of its worker, which Spark replaces; 0 for none.
         dies_before: The kind of request that it dies at, the first time; empty for none.
         is_slow: Whether its PUTs in the place of other objects get no answer and land later.
+        turns: How often a task that follows looks at the cluster before it is asked to stop.
         faults: ``fail``: refused; ``lost``: done, but the answer is lost; ``late``: no answer, and
             done later, if at all.
         events: What others do just before a request.
@@ -79,6 +83,7 @@ class Script:
     worker_dies_at: int = 0
     dies_before: str = ""
     is_slow: bool = False
+    turns: int = 0
     faults: Mapping[int, str] = field(default_factory=dict)
     events: Mapping[int, Callable[[], None]] = field(default_factory=dict)
 
@@ -93,6 +98,7 @@ class Process:
         self.is_dead = self.is_in_task = self.has_no_worker = False
         self.turn: Callable[[], None] = lambda: None
         self.on_request: Callable[[], None] = lambda: None
+        self.on_wait: Callable[[], None] = lambda: None
 
     def request(self, kind: str) -> str:
         """Make a request; return what it meets.
@@ -126,7 +132,7 @@ class Process:
         while True:
             self.is_in_task, self.has_no_worker = True, False
             try:
-                reports = list(task(share, _Line(hear)))
+                reports = list(task(share, _Line(hear, self)))
                 if not self.has_no_worker:
                     return reports
             except KilledError:
@@ -156,19 +162,33 @@ class Tasks:
         stop: threading.Event,
         *,
         slices_per_core: int | None = None,
+        deal: Callable[[Sequence[Any], int], list[list[Any]]] = deal,
+        orders: object = None,
         timings: object = None,
     ) -> list[Report]:
         """Return all reports."""
+        del orders, timings
         shares = deal(units, min(len(units), (slices_per_core or 4) * CORES))
         return [report for share in shares for report in self._process.attempt(task, share, hear)]
 
 
 class _Line(Line):
-    """A line that is a function call."""
+    """A line that is a function call; a task that follows is asked to stop after some turns."""
 
-    def __init__(self, hear: Callable[[Event], None]) -> None:
+    def __init__(self, hear: Callable[[Event], None], process: Process) -> None:
         super().__init__(None)
         self.tell = hear  # type: ignore[method-assign]
+        self._process, self._left = process, process.script.turns
+
+    def wait(self, seconds: float) -> bool:
+        """Let time pass, and what happens in it."""
+        self._left -= 1
+        if self._left <= 0:
+            self._stopped.set()
+        self._process.clock.sleep(seconds)
+        self._process.on_wait()
+        SerialBeats.due(self._process.clock)
+        return self._stopped.is_set()
 
 
 class Together:
@@ -262,6 +282,40 @@ class SerialAhead:
         pass
 
 
+class SerialBeats:
+    """`sink.beats.Beats` in the thread that waits, by the virtual clock."""
+
+    _active: ClassVar[dict[int, list["SerialBeats"]]] = {}
+
+    def __init__(
+        self, what: str, beat: Callable[[], None], every_s: float = BEAT_S, *, at_once: bool = False
+    ) -> None:
+        self._beat, self._every_s, self._at_once = beat, every_s, at_once
+        self._last: float | None = None
+
+    def __enter__(self) -> None:
+        if self._at_once:
+            self._turn()
+        self._active.setdefault(threading.get_ident(), []).append(self)
+
+    def __exit__(self, *_: object) -> None:
+        self._active[threading.get_ident()].remove(self)
+
+    def _turn(self) -> None:
+        with suppress(Exception):  # it is logged, and its next turn may go better
+            self._beat()
+
+    @classmethod
+    def due(cls, clock: Clock) -> None:
+        """Let those of this thread have their turns whose time has come."""
+        for one in list(cls._active.get(threading.get_ident(), ())):
+            if one._last is None:
+                one._last = clock.steady_s()
+            elif clock.steady_s() - one._last >= one._every_s:
+                one._last = clock.steady_s()
+                one._turn()
+
+
 class _Secrets:
     """The module ``secrets``, drawn from a number."""
 
@@ -308,7 +362,8 @@ def _datetime(clock: Clock) -> type[datetime]:
 def _originals() -> dict[str, Any]:
     """What is replaced, wherever a module of kbackup has it, by whatever name."""
     return {
-        "pool": ThreadPoolExecutor, "ahead": Ahead, "uuid4": uuid4, "secrets": secrets,
+        "pool": ThreadPoolExecutor, "ahead": Ahead, "beats": Beats, "linked": linked,
+        "random": random, "uuid4": uuid4, "secrets": secrets,
         "module": time, "time": time.time, "time_ns": time.time_ns, "monotonic": time.monotonic,
         "sleep": time.sleep, "datetime": datetime,
     }  # fmt: skip
@@ -333,7 +388,9 @@ def deterministic(rng: Random, clock: Clock) -> Iterator[None]:
     """No threads, no dice and no time of their own in any module of kbackup."""
     virtual = _Time(clock)
     replaced: dict[str, Any] = {
-        "pool": SerialPool, "ahead": SerialAhead, "uuid4": lambda: UUID(bytes=rng.randbytes(16)),
+        "pool": SerialPool, "ahead": SerialAhead, "beats": SerialBeats,
+        "linked": lambda *_: nullcontext(), "random": rng,
+        "uuid4": lambda: UUID(bytes=rng.randbytes(16)),
         "secrets": _Secrets(rng), "module": virtual, "time": virtual.time,
         "time_ns": virtual.time_ns, "monotonic": virtual.monotonic, "sleep": clock.sleep,
         "datetime": _datetime(clock),

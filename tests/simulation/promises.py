@@ -28,12 +28,20 @@ from tests.simulation.events import (
     Stored,
     TargetShows,
     Touched,
+    Vouched,
 )
 
 CANARY = "c4n4ry-5ecret"
 """Stands for every credential: it is given to each run, and may come out nowhere."""
 
-REQUESTS_MAX = {"sink": 150, "restore": 1500, "verify": 1500, "verify --deep": 3000}
+REQUESTS_MAX = {
+    "sink": 150,
+    "follow": 400,
+    "status": 40,
+    "restore": 1500,
+    "verify": 1500,
+    "verify --deep": 3000,
+}
 """Requests to the bucket that a run may make, however old the backup is."""
 
 REQUESTS_EACH = 20
@@ -68,6 +76,7 @@ class _Source:
     Attributes:
         rows: Every record that was ever readable.
         gone: Those that no longer are, and how they went.
+        times: When each became readable, in ms.
         begins: Where the backup of it begins, None before it has begun.
         claimed: What is before this offset is safe, by kbackup's own commits.
         excused: Offsets that need not be stored: they went before they had to be.
@@ -75,6 +84,7 @@ class _Source:
 
     rows: dict[int, Row] = field(default_factory=dict)
     gone: dict[int, str] = field(default_factory=dict)
+    times: dict[int, int] = field(default_factory=dict)
     begins: int | None = None
     claimed: int = 0
     excused: set[int] = field(default_factory=set)
@@ -143,6 +153,8 @@ class Checker:
                 self._size = event.size
             case Moved():
                 self._unruled.add(event.where)
+            case Vouched():
+                self._vouched(event)
             case Note():
                 pass
         return self._broken
@@ -158,6 +170,7 @@ class Checker:
     def _produced(self, event: Produced) -> None:
         source = self._source(event.topic_id, event.where)
         source.rows.update((row.offset, row) for row in event.rows)
+        source.times.update((row.offset, event.at_ms) for row in event.rows)
 
     def _gone(self, event: Gone) -> None:
         source = self._source(event.topic_id, event.where)
@@ -352,7 +365,7 @@ class Checker:
             self._sink_ended(event)
         elif event.kind == "restore":
             self._restore_ended(event)
-        else:
+        elif event.kind.startswith("verify"):
             self._verify_ended(event)
 
     def _sink_ended(self, event: Ended) -> None:
@@ -376,6 +389,21 @@ class Checker:
             missing = self._missing(where)
             if missing:
                 self._break("P1", f"exit 0 without {where} {missing[:9]}")
+
+    def _vouched(self, event: Vouched) -> None:
+        """What was readable up to then is in the backup, or is known not to be."""
+        for where, topic_id in event.topics.items():
+            source = self._source(topic_id, where)
+            there = self.stored(where).keys() | self._gaps.get(where, set())
+            left = [
+                offset
+                for offset, at_ms in source.times.items()
+                if at_ms < event.until_ms
+                and offset not in {*source.gone, *there}
+                and (where, offset) not in self._lost_by_people
+            ]
+            if len(left) > event.may_leave:
+                self._break("P6", f"status vouches for {where}, which lacks {sorted(left)[:9]}")
 
     def _restore_ended(self, event: Ended) -> None:
         if event.code != 0:

@@ -20,6 +20,7 @@ from tests.simulation.events import (
     Stored,
     TargetShows,
     Touched,
+    Vouched,
 )
 from tests.simulation.promises import CANARY, check
 
@@ -137,6 +138,8 @@ def test_a_good_history_breaks_nothing() -> None:
         pytest.param("P6", [*GOOD, replace(SINK, records=5)], id="a sink counts wrong"),  # type: ignore[type-var]
         pytest.param("P6", [*GOOD, replace(RESTORE, records=5)], id="a restore counts wrong"),  # type: ignore[type-var]
         pytest.param("P6", [*GOOD, GapKept(WHERE, 0, 2)], id="a gap that is none"),
+        pytest.param("P6", [*GOOD, Produced("id", WHERE, rows(4), 5), Vouched(6, {WHERE: "id"})],
+                     id="status vouches for what is not stored"),
         pytest.param("P6", [*GOOD, ended("sink", 2)], id="an exit code that has no business here"),
         pytest.param("P7", [*GOOD, ended("sink", requests=10**6)], id="too many requests"),
         pytest.param("P8", [*GOOD, ended("verify", text=f"password {CANARY}")], id="a secret"),
@@ -163,6 +166,8 @@ def test_what_is_planted_is_found(promise: str, history: list[Event]) -> None:
         pytest.param([*GOOD, Removed(FIRST, "person"), ended("verify", 7), ended("restore", 7)],
                      id="people removed it, and it is said"),
         pytest.param([*GOOD, Stored(FIRST, rows(0, 1))], id="stored again"),
+        pytest.param([*GOOD, Produced("id", WHERE, rows(4), 5), Vouched(5, {WHERE: "id"})],
+                     id="status vouches for what came before"),
     ],
 )  # fmt: skip
 def test_what_may_be_is_not_found_fault_with(history: list[Event]) -> None:

@@ -98,7 +98,8 @@ def test_a_process_that_was_started_ahead_in_vain_ends_with_the_run() -> None:
 
         ahead.close()
 
-    assert 0 == ahead.process.returncode
+    assert ahead.process.returncode is not None  # by itself, or killed where that takes too long
+    assert not ahead.folder.exists()
 
 
 def test_spark_gets_its_daemon_where_the_one_started_ahead_is_gone(tmp_path: Path) -> None:

@@ -360,7 +360,7 @@ def test_five_thousand_visits_cost_no_memory() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_a_hundred_thousand_visits_cost_no_memory() -> None:
     """
     A day of a partition that is visited each second, under 100 bytes a visit.

@@ -9,7 +9,6 @@ from backup_samples import batch
 
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.rows import entries
-from kbackup.clock import SystemClock
 from kbackup.errors import KafkaError, StoreError
 from kbackup.flow.cut import Rule
 from kbackup.flow.views import ViewSpec
@@ -23,6 +22,7 @@ from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from tests.support.fakes import FakePositions, FakeReader, SilentLine
+from tests.support.hand_clock import HandClock
 
 MANY = 40
 FEW = 5
@@ -60,7 +60,7 @@ class Group(FakePositions):
         """Move the group on."""
         self.requests += 1
         for topic in {where.topic for where in positions}:
-            found = place.of_topic(self._store, Layout(), topic, SystemClock()).read()
+            found = place.of_topic(self._store, Layout(), topic, HandClock()).read()
             known = {entry.partition for entry in entries(found.rows)}
             mine = {where.partition for where in positions if where.topic == topic}
             self.early += len(mine - known)
@@ -107,7 +107,7 @@ class Backing:
         whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
         kafka: Any = Connection(self.group)
         job = SinkJob(
-            "r1", kafka, StoreSettings("-"), Layout(), SystemClock(), (whole,), "default",
+            "r1", kafka, StoreSettings("-"), Layout(), HandClock(), (whole,), "default",
             "record", rule, "group",
         )  # fmt: skip
         units = [
