@@ -151,9 +151,8 @@ def _property_lines(found: Property) -> Iterator[str]:
 def refused() -> Iterator[str]:
     """Yield what is refused by name."""
     for row in REFUSALS:
-        name = f"{row.name}*" if row.name.endswith(".") else row.name
         sides = " and ".join(sorted({"sink", "restore"} & row.commands))
-        yield f"- `{name}` ({sides}): {row.why}. Instead: {row.do}."
+        yield f"- `{row.name}` ({sides}): {row.why}. Instead: {row.do}."
     yield ""
 
 

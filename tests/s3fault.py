@@ -83,12 +83,14 @@ class S3Faults:
         faults: The rules; may be replaced between requests.
         page_keys: Longest page of a listing; None leaves it to the server.
         log: Each request as ``METHOD path?query``, with the action it met, or None.
+        headers: The headers of each request, in the same order.
     """
 
     upstream: str
     faults: list[Fault] = field(default_factory=list)
     page_keys: int | None = None
     log: list[tuple[str, Action | None]] = field(default_factory=list)
+    headers: list[Message] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._counts: dict[Fault, int] = {}
@@ -124,6 +126,7 @@ class S3Faults:
                     if chosen is None and fault.wants(self._counts[fault]):
                         chosen = fault
             self.log.append((line, None if chosen is None else chosen.do))
+            self.headers.append(headers)
         return chosen
 
     def forward(

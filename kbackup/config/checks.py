@@ -18,11 +18,6 @@ _OWN: Final = {
         "the connector fails at the first record; kbackup takes 1",
         "set it to 1 or more",
     ),
-    "s3.object.tagging.key.value.pairs": Suspicion(
-        lambda text: any(pair.count(":") != 1 for pair in text.split(",")),
-        "the connector splits at every colon and keeps two pieces",
-        "write k:v,k2:v2",
-    ),
 }
 """Of the sink's properties that no plugin declares, by name."""
 

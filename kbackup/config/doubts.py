@@ -18,7 +18,10 @@ _SECRET: Final = re.compile(
 )
 _USER_INFO: Final = re.compile(r"://[^/@\s]*@")
 _PAIR: Final = re.compile(r"([\w.-]+)=([^,\s]*)")
-_NOT_SECRET: Final = re.compile(r"(location|class|url|urls|source|arn|region)$", re.IGNORECASE)
+_NOT_SECRET: Final = re.compile(
+    r"(location|class|url|urls|source|arn|region|role\.session\.name|role\.external\.id)$",
+    re.IGNORECASE,
+)
 
 
 def is_secret(name: str) -> bool:

@@ -22,7 +22,6 @@ NO_EFFECT: Final = frozenset(
     max.write.duration.ms tombstone.encoded.partition
     max.files.scan.limit
     enable.conditional.writes s3.send.digest s3.http.send.expect.continue
-    s3.object.tagging.key.value.pairs s3.object.behavior.on.tagging.error
     config.action.reload errors.retry.timeout errors.retry.delay.max.ms
     folders s3.poll.interval.ms record.batch.max.size task.batch.size
     file.discovery.starting.timestamp parse.error.topic.prefix topic.regex.list value.schema
@@ -81,7 +80,7 @@ _SUGGESTIONS_MAX: Final = 64
 
 @cache
 def _all() -> tuple[str, ...]:
-    refused = {refusal.name for refusal in REFUSALS if not refusal.name.endswith(".")}
+    refused = {refusal.name for refusal in REFUSALS}
     ours = {found.name for found in PROPERTIES if found.is_property}
     clients = {"security.protocol", "kafka.client.id", "consumer.override.isolation.level"}
     return tuple(sorted(ours | refused | NO_EFFECT | set(ALIASES) | clients))

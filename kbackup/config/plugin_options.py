@@ -96,7 +96,8 @@ def missing(
 
 
 def unusable(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[Doubt]:
-    """Yield what the chosen partitioner cannot be configured with."""
+    """Yield what the chosen store and partitioner cannot be configured with."""
+    yield from _unusable_by_store(chosen(settings)["store_url"][1], options)
     _, name = chosen(settings)["partitioner_class"]
     if not plugins.options("partitioners", name):
         return
@@ -109,6 +110,16 @@ def unusable(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Iterato
     except ConfigurationError as problem:
         named = str(problem.place.get("property", "partitioner.class"))
         yield error("unsupported", named, None, problem.why or problem.what, problem.do)
+
+
+def _unusable_by_store(name: str, options: Mapping[str, Any]) -> Iterator[Doubt]:
+    try:
+        check = getattr(plugins.load("stores", name), "check_options", None)
+        if check is not None:
+            check(options)
+    except ConfigurationError as problem:
+        named = str(problem.place.get("property", "store.url"))
+        yield error("combination", named, None, problem.why or problem.what, problem.do)
 
 
 def chosen(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:

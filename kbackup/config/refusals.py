@@ -22,7 +22,7 @@ class Refusal:
     """One row.
 
     Attributes:
-        name: The property; one that ends in a dot stands for all that begin so.
+        name: The property.
         applies: Whether a value, blanks dropped, asks for what cannot be done.
         why: The reason.
         do: What to do instead.
@@ -52,13 +52,6 @@ def _any_case(*words: str) -> Callable[[str], bool]:
     return lambda text: text.lower() in words
 
 
-def _custom_credentials(text: str) -> bool:
-    """A provider other than the AWS SDK's default chain, in any of its versions."""
-    return bool(text) and not text.endswith(
-        ("DefaultCredentialsProvider", "DefaultAWSCredentialsProviderChain")
-    )
-
-
 REFUSALS: Final = (
     Refusal(
         "behavior.on.null.values",
@@ -66,56 +59,6 @@ REFUSALS: Final = (
         "this version writes no tombstone files in the connectors' layout",
         "set it to ignore or fail; whole records keep tombstones: leave out format.class",
         SINK,
-    ),
-    Refusal(
-        "s3.ssea.name",
-        _given,
-        "this version sends no encryption header; the bucket's default encryption applies "
-        "(the connector sends none either for aws:kms without s3.sse.kms.key.id)",
-        "set default encryption on the bucket, and remove it",
-        SINK,
-    ),
-    Refusal(
-        "s3.sse.customer.key",
-        _given,
-        "this version has no encryption with a customer's key",
-        "use the bucket's default encryption, and remove it",
-    ),
-    Refusal(
-        "s3.sse.kms.key.id",
-        _given,
-        "this version sends no encryption header; the bucket's default encryption applies",
-        "set the key in the bucket's default encryption, and remove it",
-        SINK,
-    ),
-    Refusal(
-        "s3.acl.canned",
-        _given,
-        "this version sets no access control list",
-        "use the bucket's policy, and remove it",
-        SINK,
-    ),
-    Refusal(
-        "s3.wan.mode",
-        _true,
-        "this version has no accelerate endpoint",
-        "set it to false, or set store.url to the accelerate endpoint",
-    ),
-    Refusal("s3.proxy.", _given, _NOT_YET, "set HTTPS_PROXY, and remove it"),
-    Refusal(
-        "s3.object.tagging",
-        _true,
-        "this version sets no tags; first and last offset and the number of records are in each "
-        "object's user metadata",
-        "set it to false",
-        SINK,
-    ),
-    Refusal(
-        "s3.credentials.provider.class",
-        _custom_credentials,
-        "a Java class cannot be loaded",
-        "use the AWS credential chain: AWS_PROFILE with role_arn, AWS_WEB_IDENTITY_TOKEN_FILE, "
-        "or aws.access.key.id; then remove it",
     ),
     Refusal(
         "mode",
@@ -153,13 +96,8 @@ REFUSALS: Final = (
 )
 
 _BY_NAME: Final = {refusal.name: refusal for refusal in REFUSALS}
-_PREFIXES: Final = tuple(name for name in _BY_NAME if name.endswith("."))
 
 
 def find(name: str) -> Refusal | None:
     """Return the row for property *name*, None where there is none."""
-    found = _BY_NAME.get(name)
-    if found is None:
-        prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), None)
-        found = None if prefix is None else _BY_NAME[prefix]
-    return found
+    return _BY_NAME.get(name)

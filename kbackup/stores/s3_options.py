@@ -1,8 +1,41 @@
 """The options of the S3 store."""
 
+import base64
+import binascii
+from collections.abc import Callable
 from typing import Final
 
-from kbackup.options import boolean, integer, optional_text
+from kbackup.options import boolean, integer, names, optional_text, words
+from kbackup.stores.s3_providers import methods
+
+
+def _one_of(*choices: str) -> Callable[[str], object]:
+    def check(text: str) -> None:
+        if text not in choices:
+            raise ValueError(f"expected one of {', '.join(choices)}")
+
+    return check
+
+
+_encryption: Final = _one_of("AES256", "aws:kms", "aws:kms:dsse")
+_canned_acl: Final = _one_of(
+    "private", "public-read", "public-read-write", "authenticated-read", "aws-exec-read",
+    "bucket-owner-read", "bucket-owner-full-control", "log-delivery-write",
+)  # fmt: skip
+_storage_class: Final = _one_of(
+    "STANDARD", "REDUCED_REDUNDANCY", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING",
+    "GLACIER_IR", "GLACIER", "DEEP_ARCHIVE", "EXPRESS_ONEZONE",
+)  # fmt: skip
+
+
+def _customer_key(text: str) -> None:
+    try:
+        length = len(base64.b64decode(text, validate=True))
+    except binascii.Error:
+        length = 0
+    if length != 32:
+        raise ValueError("expected 32 bytes in base64")
+
 
 BUCKET: Final = optional_text(
     "s3.bucket.name",
@@ -62,6 +95,114 @@ SECRET_ACCESS_KEY: Final = optional_text(
     aliases=("s3.credentials.provider.aws.secret.access.key",),
 )
 
+PROVIDER: Final = optional_text(
+    "s3.credentials.provider.class",
+    "Where credentials come from: the class name of a provider of the AWS SDK for Java, 1 or 2, "
+    "which stands for the same source here; default: the AWS credential chain.",
+    check=methods,
+    example="ProfileCredentialsProvider",
+)
+ROLE_ARN: Final = optional_text(
+    "s3.credentials.provider.sts.role.arn",
+    "Role to assume; the other credentials are used to ask for it.",
+    aliases=("sts.role.arn",),
+    example="arn:aws:iam::123456789012:role/backup",
+)
+ROLE_SESSION: Final = optional_text(
+    "s3.credentials.provider.sts.role.session.name",
+    "Name of the session of an assumed role.",
+    aliases=("sts.role.session.name",),
+    needs=("s3.credentials.provider.sts.role.arn",),
+)
+ROLE_EXTERNAL_ID: Final = optional_text(
+    "s3.credentials.provider.sts.role.external.id",
+    "External id that the role asks for.",
+    aliases=("sts.role.external.id",),
+    needs=("s3.credentials.provider.sts.role.arn",),
+)
+ROLE_REGION: Final = optional_text(
+    "s3.credentials.provider.sts.region",
+    "Region of the service that gives out the role; default: the bucket's.",
+    aliases=("sts.region", "s3.credentials.provider.sts.aws.region"),
+    needs=("s3.credentials.provider.sts.role.arn",),
+)
+PROXY_URL: Final = optional_text(
+    "s3.proxy.url",
+    "HTTP proxy on the way to S3; default: what HTTPS_PROXY and HTTP_PROXY say.",
+    example="http://proxy:3128",
+)
+PROXY_USER: Final = optional_text(
+    "s3.proxy.user",
+    "User name for the proxy.",
+    aliases=("s3.proxy.username",),
+    needs=("s3.proxy.url",),
+)
+PROXY_PASSWORD: Final = optional_text(
+    "s3.proxy.password",
+    "Password for the proxy.",
+    is_secret=True,
+    needs=("s3.proxy.url", "s3.proxy.user"),
+)
+ACCELERATE: Final = boolean(
+    "s3.wan.mode",
+    "Use the bucket's accelerate endpoint, which has the bucket in its host name.",
+    False,
+)
+ENCRYPTION: Final = optional_text(
+    "s3.ssea.name",
+    "Server-side encryption to ask for: AES256, aws:kms or aws:kms:dsse; default: the bucket's.",
+    check=_encryption,
+    example="aws:kms",
+)
+KMS_KEY: Final = optional_text(
+    "s3.sse.kms.key.id",
+    "Key of aws:kms; default: the account's own for S3.",
+    commands="sink",
+    needs=("s3.ssea.name",),
+)
+CUSTOMER_KEY: Final = optional_text(
+    "s3.sse.customer.key",
+    "Key of your own that S3 encrypts with and does not keep: 32 bytes in base64; with "
+    "s3.ssea.name=AES256. What is written with it is read with it.",
+    check=_customer_key,
+    is_secret=True,
+)
+CANNED_ACL: Final = optional_text(
+    "s3.acl.canned",
+    "Access control list of each object.",
+    commands="sink",
+    check=_canned_acl,
+    example="bucket-owner-full-control",
+)
+STORAGE_CLASS: Final = optional_text(
+    "s3.storage.class",
+    "Storage class of the backup's objects, such as STANDARD_IA or GLACIER_IR; the ledger, run "
+    "records and locks stay in the bucket's usual one.",
+    commands="sink",
+    check=_storage_class,
+    example="STANDARD_IA",
+)
+TAGGING: Final = boolean(
+    "s3.object.tagging",
+    "Tag each object with startOffset, endOffset and recordCount, once it is stored.",
+    False,
+    commands="sink",
+)
+TAGS: Final = names(
+    "s3.object.tagging.key.value.pairs",
+    "Further tags, as name:value.",
+    commands="sink",
+    example="team:orders",
+)
+TAGGING_ERROR: Final = words(
+    "s3.object.behavior.on.tagging.error",
+    "What an object that cannot be tagged does: ignore warns, fail ends its partition.",
+    ("ignore", "fail"),
+    "ignore",
+    any_case=True,
+    commands="sink",
+)
+
 OPTIONS: Final = (
     BUCKET,
     REGION,
@@ -71,4 +212,21 @@ OPTIONS: Final = (
     BACKOFF_MS,
     ACCESS_KEY_ID,
     SECRET_ACCESS_KEY,
+    PROVIDER,
+    ROLE_ARN,
+    ROLE_SESSION,
+    ROLE_EXTERNAL_ID,
+    ROLE_REGION,
+    PROXY_URL,
+    PROXY_USER,
+    PROXY_PASSWORD,
+    ACCELERATE,
+    ENCRYPTION,
+    KMS_KEY,
+    CUSTOMER_KEY,
+    CANNED_ACL,
+    STORAGE_CLASS,
+    TAGGING,
+    TAGS,
+    TAGGING_ERROR,
 )

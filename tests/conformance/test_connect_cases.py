@@ -33,7 +33,7 @@ KINDS: Final = frozenset(
 
 TOMBSTONES: Final = "tombstone files are not written; whole records keep tombstones"
 UPLOADS: Final = "uploads are another protocol, which tests/fault shows: put once, then compare"
-TAGS: Final = "objects have no tags; offsets and counts are in their metadata"
+TAGS: Final = "tags are set when an object is stored, which tests/contract shows, not by the flow"
 MODE_TYPO: Final = "a misspelt schema.compatibility is refused, not taken for NONE"
 BUG: Final = "a defect of the connectors that is not copied"
 

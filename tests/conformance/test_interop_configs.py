@@ -33,7 +33,6 @@ RUNNABLE = {
     "023-sink.json",
     "024-sink.json",
     "025-sink.json",
-    "027-sink.properties",
     "029-sink.json",
     "030-sink.json",
     "034-sink.json",

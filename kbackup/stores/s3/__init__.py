@@ -15,7 +15,8 @@ from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.stores import ObjectHead, StoredObject, StoreSettings
 from kbackup.stores.archive import Thaw, Tier
 from kbackup.stores.bucket_facts import BucketFacts
-from kbackup.stores.s3 import archive, bucket, outcomes, uploads
+from kbackup.stores.s3 import archive, bucket, outcomes, route, uploads
+from kbackup.stores.s3.object_settings import ObjectSettings
 from kbackup.stores.s3.upload import Features, Upload
 from kbackup.stores.s3_options import PART_SIZE
 from kbackup.stores.uploads import UnfinishedUpload
@@ -30,6 +31,17 @@ class S3Store:
     def check_url(url: str) -> None:  # noqa: ARG004
         """Refuse any: the bucket has a property of its own."""
         raise ValueError("name the bucket by s3.bucket.name; a server begins with http://")
+
+    @staticmethod
+    def check_options(options: Mapping[str, Any]) -> None:
+        """Refuse options that cannot go together.
+
+        Raises:
+            ConfigurationError: With the option as ``place["property"]``.
+        """
+        ObjectSettings.of(options)
+        route.addressing(options)
+        route.proxies(options)
 
     def __init__(
         self,
@@ -75,6 +87,8 @@ class S3Store:
                 done = self._put(upload, features)
             except StoreError as error:
                 if (outcome := self._outcome(error, upload)) is not None:
+                    if outcome:
+                        self._requests.settings.tag(self._requests, key, facts)
                     return outcome
                 less = features.less() if outcomes.not_implemented(error) else None
                 if less is not None:
@@ -88,6 +102,8 @@ class S3Store:
             else:
                 if less_was_needed:
                     self._settle_for(features)
+                if done:
+                    self._requests.settings.tag(self._requests, key, facts)
                 return done
 
     def open(self, key: str) -> BinaryIO:

@@ -50,6 +50,7 @@ _ACTIONS: Final = {
     "list_objects_v2": "s3:ListBucket",
     "get_object": "s3:GetObject",
     "head_object": "s3:GetObject",
+    "put_object_tagging": "s3:PutObjectTagging",
     "delete_object": "s3:DeleteObject",
     "abort_multipart_upload": "s3:AbortMultipartUpload",
     "list_multipart_uploads": "s3:ListBucketMultipartUploads",

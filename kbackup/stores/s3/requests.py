@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from boto3.session import Session
+from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.loaders import Loader, create_loader
 from botocore.session import get_session
@@ -17,16 +18,16 @@ from kbackup.errors import ConfigurationError
 from kbackup.options import check_needs
 from kbackup.spool import Section
 from kbackup.stores import StoreSettings
-from kbackup.stores.s3 import errors
+from kbackup.stores.s3 import credentials, errors, route
 from kbackup.stores.s3.attempts import Attempts
+from kbackup.stores.s3.object_settings import ObjectSettings
 from kbackup.stores.s3_options import (
-    ACCESS_KEY_ID,
+    ACCELERATE,
     ATTEMPTS,
     BACKOFF_MS,
+    CUSTOMER_KEY,
     OPTIONS,
-    PATH_STYLE,
-    REGION,
-    SECRET_ACCESS_KEY,
+    PROXY_PASSWORD,
 )
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Requests:
     Attributes:
         attempts: The budget of each request.
         host: The server's name and port, for messages.
+        settings: What requests carry besides.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Requests:
             do = "give them as aws.access.key.id and aws.secret.access.key"
             raise ConfigurationError("store.url holds credentials", do=do)
         check_needs(OPTIONS, settings.options)
+        self.settings = ObjectSettings.of(settings.options)
         self._bucket = url.netloc
         self._settings = settings
         self._read_timeout = read_timeout
@@ -99,7 +102,8 @@ class Requests:
             if body is not None:
                 body.seek(0)
                 params["Body"] = body
-            return getattr(self._client, operation)(Bucket=self._bucket, **params)
+            more = self.settings.params(operation, params.get("Metadata"))
+            return getattr(self._client, operation)(Bucket=self._bucket, **more, **params)
 
         client, where = self._client, self.resource(about)
         attempts = self.attempts if is_tried_again else replace(self.attempts, total=1)
@@ -124,9 +128,15 @@ class Requests:
         is_local = urlsplit(settings.endpoint_url or "").hostname in _LOOPBACK
         # more threads than connections is no fault: what is over the pool's size is closed
         logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+        options = settings.options
+        proxies = route.proxies(options)
         config = Config(
-            proxies={} if is_local else None,  # None: the environment's
-            s3={"addressing_style": "path" if PATH_STYLE.of(settings.options) else "virtual"},
+            proxies={} if is_local and proxies is None else proxies,  # None: the environment's
+            signature_version=UNSIGNED if credentials.is_anonymous(options) else None,
+            s3={
+                "addressing_style": route.addressing(options),
+                "use_accelerate_endpoint": ACCELERATE.of(options),
+            },
             retries={"total_max_attempts": 1},
             max_pool_connections=_CONNECTIONS,
             connect_timeout=10,
@@ -138,12 +148,7 @@ class Requests:
         try:
             core = get_session()
             core.register_component("data_loader", _loader())
-            session = Session(
-                ACCESS_KEY_ID.of(settings.options),
-                SECRET_ACCESS_KEY.of(settings.options),
-                region_name=REGION.of(settings.options),
-                botocore_session=core,
-            )
+            session = credentials.session(core, options)
             client = session.client(
                 "s3",
                 region_name=session.region_name or DEFAULT_REGION,
@@ -163,11 +168,16 @@ class Requests:
                 self._session, self._client = self._connect()
 
     def _secrets(self) -> list[str]:
-        credentials = self._session.get_credentials()
-        if credentials is None:
-            return []
-        frozen = credentials.get_frozen_credentials()
-        return [secret for secret in (frozen.secret_key, frozen.token, frozen.access_key) if secret]
+        options = self._settings.options
+        mine = [PROXY_PASSWORD.of(options), CUSTOMER_KEY.of(options)]
+        try:
+            found = self._session.get_credentials()
+            frozen = None if found is None else found.get_frozen_credentials()
+        except errors.FOREIGN:  # such as a role that cannot be assumed: the error at hand says so
+            frozen = None
+        if frozen is not None:
+            mine += [frozen.secret_key, frozen.token, frozen.access_key]
+        return [secret for secret in mine if secret]
 
 
 def _stay(request_dict: dict[str, Any], **_: Any) -> None:

@@ -8,14 +8,6 @@ HARMLESS = {
     "rotate.schedule.interval.ms": "-1",
     "schema.compatibility": "NONE",
     "behavior.on.null.values": "ignore",
-    "s3.ssea.name": "",
-    "s3.sse.customer.key": "",
-    "s3.sse.kms.key.id": "",
-    "s3.acl.canned": "",
-    "s3.wan.mode": "False",
-    "s3.proxy.": "",
-    "s3.object.tagging": "false",
-    "s3.credentials.provider.class": "com.amazonaws.auth.DefaultAWSCredentialsProviderChain",
     "s3.schema.partition.affix.type": "NONE",
     "mode": "RESTORE_BACKUP",
     "filename.regex": r"(.+)\+(\d+)\+.+$",
@@ -28,14 +20,6 @@ REFUSED = {
     "rotate.schedule.interval.ms": "60000",
     "schema.compatibility": "FULL",
     "behavior.on.null.values": "WRITE",
-    "s3.ssea.name": "AES256",
-    "s3.sse.customer.key": "x",
-    "s3.sse.kms.key.id": "x",
-    "s3.acl.canned": "private",
-    "s3.wan.mode": "TRUE",
-    "s3.proxy.": "http://p:1",
-    "s3.object.tagging": "true",
-    "s3.credentials.provider.class": "x.AwsAssumeRoleCredentialsProvider",
     "s3.schema.partition.affix.type": "PREFIX",
     "mode": "GENERIC",
     "filename.regex": ".*",
@@ -69,20 +53,3 @@ def test_a_harmless_value_is_accepted(name: str) -> None:
 
     assert row is not None
     assert not row.applies(HARMLESS[name])
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        pytest.param("s3.proxy.url", "s3.proxy.", id="a family"),
-        pytest.param("mode", "mode", id="a name"),
-        pytest.param("topics", None, id="another"),
-    ],
-)
-def test_a_row_is_found_by_name_or_family(name: str, expected: str | None) -> None:
-    """
-    One row can stand for all properties that begin alike.
-    """
-    row = refusals.find(name)
-
-    assert expected == (None if row is None else row.name)

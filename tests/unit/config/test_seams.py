@@ -51,7 +51,15 @@ BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
             "errors.deadletterqueue.topic.name",
             id="dead letters that feed themselves",
         ),
-        pytest.param("s3.proxy.url=http://p", "s3.proxy.url", id="proxy"),
+        pytest.param("s3.proxy.url=ftp://p", "s3.proxy.url", id="proxy"),
+        pytest.param(
+            "s3.wan.mode=true\ns3.path.style.access.enabled=true", "s3.wan.mode", id="accelerate"
+        ),
+        pytest.param(
+            "s3.credentials.provider.class=com.acme.Vault",
+            "s3.credentials.provider.class",
+            id="credentials of a third party",
+        ),
         pytest.param("behavior.on.null.values=write", "behavior.on.null.values", id="tombstones"),
     ],
 )

@@ -1,0 +1,190 @@
+"""What an S3 server is asked for besides the body: encryption, access, storage class, tags."""
+
+import base64
+import hashlib
+import io
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import boto3
+import pytest
+from mypy_boto3_s3 import S3Client
+from s3fault import Fault, S3Faults
+
+from kbackup.errors import StoreError
+from kbackup.local.s3 import LocalS3
+from kbackup.stores import Store, StoreSettings, open_store
+from kbackup.testing import open_bytes, put_bytes
+
+FACTS = {"first-offset": "10", "last-offset": "19", "records": "7"}
+KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+LARGE = bytes(5 * 2**20 + 1)
+
+_BUCKETS = count()
+
+
+@pytest.fixture
+def bucket(s3_server: LocalS3) -> str:
+    name = f"settings-{next(_BUCKETS)}"
+    s3_server.create_bucket(name)
+    return name
+
+
+@pytest.fixture
+def truth(s3_server: LocalS3) -> S3Client:
+    return boto3.client(
+        "s3",
+        endpoint_url=s3_server.endpoint_url,
+        aws_access_key_id=s3_server.access_key_id,
+        aws_secret_access_key=s3_server.secret_access_key,
+        region_name=s3_server.region,
+    )
+
+
+@pytest.fixture
+def proxy(s3_server: LocalS3) -> Iterator[S3Faults]:
+    with S3Faults(s3_server.endpoint_url) as proxy:
+        yield proxy
+
+
+def store_of(bucket: str, proxy: S3Faults, **options: Any) -> Store:
+    given = {name.replace("_", "."): value for name, value in options.items()}
+    keys = {
+        "aws.access.key.id": "mine",
+        "aws.secret.access.key": "secret",
+        "s3.retry.backoff.ms": 1,
+    }
+    sizes = {"s3.part.size": 5 * 2**20}
+    return open_store(StoreSettings(f"s3://{bucket}", proxy.url, {**keys, **sizes, **given}))
+
+
+def put(store: Store, key: str, body: bytes = b"orders") -> None:
+    """Put an object of the backup."""
+    digest = hashlib.sha256(body).hexdigest()
+    assert store.put(key, io.BytesIO(body), sha256=digest, metadata=FACTS, if_absent=True)
+
+
+@pytest.mark.parametrize("body", [b"orders", LARGE], ids=["at once", "in parts"])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"s3_ssea_name": "AES256"}, ("AES256", None)),
+        ({"s3_ssea_name": "aws:kms", "s3_sse_kms_key_id": "k1"}, ("aws:kms", "k1")),
+        ({"s3_ssea_name": "aws:kms"}, ("aws:kms", None)),
+    ],
+    ids=["SSE-S3", "SSE-KMS", "SSE-KMS with the account's key"],
+)
+def test_objects_are_encrypted_as_asked(
+    options: dict[str, str], expected: tuple[str, str | None], body: bytes, bucket: str,
+    proxy: S3Faults, truth: S3Client,
+) -> None:  # fmt: skip
+    """
+    Also what is no object of the backup, for a policy of the bucket may refuse anything else.
+    """
+    store = store_of(bucket, proxy, **options)
+    put(store, "a", body)
+    put_bytes(store, "_kbackup/lock", b"mine")
+
+    for key in ("a", "_kbackup/lock"):
+        head = truth.head_object(Bucket=bucket, Key=key)
+        assert expected[0] == head["ServerSideEncryption"]
+        assert expected[1] in (None, head.get("SSEKMSKeyId"))
+    assert body == open_bytes(store, "a")
+
+
+@pytest.mark.parametrize("body", [b"orders", LARGE], ids=["at once", "in parts"])
+def test_a_customers_key_goes_with_each_request(body: bytes, bucket: str, proxy: S3Faults) -> None:
+    """
+    What is written with the key is read with it; no request about the object is without it.
+    """
+    store = store_of(bucket, proxy, s3_ssea_name="AES256", s3_sse_customer_key=KEY)
+    put(store, "a", body)
+
+    assert store.head("a") is not None
+    assert body == open_bytes(store, "a")
+    name = "x-amz-server-side-encryption-customer-key"
+    of_bodies = [
+        headers.get(name)
+        for (line, _), headers in zip(proxy.log, proxy.headers, strict=True)
+        if not line.startswith("POST") or "uploads" in line  # but for the completion
+    ]
+    assert [KEY] * len(of_bodies) == of_bodies
+    assert len(of_bodies) >= 3
+
+
+@pytest.mark.parametrize("body", [b"orders", LARGE], ids=["at once", "in parts"])
+def test_access_list_and_storage_class_are_the_objects_own(
+    body: bytes, bucket: str, proxy: S3Faults, truth: S3Client
+) -> None:
+    """
+    A lock or a ledger in an archive could not be read: only the backup's objects go there.
+    """
+    store = store_of(bucket, proxy, s3_acl_canned="public-read", s3_storage_class="STANDARD_IA")
+    put(store, "a", body)
+    put_bytes(store, "_kbackup/lock", b"mine")
+
+    assert "STANDARD_IA" == truth.head_object(Bucket=bucket, Key="a")["StorageClass"]
+    assert "StorageClass" not in truth.head_object(Bucket=bucket, Key="_kbackup/lock")
+    for key in ("a", "_kbackup/lock"):
+        grants = truth.get_object_acl(Bucket=bucket, Key=key)["Grants"]
+        assert "READ" in {grant["Permission"] for grant in grants}
+
+
+def tags(truth: S3Client, bucket: str, key: str) -> dict[str, str]:
+    found = truth.get_object_tagging(Bucket=bucket, Key=key)["TagSet"]
+    return {tag["Key"]: tag["Value"] for tag in found}
+
+
+def test_tags_are_the_connectors_and_those_that_were_asked_for(
+    bucket: str, proxy: S3Faults, truth: S3Client
+) -> None:
+    """
+    First and last offset, number of records; a value may have colons of its own.
+    """
+    more = ("team:orders", "at:12:30")
+    store = store_of(bucket, proxy, s3_object_tagging=True, s3_object_tagging_key_value_pairs=more)
+    put(store, "a")
+    put_bytes(store, "_kbackup/lock", b"mine")
+
+    expected = {"startOffset": "10", "endOffset": "19", "recordCount": "7"}
+    assert {**expected, "team": "orders", "at": "12:30"} == tags(truth, bucket, "a")
+    assert {} == tags(truth, bucket, "_kbackup/lock")
+
+
+@pytest.mark.parametrize("policy", ["ignore", "fail"])
+def test_an_object_that_cannot_be_tagged_is_stored_all_the_same(
+    policy: str, bucket: str, proxy: S3Faults, truth: S3Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    s3.object.behavior.on.tagging.error decides whether that is an error.
+    """
+    proxy.faults = [Fault(r"PUT .*\?tagging", "status", status=403, code="AccessDenied")]
+    more = {"s3_object_tagging": True, "s3_object_behavior_on_tagging_error": policy}
+    store = store_of(bucket, proxy, **more)
+
+    if policy == "fail":
+        with pytest.raises(StoreError, match="PutObjectTagging"):
+            put(store, "a")
+    else:
+        put(store, "a")
+        assert "without tags" in caplog.text
+    assert truth.head_object(Bucket=bucket, Key="a")["ContentLength"] == 6
+
+
+def test_requests_go_through_the_proxy_that_is_named(bucket: str, s3_server: LocalS3) -> None:
+    """
+    Also to a server that needs none; its user and password go to the proxy alone.
+    """
+    answer = Fault("PUT", "status", status=200, body=b"<Done/>")
+    with S3Faults(s3_server.endpoint_url, [answer]) as proxy:
+        given = {
+            "aws.access.key.id": "mine", "aws.secret.access.key": "secret",
+            "s3.proxy.url": proxy.url, "s3.proxy.user": "me", "s3.proxy.password": "p@ss/word",
+        }  # fmt: skip
+        store = open_store(StoreSettings(f"s3://{bucket}", "http://s3.invalid:9000", given))
+        put_bytes(store, "a", b"orders")
+
+        assert "http://s3.invalid:9000" in proxy.log[0][0]
+        basic = base64.b64encode(b"me:p@ss/word").decode()
+        assert f"Basic {basic}" == proxy.headers[0]["Proxy-Authorization"]
