@@ -15,13 +15,15 @@ import inspect
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from kbackup import config, plugins
+from kbackup import config
 from kbackup.cli import root
 from kbackup.cli.options import GroupedCommand
 from kbackup.config import Property, clients, known
@@ -218,7 +220,10 @@ def predicates() -> Iterator[str]:
 
 
 def _chained(seam: str) -> Iterator[str]:
-    classes = [plugins.load(seam, each.name) for each in plugins.installed(seam)]
+    # of the checkout, not of what was installed from it some time ago
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    points = project["project"]["entry-points"][f"kbackup.{seam}"].items()
+    classes = [EntryPoint(name, value, f"kbackup.{seam}").load() for name, value in points]
     for found in sorted(classes, key=lambda each: each.class_names):
         (name, *_) = found.class_names
         sides = "`, `".join(f"{name}${side.title()}" for side in getattr(found, "sides", ()))

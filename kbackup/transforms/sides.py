@@ -38,7 +38,7 @@ def on_objects(
 
         return on_json(records, side, change)
     if not data.is_struct:
-        return refused(records, side, no_fields(side, f"a {data.schema.type}"))
+        return refused(records, side, no_fields(side, f"of type {data.schema.type}"))
     try:
         return structs(records, data)
     except ValueError as error:

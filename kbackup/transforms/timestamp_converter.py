@@ -91,7 +91,7 @@ class TimestampConverter:
 
     def _structs(self, records: Records, data: Data, schema: ConnectSchema) -> Records:
         if not data.is_struct:
-            raise ValueError(no_fields(self._side, f"a {schema.type}"))
+            raise ValueError(no_fields(self._side, f"of type {schema.type}"))
         columns, fields = data.columns(fills_defaults=self._fills), []
         bad: Sequence[Bad] = ()
         for name, field in schema.fields:
@@ -126,7 +126,7 @@ class TimestampConverter:
             return ms, [Bad(row, wrong[at]) for row, at in enumerate(indices) if at in wrong]
         if schema.type is Type.INT64:
             return self._of_unix(values), []
-        raise ValueError(f"a time cannot be a {schema.logical or schema.type}")
+        raise ValueError(f"a time cannot be of type {schema.logical or schema.type}")
 
     def _of_unix(self, values: pa.Array) -> pa.Array:
         if self._precision == "seconds":
@@ -204,7 +204,7 @@ class TimestampConverter:
                 raise ValueError(wrong[0])
             return ms
         if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**63:
-            raise ValueError(f"a time cannot be {schemaless.kind(value)} such as this")
+            raise ValueError(f"a time cannot be {schemaless.kind(value)} such as {value}")
         if self._precision == "seconds":
             return value * 1000
         each = _PER_MS[self._precision]

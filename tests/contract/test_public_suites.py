@@ -93,6 +93,14 @@ TRANSFORMS: Final = {
     "timestamp_converter": {"field": "a", "target.type": "unix"},
     "insert_header": {"header": "x", "value.literal": "1"},
     "drop_headers": {"headers": ("h",)},
+    "header_from": {"fields": ("a",), "headers": ("h",), "operation": "move"},
+    "extract_field": {"field": "a"},
+    "hoist_field": {"field": "a"},
+    "value_to_key": {"fields": ("a", "b")},
+    "mask_field": {"fields": ("a",)},
+    "flatten": {},
+    "cast": {"spec": ("a:string",)},
+    "set_schema_metadata": {"schema.name": "n"},
     "filter": {},
 }
 """Options that make a transform do something; a transform without options here is a gap."""

@@ -1,0 +1,177 @@
+"""``Cast``: fields, or the whole, as another type.
+
+Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.Cast``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+
+from kbackup import jackson
+from kbackup.columns import Bad
+from kbackup.connect import json_text
+from kbackup.connect.json_values import default_of
+from kbackup.connect.schema import DECIMAL, ConnectSchema, Type
+from kbackup.errors import ConfigurationError
+from kbackup.options import Option, boolean, names
+from kbackup.transforms.casting import is_castable, to_type
+from kbackup.transforms.data import Data, Records, structs
+from kbackup.transforms.schemaless import kind
+from kbackup.transforms.sides import no_fields, on_json, on_objects, refused
+from kbackup.transforms.texts import as_text, decimal, text_of
+
+SPEC: Final = names(
+    "spec", "field:type for each field, or one type for the whole: int8, int16, int32, int64, "
+    "float32, float64, boolean or string.", is_required=True,
+)  # fmt: skip
+REPLACE_NULL: Final = boolean(
+    "replace.null.with.default",
+    "Give fields that are null their default, where they have one.",
+    True,
+)
+_TYPES: Final = {
+    "int8": Type.INT8, "int16": Type.INT16, "int32": Type.INT32, "int64": Type.INT64,
+    "float32": Type.FLOAT32, "float64": Type.FLOAT64, "boolean": Type.BOOLEAN,
+    "string": Type.STRING,
+}  # fmt: skip
+
+
+class Cast:
+    """Makes numbers, booleans and text of each other; null stays null."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("Cast",)
+    sides: ClassVar[tuple[str, ...]] = ("key", "value")
+    reads: ClassVar[tuple[str, ...]] = ()
+    options: ClassVar[tuple[Option[Any], ...]] = (SPEC, REPLACE_NULL)
+
+    def configure(self, options: Mapping[str, Any], side: str) -> None:
+        """Take the types.
+
+        Raises:
+            ConfigurationError: If one is none, or the whole is cast and fields beside it.
+        """
+        self._side, self._fills = side, REPLACE_NULL.of(options)
+        self._whole: Type | None = None
+        self._casts: dict[str, Type] = {}
+        spec = SPEC.of(options)
+        for each in spec:
+            field, colon, word = (part.strip() for part in each.rpartition(":"))
+            if word.lower() not in _TYPES or (colon and not field):
+                why = f"expected field:type, type one of {', '.join(_TYPES)}"
+                raise _unusable(each, why)
+            if colon:
+                self._casts[field] = _TYPES[word.lower()]
+            elif len(spec) > 1:
+                raise _unusable(each, "the whole can be cast alone, not beside fields")
+            else:
+                self._whole = _TYPES[word.lower()]
+
+    def apply(self, records: Records) -> Records:
+        """Return the records with the other types."""
+        if self._whole is None:
+            return on_objects(records, self._side, self._structs, self._object)
+        data, target = records.side(self._side), self._whole
+        if data.schema is None:
+            return on_json(records, self._side, lambda value: _json(value, target))
+        try:
+            values, schema, bad = _cast(data.values, data.schema, target)
+        except ValueError as error:
+            return refused(records, self._side, str(error))
+        schema = replace(schema, name=data.schema.name, version=data.schema.version)
+        return records.with_side(self._side, Data(values, schema)).refuse(bad)
+
+    def _structs(self, records: Records, data: Data) -> Records:
+        schema = data.schema
+        if schema is None:
+            raise ValueError(no_fields(self._side, "JSON"))
+        columns, fields = data.columns(fills_defaults=self._fills), []
+        bad: dict[int, Bad] = {}
+        for name, field in schema.fields:
+            cast = field
+            if name in self._casts:
+                columns[name], cast, wrong = _cast(columns[name], field, self._casts[name])
+                bad = {each.row: each for each in wrong} | bad
+            fields.append((name, cast))
+        whole = replace(schema, fields=tuple(fields), default=None)
+        values = structs([*columns.values()], whole, data.values)
+        return records.with_side(self._side, Data(values, whole)).refuse(bad.values())
+
+    def _object(self, value: dict[str, Any]) -> dict[str, Any]:
+        for name, target in self._casts.items():
+            value[name] = _json(value.get(name), target)
+        return value
+
+
+def _unusable(text: str, why: str) -> ConfigurationError:
+    return ConfigurationError(f"spec={text} cannot be used", why, "correct it", property=SPEC.name)
+
+
+def _cast(
+    values: pa.Array, schema: ConnectSchema, target: Type
+) -> tuple[pa.Array, ConnectSchema, Sequence[Bad]]:
+    """Return a column as another type, its schema, and the rows whose text says no such value.
+
+    Raises:
+        ValueError: If such values cannot be cast.
+    """
+    cast = ConnectSchema(target, schema.optional)
+    found, bad = _values(values, schema, target, cast.arrow())
+    if schema.default is not None:
+        default, wrong = _values(
+            pa.array([default_of(schema)], schema.arrow()), schema, target, cast.arrow()
+        )
+        if not wrong:
+            cast = replace(cast, default=json_text.encode(default, cast)[0].as_py())
+    return found, cast, bad
+
+
+def _values(
+    values: pa.Array, schema: ConnectSchema, target: Type, kind: pa.DataType
+) -> tuple[pa.Array, list[Bad]]:
+    if schema.type in (Type.STRUCT, Type.ARRAY, Type.MAP):
+        raise ValueError(f"values of type {schema.type} cannot be cast")
+    if target is Type.STRING:
+        return as_text(values, schema).cast(pa.string()), []
+    is_decimal = schema.logical == DECIMAL
+    if schema.type is Type.BYTES and not is_decimal:
+        raise ValueError("bytes can be cast to string alone")
+    widens = schema.bits is not None and pa.types.is_integer(kind)
+    if schema.type is Type.BOOLEAN and not pa.types.is_boolean(kind):
+        return values.cast(pa.int8()).cast(kind), []
+    if widens or values.type == kind:
+        return values.cast(kind, safe=False), []
+    coded = values.dictionary_encode()
+    each: list[Any] = []
+    wrong = {}
+    for at, value in enumerate(coded.dictionary.to_pylist()):
+        try:
+            each.append(to_type(decimal(value, schema.scale) if is_decimal else value, target))
+        except ValueError as error:
+            wrong[at] = str(error)
+            each.append(None)
+    indices = coded.indices.to_pylist() if wrong else ()
+    bad = [Bad(row, wrong[at]) for row, at in enumerate(indices) if at in wrong]
+    return pa.array(each, kind).take(coded.indices), bad
+
+
+def _json(value: Any, target: Type) -> Any:
+    """Return a value without a schema as another type."""
+    if value is None:
+        return None
+    if not is_castable(value):
+        raise ValueError(f"{kind(value)} cannot be cast")
+    if target is Type.STRING:
+        return (text_of(value) or b"").decode()
+    found = to_type(value, target)
+    return _short(found) if target is Type.FLOAT32 else found
+
+
+def _short(number: float) -> float:
+    """Return the double whose text is that of a float in Java."""
+    text = json_text.encode(
+        pa.array([number], pa.float32()), ConnectSchema(Type.FLOAT32, optional=True)
+    )[0].as_py()
+    found = jackson.scalar(text)
+    return found if isinstance(found, float) else number
