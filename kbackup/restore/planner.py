@@ -184,7 +184,7 @@ class Planner:
         )
         config = created if target.partitions is None else target.config or {}
         limit = config.get("max.message.bytes")
-        units, objects, stored = [], 0, 0
+        units, chosen = list[RestoreUnit](), list[FileSet]()
         counts: list[int | None] = []
         for where in self._stored.get(intent.source, []):
             if not self._is_wanted(where):
@@ -196,11 +196,9 @@ class Planner:
             counts.append(self._judged(where, sets).records())
             if not self._window.is_everything:
                 counts[-1] = None  # not known before they are read
-                refusals += soundness.untimed(where, sets, self._window)
-                refusals += soundness.unplaced(where, sets, self._window, self._facts)
+                refusals += soundness.indivisible(where, sets, self._window, self._facts)
                 sets = [files for files in sets if self._window.takes(files, self._facts(files))]
-            objects += sum(len(files.files) for files in sets)
-            stored += sum(file.size for files in sets for file in files.files)
+            chosen += sets
             at = TopicPartition(intent.target, where.partition)
             standing = standings.get(at, Standing())
             left = remaining(self._facts, sets, standing.mark)
@@ -219,6 +217,8 @@ class Planner:
                         self._window,
                     )
                 )
+        objects = sum(len(files.files) for files in chosen)
+        stored = sum(file.size for files in chosen for file in files.files)
         wheres = self._stored.get(intent.source, [])
         if wheres:
             refusals += soundness.unbelievable(intent, wheres[-1].partition, source.partitions)
@@ -226,6 +226,7 @@ class Planner:
         refusals += self._missing(intent)
         stored_sets = (files for where in wheres for files in self._catalog.sets[where])
         warnings += soundness.lacks(intent.source, stored_sets)
+        warnings += soundness.repeated(intent.source, chosen, self._entered)
         cold = frozen(
             self._store, (file for unit in units for one in unit.sets for file in one.files)
         )
@@ -259,11 +260,15 @@ class Planner:
         known = self._facts(files)
         return None if known is None else known.last_offset
 
+    def _entered(self, files: FileSet) -> Facts | None:
+        """Return what the ledger knows of a set's records: no request is made for it."""
+        return None if files.main is None else self._known.facts(files.where, files.main)
+
     def _facts(self, files: FileSet) -> Facts | None:
         """Return what is known of a set's records: by the ledger, else by its object."""
         if files.main is None:
             return None
-        known = self._known.facts(files.where, files.main)
+        known = self._entered(files)
         return facts(self._store, files.main) if known is None else known
 
     def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:

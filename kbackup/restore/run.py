@@ -17,6 +17,7 @@ from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.planner import Planner
+from kbackup.restore.soundness import REPEATED
 from kbackup.restore.standing import LEFT_OUT
 from kbackup.restore.target import asked
 from kbackup.restore.task import put_back
@@ -174,6 +175,8 @@ class RestoreRun:
                 self._tell(self._summary.warn(code, text))
                 if code == LEFT_OUT:  # the target still is not what the backup is
                     self._summary.skip("incomplete_partitions")
+                elif code == REPEATED:
+                    self._summary.skip("repeated_topics")
         self._rows = {unit.source: _row(unit) for topic in plan.topics for unit in topic.units}
         self._summary.partitions = rows = list(self._rows.values())
         self._tell({"type": "plan", "partitions": rows})

@@ -154,10 +154,10 @@ def make(
             "correct topics, or wait for it to be created",
         )
     wheres = _partitions(topics, settings)
-    if names and not wheres:
-        wanted = settings.partitions
+    lacking = set(settings.partitions or ()) - {where.partition for where in wheres}
+    if names and lacking:
         raise ConfigurationError(
-            f"no topic has any of the partitions {','.join(map(str, sorted(wanted or ())))}",
+            f"no topic has the partitions {','.join(map(str, sorted(lacking)))}",
             f"{', '.join(names)}: at most {max(t.partitions for t in topics.values())} each",
             "correct --partitions",
         )

@@ -401,3 +401,23 @@ def test_an_object_that_holds_less_than_the_ledger_says_is_no_good_restore(store
 
     assert [7] == [error.exit_code for error in found.refusals]
     assert "it holds 5 records up to offset 4, stored were 10" in str(found.refusals[0])
+
+
+def test_values_that_two_objects_hold_are_said_to_come_twice(store: Store) -> None:
+    """
+    Rows without offsets are not dropped by guess; that they come twice is no silent success.
+    """
+    keys = [f"topics/orders/partition=0/orders+0+{first:010d}.json" for first in (0, 5, 20)]
+    for key in keys:
+        store.put(key, io.BytesIO(b"1\n"), sha256=sha256(b"1\n").hexdigest(), metadata={})
+    entries = [
+        Entry(OBJECT, 0, first, last, key, "value", last - first + 1, 2, "ab", time=1)
+        for key, first, last in zip(keys, (0, 5, 20), (9, 14, 29), strict=True)
+    ]
+
+    overlapping = plan(store, FakeCluster(), entries=entries, rename="copy_of_$0")
+    only_first = plan(store, FakeCluster(), entries=entries[::2], rename="copy_of_$0")
+
+    (text,) = [text for code, text in overlapping.topics[0].warnings if code == "repeated_values"]
+    assert f"records come twice: {keys[1]} begins before {keys[0]} ends" in text
+    assert "repeated_values" not in dict(only_first.topics[0].warnings)
