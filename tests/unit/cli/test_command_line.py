@@ -422,6 +422,7 @@ SAMPLES = {
     "master": "local[1]",
     "flush.size": "7",
     "s3.part.size": "6000000",
+    "s3.sse.customer.key": "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
     "s3.compression.level": "3",
 }
 
@@ -454,7 +455,10 @@ def test_each_property_is_reachable_as_option_variable_and_property(found: Prope
     """
     value = sample(found)
     needs = () if found.option is None else found.option.needs
-    environ = {found.variable: value, **{BY_NAME[name].variable: "any" for name in needs}}
+    environ = {
+        found.variable: value,
+        **{BY_NAME[name].variable: sample(BY_NAME[name]) for name in needs},
+    }
 
     assert f"env {found.variable}" == origin(found.name, **environ)
     if is_secret(found.name):
