@@ -1,5 +1,9 @@
 """``${env:NAME}`` and ``${file:PATH:key}`` in what the operator wrote, and what only looks so.
 
+Kafka's own providers of such values are known under any alias that ``config.providers`` gives them.
+
+Source: ``org.apache.kafka.common.config.ConfigTransformer`` and the providers beside it.
+
 Resolved are values of configuration files and of our variables, never anything read from S3 or
 Kafka; what comes out is taken as it is.
 """
@@ -13,7 +17,7 @@ from kbackup.config import files
 from kbackup.config.settings import BY_NAME
 from kbackup.errors import ConfigurationError
 
-_REFERENCE: Final = re.compile(r"\$\{(env|file):([^{}]*)\}")
+_REFERENCE: Final = re.compile(r"\$\{([\w.-]+):([^{}]*)\}")
 _BARE: Final = re.compile(r"(?<![\w$\\])\$[A-Za-z_]\w*|<[A-Za-z][\w .-]*>|\{\{[^{}]*\}\}", re.ASCII)
 _BRACED: Final = re.compile(r"\$\{[^{}]*\}")
 _VARIABLE: Final = re.compile(
@@ -26,25 +30,60 @@ _LITERAL: Final = re.compile(
 """Properties that are not ours in which dollar signs and brackets have a meaning of their own."""
 
 
-def resolve(text: str, environ: Mapping[str, str], folder: Path) -> str:
+_CLASSES: Final = {
+    "FileConfigProvider": "file",
+    "DirectoryConfigProvider": "directory",
+    "EnvVarConfigProvider": "env",
+}
+"""Kafka's providers, and what each reads."""
+
+BUILT_IN: Final[Mapping[str, str]] = {"env": "env", "file": "file"}
+"""Aliases that need no ``config.providers``, and what each reads."""
+
+
+def kind(class_name: str) -> str:
+    """Return what a provider's class reads: ``file``, ``directory`` or ``env``.
+
+    Raises:
+        ValueError: If it is none of Kafka's.
+    """
+    package, _, name = class_name.rpartition(".")
+    if name not in _CLASSES or package not in ("", "org.apache.kafka.common.config.provider"):
+        raise ValueError("a Java class cannot be loaded; Kafka's own providers are known")
+    return _CLASSES[name]
+
+
+def resolve(
+    text: str,
+    environ: Mapping[str, str],
+    folder: Path,
+    providers: Mapping[str, str] = BUILT_IN,
+) -> str:
     """Return *text* with its references replaced.
 
     Args:
         text: The value as written.
         environ: The variables.
         folder: What a relative path in ``${file:...}`` is relative to.
+        providers: What each alias reads; a reference with another alias stays as it is.
 
     Raises:
         ConfigurationError: There is no such variable, file or key.
     """
 
-    def replaced(match: re.Match[str]) -> str:
-        if match[1] == "env":
-            found = environ.get(match[2])
-            if found is None:
-                raise ConfigurationError(match[0], f"the variable {match[2]} is not set")
-            return found
-        return _from_file(match[0], match[2], folder)
+    def replaced(match_: re.Match[str]) -> str:
+        match providers.get(match_[1]):
+            case "env":
+                name = match_[2].removeprefix(":")
+                found = environ.get(name)
+                if found is None:
+                    raise ConfigurationError(match_[0], f"the variable {name} is not set")
+                return found
+            case "directory":
+                return _from_directory(match_[0], match_[2], folder)
+            case "file":
+                return _from_file(match_[0], match_[2], folder)
+        return match_[0]
 
     return _REFERENCE.sub(replaced, text)
 
@@ -59,9 +98,20 @@ def _from_file(reference: str, place: str, folder: Path) -> str:
     return found
 
 
-def has_reference(text: str) -> bool:
+def _from_directory(reference: str, place: str, folder: Path) -> str:
+    name, colon, key = place.rpartition(":")
+    if not colon or not name or not key or "/" in key:
+        raise ConfigurationError(reference, "expected ${directory:PATH:FILE}")
+    path = folder / name / key
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(reference, f"{path} cannot be read: {error}") from error
+
+
+def has_reference(text: str, providers: Mapping[str, str] = BUILT_IN) -> bool:
     """Whether *text* holds something that `resolve` replaces."""
-    return _REFERENCE.search(text) is not None
+    return any(match[1] in providers for match in _REFERENCE.finditer(text))
 
 
 def left_over(name: str, text: str, *, is_secret: bool) -> str | None:

@@ -13,8 +13,10 @@ from kbackup.config import files, known, placeholders
 from kbackup.config.doubts import Doubt, Origin, Value, error, is_secret, short, warning
 from kbackup.config.settings import ALIASES, BY_NAME, by_attribute
 from kbackup.errors import ConfigurationError
+from kbackup.options import read_names
 
 PREFIX: Final = "KBACKUP_"
+_PROVIDERS: Final = "config.providers"
 READ_ELSEWHERE: Final = frozenset({"KBACKUP_CONFIG", "KBACKUP_CACHE_DIR", "KBACKUP_KAFKA"})
 """Variables of ours that are no settings: the command line and the local services read them."""
 
@@ -62,12 +64,13 @@ def merge(
         if value is not None and value != ():
             declared = by_attribute().get(name) or BY_NAME.get(name)
             merged.values[declared.name if declared else name] = Value(value, Origin("option"))
+    providers = _providers(merged)
     for name, given in list(merged.values.items()):
         if not _is_text(given.text):
             why, do = "it holds bytes that are not UTF-8", "write it in UTF-8"
             merged.doubts.append(Doubt("error", "value", name, str(given.origin), name, why, do))
-        elif given.folder is not None and placeholders.has_reference(given.text):
-            _resolve(merged, name, given, environ, given.folder)
+        elif given.folder is not None and placeholders.has_reference(given.text, providers):
+            _resolve(merged, name, given, environ, given.folder, providers)
         else:
             _check_left_over(merged, name, given)
     return merged
@@ -157,11 +160,44 @@ def _add_extra(merged: Merged, extra: Sequence[str]) -> None:
         merged.values[name] = Value(text, Origin("option"))
 
 
+def _providers(merged: Merged) -> Mapping[str, str]:
+    """Take ``config.providers`` out of what was given; return what each alias reads."""
+    given = {
+        name: merged.values.pop(name)
+        for name in list(merged.values)
+        if name == _PROVIDERS or name.startswith(f"{_PROVIDERS}.")
+    }
+    found = dict(placeholders.BUILT_IN)
+    aliases = read_names(given[_PROVIDERS].value) if _PROVIDERS in given else ()
+    for alias in aliases:
+        name = f"{_PROVIDERS}.{alias}.class"
+        value = given.pop(name, None)
+        if value is None:
+            merged.doubts.append(error("missing", name, None, "it is not set", "name its class"))
+            continue
+        try:
+            found[alias] = placeholders.kind(value.text)
+        except ValueError as problem:
+            do = "write such values as ${env:NAME} or ${file:PATH:key}"
+            merged.doubts.append(error("unsupported", name, value, str(problem), do))
+    given.pop(_PROVIDERS, None)
+    if given:
+        names = ", ".join(sorted(given))
+        why = "accepted, and without effect here"
+        merged.doubts.append(Doubt("warning", "no_effect", names, "", names, why))
+    return found
+
+
 def _resolve(
-    merged: Merged, name: str, given: Value, environ: Mapping[str, str], folder: Path
+    merged: Merged,
+    name: str,
+    given: Value,
+    environ: Mapping[str, str],
+    folder: Path,
+    providers: Mapping[str, str],
 ) -> None:
     try:
-        text = placeholders.resolve(str(given.value), environ, folder)
+        text = placeholders.resolve(str(given.value), environ, folder, providers)
     except ConfigurationError as problem:
         why = f"{problem.what} cannot be resolved: {problem.why}"
         do = problem.do or "set it, or write the value itself"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kbackup import config
 from kbackup.config import placeholders
 from kbackup.errors import ConfigurationError
 
@@ -89,3 +90,46 @@ def test_a_password_may_hold_any_character(text: str, expected: bool) -> None:
     found = placeholders.left_over("sasl.password", text, is_secret=True)
 
     assert expected == (found is not None)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "text", "expected"),
+    [
+        pytest.param("FileConfigProvider", "${mine:s.properties:key}", "secret", id="file"),
+        pytest.param("DirectoryConfigProvider", "${mine:d:key}", "of a file\n", id="directory"),
+        pytest.param("EnvVarConfigProvider", "${mine:A}", "x", id="variable"),
+        pytest.param("EnvVarConfigProvider", "${mine::A}", "x", id="variable, no path"),
+        pytest.param("EnvVarConfigProvider", "${other:A}", "${other:A}", id="another alias"),
+    ],
+)
+def test_kafkas_providers_are_known_under_any_alias(
+    tmp_path: Path, class_name: str, text: str, expected: str
+) -> None:
+    """
+    As config.providers names them.
+    """
+    (tmp_path / "s.properties").write_text("key=secret")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "key").write_text("of a file\n")
+    kind = placeholders.kind(f"org.apache.kafka.common.config.provider.{class_name}")
+
+    assert expected == placeholders.resolve(text, {"A": "x"}, tmp_path, {"mine": kind})
+
+
+def test_a_file_names_its_providers(tmp_path: Path) -> None:
+    """
+    Aliases count for the whole file; a provider in Java alone is refused by name.
+    """
+    path = tmp_path / "c.properties"
+    path.write_text(
+        "config.providers=vars, vault\n"
+        "config.providers.vars.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider\n"
+        "config.providers.vault.class=com.acme.VaultConfigProvider\n"
+        "s3.region=${vars:REGION}\ns3.bucket.name=${vault:bucket}\n"
+    )
+    found = config.check([path], {"REGION": "eu-west-1"})
+
+    errors = [(doubt.code, doubt.name) for doubt in found if doubt.level == "error"]
+    assert ("unsupported", "config.providers.vault.class") in errors
+    assert ("placeholder", "s3.bucket.name") in errors
+    assert not [doubt for doubt in found if doubt.name in ("s3.region", "config.providers")]
