@@ -136,7 +136,12 @@ def _converters(seams: Seams, given: Mapping[str, Value], *, writes: bool) -> No
     trial = Seams(seams.view)
     if not writes:
         _converter(trial, given, "key", keys_format, writes=False)
-    if writes or any(doubt.level == "error" for doubt in trial.doubts):
+    named = trial.found.get("key_converter")
+    lacks = named is not None and any(
+        option.is_required and f"key.converter.{option.name}" not in given
+        for option in plugins.options("converters", named)
+    )
+    if writes or lacks or any(doubt.level == "error" for doubt in trial.doubts):
         seams.without_effect += [name for name in given if name.startswith("key.converter")]
     else:
         seams.found |= trial.found

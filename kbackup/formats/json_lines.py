@@ -54,7 +54,7 @@ class JsonFormat:
 
     class_names: ClassVar[tuple[str, ...]] = ("JsonFormat",)
     views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
-    converters: ClassVar[tuple[str, ...] | None] = ("json", "string", *_TYPED)
+    converters: ClassVar[tuple[str, ...] | None] = ("json", "string", "avro", *_TYPED)
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
     splits_at: ClassVar[str] = ""
 

@@ -13,6 +13,7 @@ import click
 import jsonschema
 import pytest
 
+from kbackup import plugins
 from kbackup.cli import root
 from kbackup.cli.json_lines import schema
 from kbackup.config import PROPERTIES, Property
@@ -402,12 +403,26 @@ for each in PROPERTIES:
     if each.plugins and each.plugins[0][0] == "converters":
         converter, plugin = each.name.partition(".converter.")[0] + "-converter", each.plugins[0][1]
         IN_ITS_PLACE[each.name] = [*KEYS, f"--{converter}", plugin]
+        needed = [f"{converter.replace('-', '.')}.{option.name}" for option in plugins.options(
+            "converters", plugin) if option.is_required]  # fmt: skip
+        for name in set(needed) - {each.name}:
+            IN_ITS_PLACE[each.name] += ["-X", f"{name}={BY_NAME[name].example}"]
 IN_ITS_PLACE |= {
     name: ["-f", "bytes"] for name in ("format.bytearray.extension", "format.bytearray.separator")
 }
 """What else must be given for a property to have an effect."""
 
 SAMPLES = {
+    "key.converter.basic.auth.user.info": "ann:secret",
+    "value.converter.basic.auth.user.info": "ann:secret",
+    "key.converter.key.subject.name.strategy": "RecordNameStrategy",
+    "key.converter.value.subject.name.strategy": "RecordNameStrategy",
+    "value.converter.key.subject.name.strategy": "RecordNameStrategy",
+    "value.converter.value.subject.name.strategy": "RecordNameStrategy",
+    "key.converter.schema.registry.ssl.keystore.type": "pem",
+    "key.converter.schema.registry.ssl.truststore.type": "pem",
+    "value.converter.schema.registry.ssl.keystore.type": "pem",
+    "value.converter.schema.registry.ssl.truststore.type": "pem",
     "directory.delim": "|",
     "file.delim": "|",
     "topics.dir": "lake",

@@ -100,11 +100,18 @@ def test_the_keys_converter_counts_where_keys_are_stored(
     assert (expected or (None, {})) == found
 
 
-def test_an_unusable_key_converter_does_not_stop_a_restore(write: Write) -> None:
+@pytest.mark.parametrize(
+    "converter",
+    [
+        pytest.param("io.confluent.connect.avro.AvroConverter", id="of a registry not named"),
+        pytest.param("com.example.OwnConverter", id="of a third party"),
+    ],
+)
+def test_an_unusable_key_converter_does_not_stop_a_restore(write: Write, converter: str) -> None:
     """
     The file of a sink that ran can be restored from.
     """
-    text = SINK + "key.converter=io.confluent.connect.avro.AvroConverter"
+    text = f"{SINK}key.converter={converter}"
 
     settings = load("restore", write(text), bootstrap_servers="h:1").settings
 
