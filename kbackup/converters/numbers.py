@@ -5,7 +5,7 @@ Source: Apache Kafka 4.1, ``org.apache.kafka.connect.converters``, and the seria
 
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,49 +15,72 @@ from kbackup.columns import Bad, Column, Schema
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.errors import BadRecordError
 
+_BOOLEANS: Final = pa.array([b"\0", b"\1"], pa.binary())
 
-class NumberConverter:
-    """Big-endian numbers of one size, null as null."""
+
+class PrimitiveConverter:
+    """One value of a type that says it all, null as null."""
 
     class_names: ClassVar[tuple[str, ...]]
     defaults: ClassVar[Mapping[str, Any]] = {}
     type: ClassVar[Type]
-    code: ClassVar[str]
-    """Of `array.array`, which turns bytes round in C."""
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Take nothing: there is nothing to choose."""
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
-        """Read each row as a number; bytes of another length are bad."""
-        schema = ConnectSchema(self.type, optional=True)
-        size = array(self.code).itemsize
-        fits = pc.fill_null(pc.equal(pc.binary_length(column), size), False)
-        numbers = self._turned(column.filter(fits).cast(pa.binary(size)))
+        """Read each row as a value; bytes that no serializer of the type writes are bad."""
+        found, fits = self._read(column)
         wrong = pc.and_(pc.invert(fits), column.is_valid())
+        do = "choose the converter that fits what producers write"
         bad = tuple(
-            Bad(
-                row,
-                f"a value is no {self.type}",
-                f"it has {len(column[row].as_py())} bytes instead of {size}",
-                "choose the converter that fits what producers write",
-            )
+            Bad(row, f"a value is no {self.type}", self._why(column[row].as_py()), do)
             for row in pc.indices_nonzero(wrong).to_pylist()
         )
-        return (Column(_spread(numbers, fits), schema.of_column(), bad),)
+        return (Column(found, ConnectSchema(self.type, optional=True).of_column(), bad),)
 
     def encode(
         self,
         column: pa.Array,
         schema: Schema | None = None,  # noqa: ARG002  # the Arrow type says it all
     ) -> pa.BinaryArray:
-        """Return the bytes of numbers, or of those that JSON holds.
+        """Return the bytes of values, or of those that JSON holds.
 
         Raises:
-            BadRecordError: With the first row that is no number of this type.
+            BadRecordError: With the first row that is none of this type.
         """
         kind = ConnectSchema(self.type).arrow()
         values = _of_json(column, kind) if isinstance(column.type, pa.JsonType) else column
+        return self._written(values, kind)
+
+    def _read(self, column: pa.BinaryArray) -> tuple[pa.Array, pa.BooleanArray]:
+        """Return the values, null where there is none, and the rows that hold one."""
+        raise NotImplementedError
+
+    def _why(self, value: bytes) -> str:
+        """Say what is wrong with *value*."""
+        raise NotImplementedError
+
+    def _written(self, values: pa.Array, kind: pa.DataType) -> pa.BinaryArray:
+        """Return the bytes of *values*, which are to be of *kind*."""
+        raise NotImplementedError
+
+
+class NumberConverter(PrimitiveConverter):
+    """Big-endian numbers of one size."""
+
+    code: ClassVar[str]
+    """Of `array.array`, which turns bytes round in C."""
+
+    def _read(self, column: pa.BinaryArray) -> tuple[pa.Array, pa.BooleanArray]:
+        size = array(self.code).itemsize
+        fits = pc.fill_null(pc.equal(pc.binary_length(column), size), False)
+        return _spread(self._turned(column.filter(fits).cast(pa.binary(size))), fits), fits
+
+    def _why(self, value: bytes) -> str:
+        return f"it has {len(value)} bytes instead of {array(self.code).itemsize}"
+
+    def _written(self, values: pa.Array, kind: pa.DataType) -> pa.BinaryArray:
         try:
             values = values.cast(kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -119,45 +142,23 @@ class DoubleConverter(NumberConverter):
     code = "d"
 
 
-class BooleanConverter:
+class BooleanConverter(PrimitiveConverter):
     """A byte, 0 or 1."""
 
     class_names: ClassVar[tuple[str, ...]] = ("BooleanConverter",)
-    defaults: ClassVar[Mapping[str, Any]] = {}
+    type = Type.BOOLEAN
 
-    def configure(self, properties: Mapping[str, Any]) -> None:
-        """Take nothing: there is nothing to choose."""
+    def _read(self, column: pa.BinaryArray) -> tuple[pa.Array, pa.BooleanArray]:
+        found = pc.index_in(column, _BOOLEANS)
+        return found.cast(pa.bool_()), found.is_valid()
 
-    def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
-        """Read each row as true or false; anything but one byte of 0 or 1 is bad."""
-        known = pa.array([b"\0", b"\1"], pa.binary())
-        found = pc.index_in(column, known)
-        wrong = pc.and_(found.is_null(), column.is_valid())
-        why, do = (
-            "it is not one byte, 0 or 1",
-            "choose the converter that fits what producers write",
-        )
-        bad = tuple(
-            Bad(row, "a value is no boolean", why, do)
-            for row in pc.indices_nonzero(wrong).to_pylist()
-        )
-        schema = ConnectSchema(Type.BOOLEAN, optional=True)
-        return (Column(found.cast(pa.bool_()), schema.of_column(), bad),)
+    def _why(self, value: bytes) -> str:  # noqa: ARG002
+        return "it is not one byte, 0 or 1"
 
-    def encode(
-        self,
-        column: pa.Array,
-        schema: Schema | None = None,  # noqa: ARG002  # the Arrow type says it all
-    ) -> pa.BinaryArray:
-        """Return the bytes of booleans, or of those that JSON holds.
-
-        Raises:
-            BadRecordError: With the first row that is neither true nor false.
-        """
-        values = _of_json(column, pa.bool_()) if isinstance(column.type, pa.JsonType) else column
-        if not pa.types.is_boolean(values.type):
-            raise _no_number(Type.BOOLEAN, f"it is {values.type}", 0)
-        return pa.array([b"\0", b"\1"], pa.binary()).take(values.cast(pa.int8()))
+    def _written(self, values: pa.Array, kind: pa.DataType) -> pa.BinaryArray:
+        if values.type != kind:
+            raise _no_number(self.type, f"it is {values.type}", 0)
+        return _BOOLEANS.take(values.cast(pa.int8()))
 
 
 def _spread(found: pa.Array, where: pa.BooleanArray) -> pa.Array:
