@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 import kbackup
 from kbackup.channel import Address, Event, Hub, Line
@@ -24,8 +24,8 @@ from kbackup.engine.starting import Starting, end_beside, ended
 from kbackup.errors import KbackupError, SparkError, StoppedError
 
 __all__ = [
-    "DEFAULT_MASTER", "Deal", "EngineSettings", "FindJvm", "Jvm", "Report", "Starting", "Task",
-    "Timings", "archive_classes", "class_archive", "deal", "run",
+    "DEFAULT_MASTER", "Deal", "EngineSettings", "FindJvm", "Jvm", "Manner", "Report", "Starting",
+    "Task", "Timings", "archive_classes", "class_archive", "deal", "run",
 ]  # fmt: skip
 
 Unit = TypeVar("Unit")
@@ -33,6 +33,23 @@ Report = dict[str, Any]
 Task = Callable[[Sequence[Any], Line], Iterator[Report]]
 Deal = Callable[[Sequence[Any], int], Sequence[Sequence[Any]]]
 """Makes of units and a number of slots what each Spark task gets."""
+
+
+class Manner(TypedDict, total=False):
+    """How tasks are run, where that matters.
+
+    Attributes:
+        slices_per_core: Spark tasks a core; without it several, which evens out their sizes.
+        deal: How units are dealt out to tasks; without it `deal`.
+        orders: What is put here while tasks run is passed on to all of them.
+        timings: Grows by what it took.
+    """
+
+    slices_per_core: int
+    deal: Deal
+    orders: SimpleQueue[Event]
+    timings: Timings
+
 
 _SLICES_PER_CORE: Final = 4
 """More slices than cores even out partitions of different size; each costs some 10 ms."""
@@ -58,11 +75,8 @@ def run(
     hear: Callable[[Event], None],
     stop: threading.Event,
     *,
-    slices_per_core: int | None = None,
-    deal: Deal = deal,
-    orders: SimpleQueue[Event] | None = None,
-    timings: Timings | None = None,
     starting: Starting | None = None,
+    **manner: Unpack[Manner],
 ) -> list[Report]:
     """Run *task* over *units* and return all reports.
 
@@ -72,15 +86,13 @@ def run(
         settings: What Spark is given.
         hear: Called with what tasks tell while they run, from another thread.
         stop: When set, tasks are asked to end at their next safe point.
-        slices_per_core: Spark tasks a core; None for several, which evens out their sizes.
-        deal: How units are dealt out to tasks.
-        orders: What is put here while tasks run is passed on to all of them.
-        timings: Grows by what this took.
         starting: The Spark to use, on its way already; None starts one.
+        manner: See `Manner`.
 
     Raises:
         SparkError: If Spark does not start, or a task failed beyond its retries.
     """
+    timings, orders = manner.get("timings"), manner.get("orders")
     began = time.monotonic()
     starting = starting or Starting(lambda: settings)
     try:
@@ -99,8 +111,8 @@ def run(
         )
         watcher.start()
         try:
-            count = context.defaultParallelism * (slices_per_core or _SLICES_PER_CORE)
-            shares = deal(units, count)
+            slices = manner.get("slices_per_core") or _SLICES_PER_CORE
+            shares = manner.get("deal", deal)(units, context.defaultParallelism * slices)
             job = _Job(task, hub.address, kbackup.__version__)
             reports = _collect(context.parallelize(shares, len(shares)).mapPartitions(job))
             is_idle = True

@@ -3,13 +3,12 @@
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from queue import SimpleQueue
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, Unpack
 
 from kbackup import engine
 from kbackup.clock import Clock, SystemClock
 from kbackup.config import Settings
-from kbackup.engine import Deal, FindJvm, Report, Task, Timings
+from kbackup.engine import FindJvm, Manner, Report, Task
 from kbackup.kafka import Connection
 from kbackup.runs import wiring
 from kbackup.runs.summary import Event
@@ -33,11 +32,7 @@ class RunTasks(Protocol):
         units: Sequence[Any],
         hear: Callable[[Event], None],
         stop: threading.Event,
-        *,
-        slices_per_core: int | None = None,
-        deal: Deal = engine.deal,
-        orders: SimpleQueue[Event] | None = None,
-        timings: Timings | None = None,
+        **manner: Unpack[Manner],
     ) -> list[Report]:
         """Return all reports.
 
@@ -117,23 +112,9 @@ class OnSpark:
         units: Sequence[Any],
         hear: Callable[[Event], None],
         stop: threading.Event,
-        *,
-        slices_per_core: int | None = None,
-        deal: Deal = engine.deal,
-        orders: SimpleQueue[Event] | None = None,
-        timings: Timings | None = None,
+        **manner: Unpack[Manner],
     ) -> list[Report]:
         """Run *task* over *units*: `RunTasks`."""
         starting, self._starting = self._starting, None
-        return engine.run(
-            task,
-            units,
-            self._engine_settings(),
-            hear,
-            stop,
-            slices_per_core=slices_per_core,
-            deal=deal,
-            orders=orders,
-            timings=timings,
-            starting=starting,
-        )
+        given = self._engine_settings()
+        return engine.run(task, units, given, hear, stop, starting=starting, **manner)
