@@ -267,7 +267,7 @@ class ConflictError(Exception):
 
 def woven(parts: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, int]:
     """Return the rows of *parts* by offset, each once, and how many there were twice."""
-    filled = [part for part in parts if len(part)]
+    filled = [part for part in parts if len(part)] or list(parts[:1])
     if len(filled) == 1:
         return filled[0], 0
     batch = pa.concat_batches(filled)

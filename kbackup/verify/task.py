@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Final, cast
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from kbackup import formats
 from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.merging import ConflictError, woven
 from kbackup.backup.reading import read
+from kbackup.backup.window import Window
 from kbackup.channel import Line
 from kbackup.engine import Report
 from kbackup.errors import (
@@ -22,7 +21,7 @@ from kbackup.errors import (
     ObjectNotFoundError,
 )
 from kbackup.flow.views import ReadOptions
-from kbackup.records import SCHEMA, Facts
+from kbackup.records import Facts
 from kbackup.stores import ObjectHead, Store, StoreSettings, open_store
 
 _BAD: Final = (CorruptObjectError, IncompleteBackupError, BadRecordError)
@@ -66,7 +65,7 @@ class VerifyUnit:
 def verify_task(job: VerifyJob, units: Sequence[VerifyUnit], line: Line) -> Iterator[Report]:
     """Read *units* one after the other and report on each; what is bad is no exception.
 
-    Memory: one object and a batch of it; where whole records overlap, the overlap, twice.
+    Memory: one object and a batch of it; where whole records overlap, the overlap, a few times.
     """
     store = open_store(job.store)
     for unit in units:
@@ -176,25 +175,19 @@ class _Check:
         if not files.is_whole or self.problems:
             return None
         try:
-            mine = _overlap(read(self.store, files, self.reading), following.start_offset, end)
-            other = _overlap(read(self.store, following, self.reading), 0, end)
+            shared = Window.between(following.start_offset, end + 1, None, None)
+            rows = [
+                shared.rows(batch)
+                for one in (files, following)
+                for batch in read(self.store, one, self.reading)
+            ]
         except (*_BAD, ObjectNotFoundError):
             return None  # the other set's own check names it
-        return bool(_common(mine, other).equals(_common(other, mine)))
-
-
-def _overlap(batches: Iterator[pa.RecordBatch], first: int, last: int) -> pa.Table:
-    kept = []
-    for batch in batches:
-        offset = batch["offset"]
-        inside = pc.and_(pc.greater_equal(offset, first), pc.less_equal(offset, last))
-        kept.append(batch.filter(inside))
-    return pa.Table.from_batches(kept, SCHEMA)
-
-
-def _common(table: pa.Table, other: pa.Table) -> pa.Table:
-    """Return the rows whose offsets are in *other* too: compaction may have come in between."""
-    return table.filter(pc.is_in(table["offset"], value_set=other["offset"].combine_chunks()))
+        try:
+            woven(rows)  # either may lack rows of the other: compaction may have come in between
+        except ConflictError:
+            return False
+        return True
 
 
 def _is_checkable(file: BackupFile, head: ObjectHead | None) -> bool:
