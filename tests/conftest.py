@@ -13,6 +13,7 @@ from kbackup.kafka.native.build import compiler
 from kbackup.kafka.native.library import UnavailableError, library
 from kbackup.local import LocalS3, find_java, start_kafka
 from kbackup.local.kafka import LocalKafka
+from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.cluster import TestCluster
 from tests.support.command import Kbackup
 from tests.support.mock_kafka import MockKafka
@@ -75,6 +76,17 @@ def bucket(s3: LocalS3) -> str:
     name = f"bucket-{next(_COUNT)}"
     s3.create_bucket(name)
     return name
+
+
+@pytest.fixture
+def store(s3: LocalS3, bucket: str) -> Store:
+    """The bucket of the test, seen directly."""
+    options = {
+        "aws.access.key.id": s3.access_key_id,
+        "aws.secret.access.key": s3.secret_access_key,
+        "s3.region": s3.region,
+    }
+    return open_store(StoreSettings(f"s3://{bucket}", s3.endpoint_url, options))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kbackup.local import LocalS3
-from kbackup.stores import Store, StoreSettings, open_store
+from kbackup.stores import Store
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 
@@ -27,22 +27,6 @@ NAMES = [
     "pad-2",
     "topics-dir-nested",
 ]
-
-
-@pytest.fixture
-def store(s3: LocalS3, bucket: str) -> Store:
-    """The bucket, seen directly."""
-    return open_store(
-        StoreSettings(
-            f"s3://{bucket}",
-            endpoint_url=s3.endpoint_url,
-            options={
-                "aws.access.key.id": s3.access_key_id,
-                "aws.secret.access.key": s3.secret_access_key,
-                "s3.region": s3.region,
-            },
-        )
-    )
 
 
 def stored(store: Store) -> dict[str, bytes]:

@@ -5,8 +5,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from kbackup.local import LocalS3
-from kbackup.stores import StoreSettings, open_store
+from kbackup.stores import Store
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 
@@ -43,7 +42,7 @@ def records(partition: int) -> list[Record]:
 )
 def test_what_is_spread_over_directories_comes_back_in_order(
     words: list[str], directories: set[str],
-    kbackup: Kbackup, cluster: TestCluster, topic: str, bucket: str, s3: LocalS3,
+    kbackup: Kbackup, cluster: TestCluster, topic: str, store: Store,
 ) -> None:  # fmt: skip
     """
     Every record is in the directory of its day or field, and each partition is whole again.
@@ -56,17 +55,6 @@ def test_what_is_spread_over_directories_comes_back_in_order(
     verified = kbackup.json("restore", "verify", "--deep")
     kbackup.json("restore", "--rename", "copy_of_$0")
 
-    store = open_store(
-        StoreSettings(
-            f"s3://{bucket}",
-            endpoint_url=s3.endpoint_url,
-            options={
-                "aws.access.key.id": s3.access_key_id,
-                "aws.secret.access.key": s3.secret_access_key,
-                "s3.region": s3.region,
-            },
-        )
-    )
     keys = [unquote(entry.key) for entry in store.list(f"topics/{topic}/")]
     assert directories == {key.split("/", 2)[2].rpartition("/")[0] for key in keys}
     assert 180 == verified.summary["records"]

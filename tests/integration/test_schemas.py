@@ -6,8 +6,7 @@ import json
 import fastavro
 import pytest
 
-from kbackup.local import LocalS3
-from kbackup.stores import StoreSettings, open_store
+from kbackup.stores import Store
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
 
@@ -32,19 +31,8 @@ def order(at: int) -> dict[str, object]:
     return {"id": at, "note": None if at % 3 else "", "at": 1_700_000_000_000 + at}
 
 
-def objects(s3: LocalS3, bucket: str, suffix: str) -> list[bytes]:
+def objects(store: Store, suffix: str) -> list[bytes]:
     """Return the objects whose key ends with *suffix*, by key."""
-    store = open_store(
-        StoreSettings(
-            f"s3://{bucket}",
-            endpoint_url=s3.endpoint_url,
-            options={
-                "aws.access.key.id": s3.access_key_id,
-                "aws.secret.access.key": s3.secret_access_key,
-                "s3.region": s3.region,
-            },
-        )
-    )
     found = []
     for entry in sorted(store.list(""), key=lambda entry: entry.key):
         if entry.key.endswith(suffix):
@@ -54,7 +42,7 @@ def objects(s3: LocalS3, bucket: str, suffix: str) -> list[bytes]:
 
 
 def test_json_with_schemas_becomes_avro_and_comes_back(
-    kbackup: Kbackup, cluster: TestCluster, topic: str, s3: LocalS3, bucket: str
+    kbackup: Kbackup, cluster: TestCluster, topic: str, store: Store
 ) -> None:
     """
     An Avro file says what the records said, and a restore gives it back with or without schemas.
@@ -70,7 +58,7 @@ def test_json_with_schemas_becomes_avro_and_comes_back(
     kbackup.json("restore", "--rename", "plain_$0")
     kbackup.json("restore", "--rename", "schemas_$0", "--value-converter", CONVERTER)
 
-    files = [fastavro.reader(io.BytesIO(body)) for body in objects(s3, bucket, ".avro")]
+    files = [fastavro.reader(io.BytesIO(body)) for body in objects(store, ".avro")]
     names = {file.writer_schema["name"] for file in files if isinstance(file.writer_schema, dict)}
     plain, again = cluster.read(f"plain_{topic}"), cluster.read(f"schemas_{topic}")
     assert {"com.example.Order"} == names
