@@ -2,9 +2,7 @@
 
 import base64
 import os
-import shutil
 import subprocess
-import tempfile
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Final
 from kbackup.errors import LocalServiceError
 from kbackup.local.java import Java, find_java
 from kbackup.local.kafka_jars import KAFKA_VERSION, fetch_kafka
-from kbackup.local.process import LocalService, Service, free_ports
+from kbackup.local.process import LocalServer, Service, free_ports
 
 START_SECONDS: Final = 60
 """How long a start may take; 3 s is usual on two idle cores."""
@@ -76,7 +74,7 @@ logger.server.level = INFO
 """
 
 
-class LocalKafka(LocalService):
+class LocalKafka(LocalServer):
     """One Kafka node, broker and controller in one, on 127.0.0.1; started when made.
 
     A context manager that stops it.  It is gone when the process that made it is gone, however
@@ -100,29 +98,12 @@ class LocalKafka(LocalService):
         self._java = java or find_java()
         self._class_path = os.pathsep.join(map(str, fetch_kafka(self._java)))
         self._own_properties = dict(properties or {})
-        self._directory = Path(tempfile.mkdtemp(prefix="kbackup-kafka-"))
-        try:
-            self._port, controller = free_ports(2)
-            self._configure(controller)
-            self._service = self._start()
-        except BaseException:
-            shutil.rmtree(self._directory, ignore_errors=True)
-            raise
+        super().__init__("kbackup-kafka-")
 
     @property
     def bootstrap_servers(self) -> str:
         """``127.0.0.1`` and the port, the same after a `restart`."""
         return f"127.0.0.1:{self._port}"
-
-    @property
-    def pid(self) -> int:
-        """The broker's process id; another one after a `restart`."""
-        return self._service.pid
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its process is alive."""
-        return self._service.is_running
 
     @property
     def log(self) -> Path:
@@ -133,11 +114,6 @@ class LocalKafka(LocalService):
     def data_directory(self) -> Path:
         """The directory with its partitions' segments; gone after `stop`."""
         return self._directory / "data"
-
-    def stop(self) -> None:
-        """End it and remove its data; may be repeated, but it cannot be started again."""
-        self._service.kill()  # an orderly end would only save what is removed next
-        shutil.rmtree(self._directory, ignore_errors=True)
 
     def kill(self) -> None:
         """End it as a crash would (SIGKILL); `restart` goes on with its data."""
@@ -154,8 +130,9 @@ class LocalKafka(LocalService):
             raise LocalServiceError("this Kafka was stopped", "its data is gone", "start a new one")
         self._service = self._start()
 
-    def _configure(self, controller: int) -> None:
-        """Write the configuration, with the controller's port, and format the data directory."""
+    def _prepare(self) -> None:
+        """Choose ports, write the configuration, and format the data directory."""
+        self._port, controller = free_ports(2)
         properties = {
             **BROKER_PROPERTIES,
             "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{controller}",

@@ -2,9 +2,11 @@
 
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -77,6 +79,49 @@ class LocalService(ABC):
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+class LocalServer(LocalService):
+    """A server process, and the directory that holds all it has and goes with it.
+
+    Args:
+        prefix: What the directory's name begins with.
+
+    Raises:
+        LocalServiceError: If it does not start.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix=prefix))
+        try:
+            self._prepare()
+            self._service = self._start()
+        except BaseException:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            raise
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Choose ports, and write what the server reads when it starts."""
+
+    @abstractmethod
+    def _start(self) -> "Service":
+        """Start it, and wait until it serves."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id; another one after a restart."""
+        return self._service.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is alive."""
+        return self._service.is_running
+
+    def stop(self) -> None:
+        """End it and remove its data; may be repeated, but it cannot be started again."""
+        self._service.kill()  # an orderly end would only save what is removed next
+        shutil.rmtree(self._directory, ignore_errors=True)
 
 
 class Service:

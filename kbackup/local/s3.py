@@ -4,19 +4,16 @@ Objects lie in the server's memory, those above `SPOOLED_BYTES` in temporary fil
 """
 
 import http.client
-import shutil
 import socket
 import sys
-import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 from kbackup.errors import LocalServiceError
-from kbackup.local.process import LocalService, Service, free_ports
+from kbackup.local.process import LocalServer, Service, free_ports
 
 START_SECONDS: Final = 30
 """How long a start may take; under 1 s is usual."""
@@ -27,7 +24,7 @@ SPOOLED_BYTES: Final = 64 << 20
 _REQUIRED: Final = ("moto", "flask", "flask_cors")
 
 
-class LocalS3(LocalService):
+class LocalS3(LocalServer):
     """One S3 server on 127.0.0.1, without TLS; started when made.
 
     A context manager that stops it.  It is gone when the process that made it is gone, however
@@ -49,28 +46,12 @@ class LocalS3(LocalService):
                 f"not installed: {', '.join(missing)}",
                 "run: pip install 'kbackup[demo]'",
             )
-        self._directory = Path(tempfile.mkdtemp(prefix="kbackup-s3-"))
-        try:
-            (self._port,) = free_ports(1)
-            self._service = self._start()
-        except BaseException:
-            shutil.rmtree(self._directory, ignore_errors=True)
-            raise
+        super().__init__("kbackup-s3-")
 
     @property
     def endpoint_url(self) -> str:
         """Where it listens, such as ``http://127.0.0.1:21034``."""
         return f"http://127.0.0.1:{self._port}"
-
-    @property
-    def pid(self) -> int:
-        """The server's process id."""
-        return self._service.pid
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its process is alive."""
-        return self._service.is_running
 
     @property
     def environment(self) -> dict[str, str]:
@@ -99,10 +80,8 @@ class LocalS3(LocalService):
         except (OSError, http.client.HTTPException) as error:
             raise LocalServiceError(f"bucket {name!r} was not made", str(error)) from error
 
-    def stop(self) -> None:
-        """End it and remove its objects; may be repeated, but it cannot be started again."""
-        self._service.kill()
-        shutil.rmtree(self._directory, ignore_errors=True)
+    def _prepare(self) -> None:
+        (self._port,) = free_ports(1)
 
     def _start(self) -> Service:
         service = Service(
