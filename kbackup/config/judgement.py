@@ -19,7 +19,7 @@ from kbackup.config import (
 from kbackup.config.doubts import Doubt, Value, error, short, warning
 from kbackup.config.layout import CONNECTORS_EXTRACTOR
 from kbackup.config.parsing import names_store
-from kbackup.config.property import CONVERTING, READING, SINK, STATUS
+from kbackup.config.property import CONVERTING, READING, SETTLING, SINK, STATUS
 from kbackup.config.settings import BY_NAME, PLACES, Settings, by_attribute
 from kbackup.renaming import Rename
 
@@ -123,8 +123,8 @@ class Judgement:
         )
 
     def _renames(self, usable: Mapping[str, Value]) -> tuple[Rename, ...]:
-        """Return the renaming of a restore."""
-        if "restore" not in self.sides:
+        """Return the renaming of a restore, by which its topics are settled too."""
+        if SETTLING.isdisjoint(self.sides):
             return ()
         renaming = transforms.chain(usable)
         self.doubts += renaming.doubts
