@@ -5,7 +5,7 @@ import binascii
 from collections.abc import Callable
 from typing import Final
 
-from kbackup.options import boolean, integer, names, optional_text, words
+from kbackup.options import Suspicion, boolean, integer, names, optional_text, words
 from kbackup.stores.s3_providers import methods
 
 
@@ -193,6 +193,13 @@ TAGS: Final = names(
     "Further tags, as name:value.",
     commands="sink",
     example="team:orders",
+    suspicions=(
+        Suspicion(
+            lambda text: any(pair.count(":") > 1 for pair in text.split(",")),
+            "the value is all that follows the first colon; the connector ends it at the second",
+            "choose a value without a colon",
+        ),
+    ),
 )
 TAGGING_ERROR: Final = words(
     "s3.object.behavior.on.tagging.error",
