@@ -14,12 +14,11 @@ _ROOT: Final = Path(kbackup.__file__).parent
 _KNOWN: Final = {
     # as an operator writes them, without a prefix
     "config/known.py": {"schemas.enable", "schema.registry.url"},
-    "config/refusals.py": {"aws.access.key.id"},  # what to set instead
     "testing/__init__.py": {"kbackup.stores.memory"},  # a store for tests is what it is about
 }
 """What is named elsewhere, and why it may be."""
 
-_HOMES: Final = (*plugins.SEAMS, "registry")
+_HOMES: Final = (*plugins.SEAMS, *plugins.CHAINED, "registry")
 """Where options are declared; those of several converters in `kbackup.registry`."""
 
 
