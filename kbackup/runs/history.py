@@ -196,12 +196,22 @@ def read_success(store: Store, layout: Layout, names: Sequence[str]) -> datetime
     Raises:
         StoreError: If the store does not answer.
     """
-    left = _read(store, _success_key(layout, names))
+    left = kept_success(store, layout, names)
     if left is not None:
-        return success(left)
+        return left
     past = islice(runs(store, layout, "sink"), _PAST_MOST)
     times = (success(run) for run in past if run.get("names") == list(names))
     return next((time for time in times if time is not None), None)
+
+
+def kept_success(store: Store, layout: Layout, names: Sequence[str]) -> datetime | None:
+    """Return what `write_success` has left for just these names, in this order; one request.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    left = _read(store, _success_key(layout, names))
+    return None if left is None else success(left)
 
 
 def success(record: Run) -> datetime | None:

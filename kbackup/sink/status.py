@@ -5,6 +5,7 @@ Everything comes from run records and lock objects; Kafka is not asked, and noth
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, Final
 
 from kbackup import moments
@@ -18,6 +19,9 @@ from kbackup.stores import Store
 COMMAND: Final = "sink"
 
 _PAST: Final = 10
+_LOOKED: Final = 300
+"""Run records that are read at most: two days' of a sink that runs each quarter of an hour, and
+what others leave beside it."""
 _CLOCKS_S: Final = 300.0
 """By how much a run may have started in the future: clocks differ a little."""
 
@@ -38,6 +42,9 @@ def status(
     than *max_age_s* ago.  A good run (exit 0 or 3) makes it complete up to its own start: what was
     written later may not be in it.  A run that follows says so by itself, of all its partitions:
     it grows old while one of them stands still.
+
+    The newest 300 runs are asked; where none of them covers the names, the success that the last
+    good run of just these names has left counts.
 
     Beside a summary's own fields it has
 
@@ -68,7 +75,7 @@ def status(
     past: list[history.Run] = []
     rows = success = newest = None
     asked = set(names) or ({pattern} if pattern is not None else set())
-    for record in history.runs(store, layout, COMMAND, now=now):
+    for record in islice(history.runs(store, layout, COMMAND, now=now), _LOOKED):
         if not asked <= _covered(record):
             continue
         newest = newest or record
@@ -79,6 +86,9 @@ def status(
         success = success or believed
         if rows and success and len(past) == _PAST:
             break
+    if success is None and asked:
+        kept = history.kept_success(store, layout, list(names) or [*asked])
+        success = kept if kept is None or kept <= now + timedelta(seconds=_CLOCKS_S) else None
     summary.partitions = rows or []
     _judge(summary, layout, (success, now, max_age_s), "" if newest is None else _trouble(newest))
     summary.facts |= {

@@ -37,7 +37,7 @@ CANARY = "c4n4ry-5ecret"
 REQUESTS_MAX = {
     "sink": 150,
     "follow": 400,
-    "status": 40,
+    "status": 400,
     "restore": 1500,
     "verify": 1500,
     "verify --deep": 3000,

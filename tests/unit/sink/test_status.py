@@ -92,6 +92,25 @@ def test_a_date_in_the_future_does_not_silence_the_check(store: MemoryStore) -> 
     )
 
 
+def test_a_success_before_many_runs_of_others_is_known() -> None:
+    """
+    A sink that runs now and then beside one that runs each quarter of an hour: what its status
+    costs does not grow with the runs of the other.
+    """
+    store = FaultyStore("ok " * 9_000)
+    run = ran(store, 24 * 30)  # type: ignore[arg-type]
+    success = {"run": run, "names": ["orders"], "last_success": run[:20]}
+    history.write_success(store, LAYOUT, success)
+    for at in range(2_000):
+        ran(store, at / 4, names=["audit"])  # type: ignore[arg-type]
+    before = len(store.calls)
+
+    found = look(store, names=["orders"])  # type: ignore[arg-type]
+
+    assert (0, run[:20]) == (found["exit_code"], found["last_success"])
+    assert len(store.calls) - before < 400
+
+
 def test_a_failed_run_remembers_the_last_good_one(store: MemoryStore) -> None:
     """
     After many failures the last success is found without reading them all.
