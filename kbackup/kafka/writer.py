@@ -33,6 +33,11 @@ BATCH_BYTES: Final = 2**20
 OVERHEAD_BYTES: Final = 128
 """Bytes a batch adds to its records, generously."""
 
+CLIENT_BYTES: Final = 2**28
+"""What the client can send at once: it keeps four bytes for the length of a batch, seven bits in
+each (librdkafka 2.16).  Of a larger one the broker reads no records, and does not answer.
+"""
+
 _ABORT_S: Final = 5.0
 """An abort that takes longer is left to the next writer, which needs the cluster anyway."""
 
@@ -90,7 +95,8 @@ class Writer:
         """
         self._settings, self._target, self._group = settings, target, group
         self._exactly_once = exactly_once
-        self.record_bytes_max = (max_message_bytes or 2**31) - OVERHEAD_BYTES
+        largest = min(max_message_bytes or CLIENT_BYTES, CLIENT_BYTES)
+        self.record_bytes_max = largest - OVERHEAD_BYTES
         self._complaints = Complaints()
         self._positions = Positions(settings, group)
         own: dict[str, Any] = {

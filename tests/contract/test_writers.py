@@ -15,7 +15,7 @@ from record_samples import batch_of, cut_up, record_batches
 
 from kbackup.errors import KafkaError, KbackupError
 from kbackup.kafka import KafkaSettings, Position
-from kbackup.kafka.writer import Writer
+from kbackup.kafka.writer import OVERHEAD_BYTES, Writer
 from kbackup.records import HEADER, SCHEMA, TopicPartition
 from tests.support.mock_kafka import MockKafka
 
@@ -171,6 +171,27 @@ def test_transactions_follow_each_other(
         writer.close()
 
     assert rows["value"] == mock_kafka.batch(target.topic, target.partition)["value"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        pytest.param(1_000_000, 1_000_000, id="what the topic takes"),
+        pytest.param(2**30, 2**28, id="what the client can send"),
+        pytest.param(None, 2**28, id="not known"),
+    ],
+)
+def test_the_largest_record_is_what_both_topic_and_client_can_take(
+    mock_kafka: MockKafka, target: TopicPartition, asked: int | None, most: int
+) -> None:
+    """
+    A larger one is a record that does not fit, and not a broker that does not answer.
+    """
+    kafka = KafkaSettings(mock_kafka.bootstrap_servers)
+    writer = Writer(kafka, target, "group", exactly_once=False, max_message_bytes=asked)
+    writer.close()
+
+    assert most - OVERHEAD_BYTES == writer.record_bytes_max
 
 
 class Stuck:

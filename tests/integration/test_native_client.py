@@ -127,7 +127,7 @@ def _wait_for_holes(cluster: TestCluster, topic: str) -> None:
     "size",
     [
         pytest.param(100_000_000, id="100 MB"),
-        pytest.param(900_000_000, id="900 MB", marks=pytest.mark.nightly),
+        pytest.param(265_000_000, id="all that the client can", marks=pytest.mark.nightly),
     ],
 )
 def test_a_giant_goes_through(large_kafka: LargeKafka, topic: str, size: int) -> None:
