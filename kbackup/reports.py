@@ -196,6 +196,7 @@ class Restored:
         last: That of the last one.
         bad_records: Records left out as bad.
         bad_objects: File sets of which rows were left out as bad.
+        filtered: Records that a transform left out.
     """
 
     records: int = 0
@@ -208,6 +209,7 @@ class Restored:
     last: int | None = None
     bad_records: int = 0
     bad_objects: int = 0
+    filtered: int = 0
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -295,5 +297,6 @@ class RestoreReport:
             "records": done.records, "objects": done.objects, "bytes_read": done.bytes_read,
             "first": done.first, "last": done.last, "duplicates": done.duplicates,
             "committed": self.committed, "skipped": done.bad_records + done.bad_objects,
+            "filtered": done.filtered,
             "state": "done" if self.failure is None else self.failure["code"],
         }  # fmt: skip

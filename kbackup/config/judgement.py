@@ -112,7 +112,7 @@ class Judgement:
         )
         self._take(kafka.doubts, kafka.without_effect)
         renames = self._renames(usable)
-        steps = self._steps(usable, found.view, writes=writes)
+        steps = self._steps(usable, found)
         self._say_without_effect()
         return self._settings(
             values | found.found,
@@ -131,16 +131,21 @@ class Judgement:
         return renaming.steps
 
     def _steps(
-        self, usable: Mapping[str, Value], view: str, *, writes: bool
+        self, usable: Mapping[str, Value], found: seams.Seams
     ) -> tuple[transforms.Step, ...]:
-        """Return the transforms of a sink."""
-        if not writes or "restore" in self.sides:
+        """Return the transforms of a sink or a restore."""
+        if "restore" in self.sides:
+            sides = {"key", "value"}
+            known = frozenset(side for side in sides if f"{side}_converter" in found.found)
+            steps = transforms.restore_steps(usable, known)
+        elif "sink" in self.sides:
+            keys = usable.get("store.kafka.keys")
+            has_keys = keys is not None and keys.text.lower() == "true"
+            steps = transforms.steps(usable, transforms.Known(found.view, has_keys))
+        else:
             return ()
-        keys = usable.get("store.kafka.keys")
-        known = transforms.Known(view, keys is not None and keys.text.lower() == "true")
-        found = transforms.steps(usable, known)
-        self.doubts += found.doubts
-        return found.steps
+        self.doubts += steps.doubts
+        return steps.steps
 
     def _take(self, doubts: Iterable[Doubt], without_effect: Iterable[str]) -> None:
         self.doubts += doubts

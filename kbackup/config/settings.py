@@ -38,7 +38,7 @@ class Settings(Output, Run, Restore, Tolerance, Safety, Rotation, Layout, Store,
         plugin_options: What was given for the options of plugins, by property, each value of its
             option's type.
         renames: The renaming of a restore, one step after the other.
-        transforms: The transforms of a sink, one after the other.
+        transforms: The transforms of a sink or a restore, one after the other.
         key_converter_properties: Options of the key's converter: ``schemas.enable`` ...
         value_converter_properties: Options of the value's converter.
         kafka_consumer: Properties of librdkafka's consumer, ``bootstrap.servers`` excepted.

@@ -19,6 +19,7 @@ from kbackup.options import Option, read_boolean
 from kbackup.renaming import Rename
 
 ROUTER: Final = "RegexRouter"
+_ROUTER_PLUGIN: Final = "regex_router"
 
 _OWN: Final = ("type", "predicate", "negate")
 """What follows the name of a transform and is no option of its class."""
@@ -111,6 +112,7 @@ def steps(given: Mapping[str, Value], known: Known) -> Steps:
         try:
             step = _opened(alias, given, doubts)
             _check_reads(step, given, known)
+            _check_route(step, given)
         except _RefusedError as refusal:
             doubts.append(refusal.doubt)
         else:
@@ -120,6 +122,37 @@ def steps(given: Mapping[str, Value], known: Known) -> Steps:
                 doubts.append(warning("no_effect", name, given[name], why))
             else:
                 found.append(step)
+    return Steps(tuple(found), doubts)
+
+
+def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Steps:
+    """Return the transforms of a restore, renaming and all; none where there is nothing more.
+
+    Args:
+        given: All that was given; ``rename`` takes the place of each ``RegexRouter``.
+        converters: "key" and "value", as far as a converter is known for them.
+    """
+    doubts: list[Doubt] = []
+    found = []
+    for alias in _names(given):
+        kind = given.get(f"transforms.{alias}.type")
+        is_router = kind is not None and _is_router(kind)
+        if kind is None or (is_router and "rename" in given):
+            continue
+        try:
+            step = _opened(alias, given, doubts)
+        except _RefusedError as refusal:
+            if not is_router:
+                doubts.append(refusal.doubt)
+            continue
+        lacks = sorted(step.reads - converters)
+        if lacks:
+            why = f"it changes the {lacks[0]}, and nothing says how to read it"
+            do = f"set {lacks[0]}.converter to what wrote the records"
+            doubts.append(error("transform", f"transforms.{alias}.type", kind, why, do))
+        found.append(step)
+    if all(step.plugin == _ROUTER_PLUGIN for step in found):
+        return Steps((), doubts)
     return Steps(tuple(found), doubts)
 
 
@@ -252,6 +285,15 @@ def _check_reads(step: Step, given: Mapping[str, Value], known: Known) -> None:
         raise _RefusedError(error("transform", name, given[name], why, do))
 
 
+def _check_route(step: Step, given: Mapping[str, Value]) -> None:
+    """Refuse what gives records another topic: the connector's task fails on them."""
+    if step.plugin == _ROUTER_PLUGIN:
+        name = f"transforms.{step.alias}.type"
+        why = "a backup is kept under the topic's own name; the connector fails on a renamed topic"
+        do = f"take {step.alias} out of transforms; to restore under another name use --rename"
+        raise _RefusedError(error("transform", name, given[name], why, do))
+
+
 def _listed(given: Mapping[str, Value], name: str) -> list[str]:
     """Return the names in a list, in their order."""
     value = given.get(name)
@@ -268,9 +310,11 @@ def chain(given: Mapping[str, Value]) -> Renaming:
     rename, regex = given.get("rename"), given.get("rename.regex")
     if rename is not None:
         step = _step(rename, regex, "rename")
-        if "transforms" in given:
-            why = "rename takes its place"
-            step.doubts.append(warning("replaced", "transforms", given["transforms"], why))
+        for name in _names(given):
+            kind = given.get(f"transforms.{name}.type")
+            if kind is not None and _is_router(kind):
+                why = "rename takes its place"
+                step.doubts.append(warning("replaced", f"transforms.{name}.type", kind, why))
         return step
     if regex is not None:
         why = "it selects topics, but rename, which gives the new name, is not set"
@@ -297,11 +341,9 @@ def _transform(name: str, given: Mapping[str, Value]) -> Renaming:
         why = f"transforms names {name}, and there is no type"
         return Renaming((), [error("transform", f"transforms.{name}.type", None, why, "add it")])
     if not _is_router(kind):
-        why = "RegexRouter is the only transform that this version supports"
-        do = f"take {name} out of transforms"
-        return Renaming((), [error("transform", f"transforms.{name}.type", kind, why, do)])
+        return Renaming((), [])  # no renaming: `restore_steps`
     if f"transforms.{name}.predicate" in given:
-        why = "this version does not support conditions on transforms"
+        why = "a topic has one name, whatever its records are; a condition cannot choose it"
         named = f"transforms.{name}.predicate"
         return Renaming((), [error("transform", named, given[named], why, "remove it")])
     replacement = given.get(f"transforms.{name}.replacement")

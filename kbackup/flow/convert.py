@@ -7,7 +7,7 @@ here, for all its files at once, before any of them has been touched.
 
 import base64
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -113,8 +113,46 @@ def _transformed(
     read: _Read, views: Sequence[Conversion], chain: Chain, where: TopicPartition
 ) -> Iterator[_Read]:
     """Yield what transforms make of the records that could be converted."""
-    kinds = [view.spec.view for view in views] if read.runs else []
-    for records, unconverted in _convertible(read, views, where):
+    runs = {view.spec.view: run for view, run in zip(views, read.runs, strict=False)}
+    for each in transformed(read.batch, runs, chain, where):
+        columns = [_column(each.records, kind) for kind in runs]
+        yield _Read(each.records.batch, columns, each.bad, each.filtered)
+
+
+@dataclass(frozen=True, slots=True)
+class Transformed:
+    """What a chain of transforms has made of some records.
+
+    Attributes:
+        records: Those that are left, under the same schemas.
+        bad: Those that could not be converted or changed, offsets rising.
+        filtered: Offsets of those that a transform has left out, rising.
+    """
+
+    records: Records
+    bad: tuple[BadRecord, ...] = ()
+    filtered: tuple[int, ...] = ()
+
+
+def transformed(
+    batch: pa.RecordBatch,
+    columns: Mapping[View, Sequence[Column]],
+    chain: Chain,
+    where: TopicPartition,
+) -> Iterator[Transformed]:
+    """Apply *chain* to records.
+
+    Args:
+        batch: ``records.SCHEMA``, offsets rising.
+        columns: Keys and values as converters gave them, a column for each run of a schema; those
+            that are not converted are missing.
+        chain: What to apply.
+        where: Where the records come from.
+
+    Yields:
+        At least once; each record of *batch* is among the records, the bad ones or those left out.
+    """
+    for records, unconverted in _convertible(batch, columns, where):
         found = chain(records)
         refused = (
             BadRecord(offset, why.what, why.why, why.do, "TRANSFORMATION")
@@ -129,31 +167,29 @@ def _transformed(
             mine = tuple(each for each in bad if each.offset < end)
             filtered = tuple(at for at in gone if at < end)
             bad, gone = bad[len(mine) :], gone[len(filtered) :]
-            yield _Read(run.batch, [_column(run, kind) for kind in kinds], mine, filtered)
+            yield Transformed(run, mine, filtered)
 
 
 def _convertible(
-    read: _Read, views: Sequence[Conversion], where: TopicPartition
+    batch: pa.RecordBatch, columns: Mapping[View, Sequence[Column]], where: TopicPartition
 ) -> Iterator[tuple[Records, list[BadRecord]]]:
-    """Yield what could be converted, and what not, a run of the same schemas at a time."""
-    if not read.runs:
-        yield Records.of(read.batch, where.topic, where.partition), []
-        return
-    bad, stages = _by_row(read.runs), _stages(views, read.runs)
-    for start, end in _stretches(read.runs, len(read.batch)):
-        columns = {
-            view.spec.view: _sliced(run, start, end)
-            for view, run in zip(views, read.runs, strict=True)
-        }
-        batch = read.batch.slice(start, end - start)
+    """Yield what could be converted, and what not, a run of the same schemas at a time.
+
+    Headers are left alone: whether a file can hold them is seen once they are what they will be.
+    """
+    converted = {view: columns[view] for view in (View.KEY, View.VALUE) if view in columns}
+    bad, stages = _by_row([*converted.values()]), _stages(converted)
+    for start, end in _stretches([*converted.values()], len(batch)):
+        some = {view: _sliced(runs, start, end) for view, runs in converted.items()}
+        part = batch.slice(start, end - start)
         records = Records.of(
-            batch, where.topic, where.partition, columns.get(View.KEY), columns[View.VALUE]
+            part, where.topic, where.partition, some.get(View.KEY), some.get(View.VALUE)
         )
-        wrong = {row - start: found for row, found in bad.items() if start <= row < end}
-        rows = pa.array((row for row in range(len(batch)) if row not in wrong), pa.int64())
+        wrong = {row - start: found for row, found in sorted(bad.items()) if start <= row < end}
+        rows = pa.array((row for row in range(len(part)) if row not in wrong), pa.int64())
         named = [
             BadRecord(
-                batch["offset"][row].as_py(), found.what, found.why, found.do,
+                part["offset"][row].as_py(), found.what, found.why, found.do,
                 stages.get(start + row, "TASK_PUT"),
             )
             for row, found in wrong.items()
@@ -184,7 +220,7 @@ def _checked_rows(
         yield Rows(batch, (Part(batch),), bad=read.bad, filtered=read.filtered)
         return
     left_out = _null_values(runs[-1]) if leaves_out_nulls else None
-    stages = _stages(views, runs)
+    stages = _stages({view.spec.view: each for view, each in zip(views, runs, strict=True)})
     for view, columns in zip(views, runs, strict=True):
         refuses_null = not (leaves_out_nulls and view is views[-1])
         columns[:] = [
@@ -273,11 +309,11 @@ def _by_row(runs: Sequence[Sequence[Column]]) -> dict[int, Bad]:
     return found
 
 
-def _stages(views: Sequence[Conversion], runs: Sequence[Sequence[Column]]) -> dict[int, str]:
+def _stages(runs: Mapping[View, Sequence[Column]]) -> dict[int, str]:
     """Return for each row that a converter could not convert, whose converter that was."""
     found: dict[int, str] = {}
-    for view, columns in zip(views, runs, strict=True):
-        stage = _STAGES.get(view.spec.view)
+    for view, columns in runs.items():
+        stage = _STAGES.get(view)
         if stage is not None:
             found = dict.fromkeys(_by_row([columns]), stage) | found
     return found

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from kbackup.backup.catalog import FileSet
 from kbackup.backup.window import EVERYTHING, Window
+from kbackup.config.transforms import Step
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Connection, Position
 from kbackup.records import TopicPartition
@@ -25,6 +26,8 @@ class RestoreJob:
         on_error: ``fail``, ``ignore`` or ``log``: what a bad record or object does.
         max_record_bytes: Larger records are bad records.
         offset_header: A header that keeps the offset of the backup; None for none.
+        transforms: What is done to records before they are written, in order.
+        is_renamed: Whether a transform is to see the new name of a topic from the beginning.
     """
 
     run: str
@@ -36,6 +39,8 @@ class RestoreJob:
     on_error: str = "fail"
     max_record_bytes: int = 2**28
     offset_header: str | None = None
+    transforms: tuple[Step, ...] = ()
+    is_renamed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

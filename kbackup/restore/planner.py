@@ -146,7 +146,8 @@ class Planner:
         identity = UNKNOWN if said is None else said.identity
         if identity == UNKNOWN and head is not None:
             identity = TopicIdentity.from_metadata(head.metadata)
-        return Source(wiring.backup_id(self._settings), where, identity, str(self._window))
+        asked = wiring.asked(self._settings)
+        return Source(wiring.backup_id(self._settings), where, identity, asked)
 
     def _standings(self, intent: Intent, held: Held) -> dict[TopicPartition, Standing]:
         """Return where this restore stands in each partition of an existing target."""

@@ -156,6 +156,7 @@ class RestoreRun:
             "topics_dir": settings.topics_dir,
             "renames": [[step.regex, step.replacement] for step in settings.renames],
             "window": str(wiring.window(settings)) or None,
+            "transforms": [step.alias for step in settings.transforms],
             "plan": [topic.event() for topic in plan.topics],
         }
         self._tell(
@@ -221,6 +222,8 @@ class RestoreRun:
             on_error=self._settings.behavior_on_error,
             max_record_bytes=self._settings.max_record_bytes,
             offset_header=self._settings.offset_header,
+            transforms=self._settings.transforms,
+            is_renamed=self._settings.rename is not None,
         )
 
     def _tasks(self, task: engine.Task, units: list[Any]) -> list[Report]:

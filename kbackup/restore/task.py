@@ -28,6 +28,7 @@ from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.mark import Mark, Place, chain, digest
 from kbackup.restore.offset_header import with_offset
 from kbackup.restore.remaining import unfinished
+from kbackup.restore.transforming import Transforming
 from kbackup.stores import Store, open_store
 
 TRANSACTION_RECORDS: Final = 500_000
@@ -128,6 +129,7 @@ class Work:
     _before: str = ""
     _limit_bytes: int = FIRST_BYTES
     _told: float = field(default_factory=monotonic)
+    _transforming: Transforming | None = None
 
     def __post_init__(self) -> None:
         self.report = RestoreReport(self.unit.source, self.unit.target.topic)
@@ -140,6 +142,8 @@ class Work:
         Raises:
             KbackupError: If it cannot be restored to its end; what is committed is safe.
         """
+        if self.job.transforms:
+            self._transforming = Transforming(self.job, self.unit)
         sets = self._resume(writer)
         steps = merging.steps(
             self.store,
@@ -247,7 +251,7 @@ class Work:
             reached = max(place.reached, batch["offset"][len(batch) - 1].as_py() + 1)
             after = replace(place, rows=step.end_row, reached=reached, before=self._before)
         try:
-            asked = self._asked(batch)
+            asked = self._changed(self._asked(batch))
             if self.job.offset_header is not None and len(asked):
                 asked = with_offset(asked, self.job.offset_header)
             good = self._without_giants(asked, step, writer.record_bytes_max)
@@ -278,6 +282,21 @@ class Work:
                 self._open.count(bad_records=len(untimed))
                 self._skip(error.to_dict())
         return window.rows(batch)
+
+    def _changed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Apply the transforms; what they cannot take is left out as ``behavior.on.error`` says."""
+        if self._transforming is None or not len(batch):
+            return batch
+        found = self._transforming(batch)
+        if found.bad:
+            errors = [each.error(self.unit.source) for each in found.bad]
+            if self.job.on_error == "fail":
+                raise errors[0]
+            self._open.count(bad_records=len(errors))
+            for error in errors:
+                self._skip(error.to_dict())
+        self._open.count(filtered=found.filtered)
+        return found.batch
 
     def _without_giants(self, batch: pa.RecordBatch, step: Rows, target_max: int) -> pa.RecordBatch:
         """Leave out records that the target cannot take, as ``behavior.on.error`` says."""

@@ -1,7 +1,8 @@
 """From checked settings to what each stage takes: plain data, made in one place."""
 
 import hashlib
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from typing import Any
 
 from kbackup import plugins
@@ -232,10 +233,22 @@ def window(settings: Settings) -> Window:
 
 
 def restore_group(settings: Settings) -> str:
-    """Return the group of a restore: another renaming, or another window, is another restore."""
+    """Return the group of a restore: another renaming, window or transform is another restore."""
     steps = [f"{step.regex}->{step.replacement}" for step in settings.renames]
-    steps += filter(None, [str(window(settings))])
+    steps += filter(None, [asked(settings)])
     return group(settings, "restore", *steps)
+
+
+def asked(settings: Settings) -> str:
+    """Return what tells the records that a restore writes from those of the backup.
+
+    Empty where they are the same: which of them, and the transforms that change them.
+    """
+    names = [str(window(settings))]
+    if settings.transforms:
+        steps = [asdict(step) for step in settings.transforms]
+        names.append(f"transforms {_digest(json.dumps(steps, sort_keys=True, default=str))}")
+    return " ".join(filter(None, names))
 
 
 def _digest(text: str) -> str:

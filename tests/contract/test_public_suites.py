@@ -102,6 +102,7 @@ TRANSFORMS: Final = {
     "cast": {"spec": ("a:string",)},
     "set_schema_metadata": {"schema.name": "n"},
     "filter": {},
+    "regex_router": {"regex": "(.*)", "replacement": "copy_$1"},
 }
 """Options that make a transform do something; a transform without options here is a gap."""
 

@@ -9,6 +9,7 @@ from backup_samples import Backup
 
 from kbackup import config
 from kbackup.backup import catalog
+from kbackup.config.transforms import Step
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import KafkaSettings, Position
 from kbackup.kafka.cluster import Topic
@@ -19,6 +20,7 @@ from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.planner import Planner
 from kbackup.restore.task import Work
+from kbackup.runs import wiring
 from kbackup.runs.known import of_run_records
 from kbackup.stores import Store
 from tests.support.fakes import SilentLine
@@ -155,26 +157,33 @@ class Restoring:
     Attributes:
         backup: The backup.
         cluster: The target.
+        properties: What else its configuration says.
     """
 
     backup: Backup = field(default_factory=Backup)
     cluster: FakeTarget = field(default_factory=FakeTarget)
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def store(self) -> Store:
         """Where the backup is."""
         return self.backup.store
 
-    def plan(self, **options: Any) -> RestorePlan:
-        """What a restore with these options would do."""
-        settings = config.load(
+    def settings(self, **options: Any) -> config.Settings:
+        """What a restore with these options goes by."""
+        return config.load(
             "restore",
             options={
                 "bootstrap_servers": "-", "s3_bucket_name": "b", "rename": "copy_of_$0", **options
             },
             files=(),
             environ={},
+            extra=[f"{name}={value}" for name, value in self.properties.items()],
         ).settings  # fmt: skip
+
+    def plan(self, **options: Any) -> RestorePlan:
+        """What a restore with these options would do."""
+        settings = self.settings(**options)
         found = catalog.read(
             self.store, self.backup.layout, ReadOptions().formats, topics=settings.topics
         )
@@ -190,7 +199,7 @@ class Restoring:
     def work(
         self, unit: RestoreUnit, group: str, *, run: str = "r1", crash_at: int = 0,
         reading: ReadOptions | None = None, on_error: str = "fail",
-        offset_header: str | None = None,
+        offset_header: str | None = None, transforms: tuple[Step, ...] = (),
     ) -> RestoreReport:  # fmt: skip
         """Work through a unit, as a task does.
 
@@ -200,7 +209,7 @@ class Restoring:
         """
         job = RestoreJob(
             run, KafkaSettings("-"), self.backup.settings, reading or ReadOptions(), group,
-            on_error=on_error, offset_header=offset_header,
+            on_error=on_error, offset_header=offset_header, transforms=transforms, is_renamed=True,
         )  # fmt: skip
         work = Work(job, unit, self.store, SilentLine())
         work.run(FakeWriter(self.cluster, group, unit.target, crash_at))
@@ -215,7 +224,7 @@ class Restoring:
         Raises:
             KbackupError: What the plan refuses, and what a task fails with.
         """
-        plan = self.plan(**options)
+        plan, settings = self.plan(**options), self.settings(**options)
         for error in plan.refusals:
             raise error
         return [
@@ -224,9 +233,10 @@ class Restoring:
                 plan.group,
                 run=run,
                 crash_at=crash_at,
-                reading=reading,
+                reading=wiring.reading(settings) if settings.transforms else reading,
                 on_error=on_error,
                 offset_header=options.get("offset_header"),
+                transforms=settings.transforms,
             )
             for unit in begin(plan, self.cluster, None, exactly_once=True)  # type: ignore[arg-type]
         ]

@@ -1,0 +1,154 @@
+"""Transforms of a restore: what is written, what is left out, and where it goes on."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from record_samples import batch_of
+
+from kbackup.errors import BadRecordError
+from kbackup.records import TopicPartition
+from tests.support.target import MARKER, CrashError, Restoring
+
+OF_KAFKA = "org.apache.kafka.connect.transforms."
+COPY = TopicPartition("copy_of_orders", 0)
+MASK = {
+    "transforms": "mask",
+    "transforms.mask.type": f"{OF_KAFKA}MaskField$Value",
+    "transforms.mask.fields": "card",
+    "value.converter": "json",
+}
+DROP = {
+    "transforms": "drop",
+    "transforms.drop.type": f"{OF_KAFKA}Filter",
+    "transforms.drop.predicate": "old",
+    "predicates": "old",
+    "predicates.old.type": f"{OF_KAFKA}predicates.HasHeaderKey",
+    "predicates.old.name": "old",
+}
+
+
+def cut(*rows: tuple[int, bytes | None, bool]) -> pa.RecordBatch:
+    """Return whole records: offset, value, and whether it has the header ``old``."""
+    old = [{"key": "old", "value": None}]
+    return batch_of(
+        [
+            {"offset": at, "timestamp": 1_700_000_000_000 + at, "key": b"k", "value": value,
+             "headers": old if is_old else []}
+            for at, value, is_old in rows
+        ]
+    )  # fmt: skip
+
+
+def card(at: int) -> bytes:
+    """Return a value with something to hide."""
+    return b'{"n": %d, "card": "1234"}' % at
+
+
+def restoring(properties: dict[str, str], *cuts: pa.RecordBatch) -> Restoring:
+    """Return a backup of whole records, to be restored with these properties."""
+    found = Restoring(properties=properties)
+    found.backup.put("orders", 0, *cuts)
+    return found
+
+
+def rows(found: Restoring) -> list[dict[str, Any]]:
+    """Return the records of the copy."""
+    return [row for row in found.cluster.logs[COPY].rows if row is not MARKER]
+
+
+def test_values_are_changed_and_everything_else_stays() -> None:
+    """
+    A copy for a test environment hides what nobody there may see; tombstones pass a converter.
+    """
+    given = cut((0, card(0), False), (3, card(3), True))
+    found = restoring(MASK, given)
+
+    (report,) = found.restore()
+
+    assert [{"n": 0, "card": ""}, {"n": 3, "card": ""}] == [
+        json.loads(row["value"]) for row in rows(found)
+    ]
+    assert given.drop_columns(["value"]).to_pylist() == [
+        {name: each for name, each in row.items() if name != "value"} for row in rows(found)
+    ]
+    assert (2, 0, 4) == (report.done.records, report.done.filtered, report.committed)
+
+
+def test_a_filter_leaves_records_out_and_a_rerun_has_nothing_to_do() -> None:
+    """
+    An object of which nothing is left counts as restored.
+    """
+    found = restoring(
+        DROP,
+        cut((0, b"a", True), (1, b"b", True)),
+        cut((2, b"c", False), (5, None, True)),
+        cut((6, b"d", True)),
+    )
+
+    (report,) = found.restore()
+
+    assert [b"c"] == [row["value"] for row in rows(found)]
+    assert (1, 4, 7) == (report.done.records, report.done.filtered, report.committed)
+    assert [] == found.plan().units()
+
+
+def test_a_restore_that_died_goes_on_after_what_was_filtered() -> None:
+    """
+    Each record once, whatever the filter left out before it.
+    """
+    found = restoring(DROP, *(cut((at, b"%d" % at, at % 2 == 0)) for at in range(8)))
+    with pytest.raises(CrashError):
+        found.restore(crash_at=2)
+
+    found.restore(run="r2")
+
+    assert [b"1", b"3", b"5", b"7"] == [row["value"] for row in rows(found)]
+
+
+def test_another_chain_is_another_restore() -> None:
+    """
+    Who hides nothing does not go on where somebody hid something.
+    """
+    found = restoring(MASK, cut((0, card(0), False)))
+    plain = restoring({}, cut((0, card(0), False)))
+
+    assert found.plan().group != plain.plan().group
+
+
+@pytest.mark.parametrize("on_error", ["fail", "ignore"])
+def test_a_record_that_cannot_be_changed_is_a_bad_record(on_error: str) -> None:
+    """
+    It is never written as it was.
+    """
+    found = restoring(MASK, cut((0, card(0), False), (1, b"no JSON", False), (2, b"7", False)))
+    if on_error == "fail":
+        with pytest.raises(BadRecordError, match="orders-0 offset 1"):
+            found.restore(on_error=on_error)
+        assert [] == rows(found)
+        return
+
+    (report,) = found.restore(on_error=on_error)
+
+    assert [{"n": 0, "card": ""}] == [json.loads(row["value"]) for row in rows(found)]
+    assert (1, 2, 3) == (report.done.records, report.done.bad_records, report.committed)
+    assert ["orders-0 offset 1: a value is not JSON",
+            "orders-0 offset 2: the transform mask cannot be applied to a record"] == [
+        entry["what"] for entry in report.skipped
+    ]  # fmt: skip
+
+
+def test_the_offset_of_the_backup_is_a_header_beside_others() -> None:
+    """
+    It comes last, and no transform takes it away.
+    """
+    drop = {
+        "transforms": "drop", "transforms.drop.type": f"{OF_KAFKA}DropHeaders",
+        "transforms.drop.headers": "old,was",
+    }  # fmt: skip
+    found = restoring(drop, cut((4, b"a", True)))
+
+    found.restore(offset_header="was")
+
+    assert [[{"key": "was", "value": b"4"}]] == [row["headers"] for row in rows(found)]
