@@ -87,8 +87,10 @@ def moment(text: str) -> int:
     Raises:
         ValueError: If it is none of these.
     """
-    if re.fullmatch(r"-?\d{10,}", text.strip(), re.ASCII):
+    if re.fullmatch(r"-?\d{12,}", text.strip(), re.ASCII):
         return int(text)
+    if re.fullmatch(r"-?\d{9,}", text.strip(), re.ASCII):  # of 1970 or 1972 as milliseconds
+        raise ValueError("these would be seconds; expected milliseconds since 1970, or a date")
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError as error:
