@@ -33,6 +33,20 @@ class Tolerance(Group):
         False,
         "Whether a dead letter has headers that say where it came from and what is wrong with it.",
     )
+    errors_retry_timeout: Integer = declare(
+        0,
+        "Milliseconds for which a conversion that a Schema Registry keeps from its schema is tried "
+        "again, after the registry's own retries; -1 for ever.",
+        ge=-1,
+        le=2**63 - 1,
+    )
+    errors_retry_delay_max_ms: Integer = declare(
+        60_000,
+        "Most milliseconds between two such attempts; the first wait is 300 ms, each further one "
+        "is twice as long.",
+        ge=1,
+        le=2**63 - 1,
+    )
     errors_log_enable: Boolean = declare(
         False,
         "Whether each record that is left out is reported with its reason, rather than the first "

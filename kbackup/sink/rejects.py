@@ -20,6 +20,9 @@ from kbackup.sink.dead_letters import DeadLetters, of_offsets, with_context
 ENTRIES_MOST: Final = 1000
 """Spans of one cut that the ledger names one by one; more of them are named as one."""
 
+FIRST_WAIT_S: Final = 0.3
+"""Before a conversion is tried for the second time; each further wait is twice as long."""
+
 NULL: Final = "Skipping null value record."
 """What a dead letter says that is one only because it has no value; the connector's words."""
 
@@ -36,6 +39,9 @@ class ErrorPolicy:
         reports_all: Each one is reported, rather than the first of a partition.
         reports_time: A report has the record's timestamp.
         connector: The name that the headers give.
+        retry_s: For how long a conversion is tried again that a registry keeps from its schema, in
+            seconds; negative for ever.
+        longest_wait_s: The longest wait between two attempts, in seconds.
     """
 
     tolerates: bool = False
@@ -45,6 +51,25 @@ class ErrorPolicy:
     reports_all: bool = False
     reports_time: bool = False
     connector: str = "kbackup"
+    retry_s: float = 0.0
+    longest_wait_s: float = 60.0
+
+    def wait_s(self, attempt: int, waited_s: float, jitter: float) -> float | None:
+        """Return how long to wait before a conversion is tried again, None for not at all.
+
+        Source: Kafka Connect's ``RetryWithToleranceOperator``.
+
+        Args:
+            attempt: How many have failed, from 1.
+            waited_s: How long ago the first one failed, in seconds.
+            jitter: 0 to 1; shortens the wait by up to a fifth.
+        """
+        left = self.retry_s - waited_s
+        if self.retry_s >= 0 and left <= 0:
+            return None
+        wait = min(FIRST_WAIT_S * 2.0 ** min(attempt - 1, 32), self.longest_wait_s)
+        wait *= 1 - jitter / 5
+        return wait if self.retry_s < 0 else min(wait, left)
 
 
 INTOLERANT: Final = ErrorPolicy()

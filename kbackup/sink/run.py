@@ -379,6 +379,8 @@ def _policy(settings: Settings) -> ErrorPolicy:
         reports_all=settings.errors_log_enable,
         reports_time=settings.errors_log_include_messages,
         connector=settings.name or "kbackup",
+        retry_s=settings.errors_retry_timeout / 1000,
+        longest_wait_s=settings.errors_retry_delay_max_ms / 1000,
     )
 
 

@@ -6,6 +6,8 @@ one cut runs beside the filling of the next one, of the same partition or of the
 commits stay in order.
 """
 
+import logging
+import random
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -35,6 +37,8 @@ from kbackup.sink.rejects import LeftOut, Rejects
 from kbackup.sink.storing import StoredCut, Storing
 from kbackup.stores import Store, open_store
 from kbackup.transforms.chain import Chain
+
+_log: Final = logging.getLogger(__name__)
 
 TELL_S: Final = 0.5
 """How often a task tells what it has read beyond what is safe."""
@@ -307,27 +311,41 @@ class Work:
         batch: pa.RecordBatch,
         views: Sequence[Conversion],
         transforms: tuple[Chain, TopicPartition] | None,
-    ) -> Iterator[Rows]:
+    ) -> list[Rows]:
         """Convert *batch*; a registry's error names the record whose schema was asked for.
 
         Raises:
-            RegistryError: If it does not answer.
+            RegistryError: If it does not answer for as long as it is to be asked.
+            StoppedError: When asked to stop meanwhile.
         """
-        try:
-            yield from convert(
-                batch,
-                views,
-                leaves_out_nulls=self.job.drops_nulls,
-                compatibility=self.job.rule.compatibility,
-                transforms=transforms,
-            )
-        except RegistryError as error:
-            where, offset = self.unit.where, batch["offset"][error.row].as_py()
-            what = f"{where} offset {offset}: {error.what}"
-            raise RegistryError(
-                what, error.why, error.do,
-                topic=where.topic, partition=where.partition, offset=offset,
-            ) from error  # fmt: skip
+        clock, where, attempt = self.job.clock, self.unit.where, 0
+        failed_at: float | None = None
+        while True:
+            try:
+                return list(
+                    convert(
+                        batch,
+                        views,
+                        leaves_out_nulls=self.job.drops_nulls,
+                        compatibility=self.job.rule.compatibility,
+                        transforms=transforms,
+                    )
+                )
+            except RegistryError as error:
+                attempt += 1
+                failed_at = clock.steady_s() if failed_at is None else failed_at
+                offset = batch["offset"][error.row].as_py()
+                what = f"{where} offset {offset}: {error.what}"
+                waited_s, jitter = clock.steady_s() - failed_at, random.random()  # noqa: S311
+                wait_s = self.job.errors.wait_s(attempt, waited_s, jitter)
+                if wait_s is None:
+                    raise RegistryError(
+                        what, error.why, error.do,
+                        topic=where.topic, partition=where.partition, offset=offset,
+                    ) from error  # fmt: skip
+                _log.warning("%s: %s; again in %.1f s", what, error.why, wait_s)
+                if self.line.wait(wait_s):
+                    raise StoppedError(f"{where} stopped") from error
 
     def _taken(self, next_offset: int) -> tuple[int, LeftOut]:
         """Return bytes read since the last cut, and what was left out before *next_offset*."""

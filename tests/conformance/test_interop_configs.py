@@ -121,7 +121,7 @@ FILLED_IN = {"store.url": "http://localhost:9000", "timezone": "UTC"}
 SCHEMATIC = ("AvroFormat", "ParquetFormat")
 """Formats that need schemas: where a file leaves the converter to its worker, it leaves the
 registry to it too, which then has to be given."""
-RUN_AT_LEAST = 35
+RUN_AT_LEAST = 47
 """Sinks of the collection's 62 that run once their placeholders are filled in."""
 
 

@@ -11,7 +11,7 @@ import pytest
 from backup_samples import batch
 
 from kbackup.clock import SystemClock
-from kbackup.errors import KbackupError
+from kbackup.errors import KbackupError, RegistryError
 from kbackup.flow.cut import Rule
 from kbackup.flow.schemas import Compatibility
 from kbackup.flow.views import ViewSpec
@@ -21,6 +21,7 @@ from kbackup.naming import Layout, View
 from kbackup.records import Span, TopicPartition
 from kbackup.registry.framing import head_of
 from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
 from kbackup.sink.task import Clients, Work
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
@@ -61,6 +62,7 @@ def work_of(
     form: str,
     size: int = 100,
     compatibility: Compatibility = Compatibility.NONE,
+    errors: ErrorPolicy = INTOLERANT,
 ) -> tuple[MemoryStore, Work]:
     """Return a store, and the work that would fill it."""
     properties: dict[str, Any] = {
@@ -71,6 +73,7 @@ def work_of(
     job = SinkJob(
         "r", KafkaSettings("-"), StoreSettings("-"), Layout(), SystemClock(), views, "default",
         "record", Rule(records=size, compatibility=compatibility), "group",
+        errors=errors,
     )  # fmt: skip
     reader = FakeReader(log)
     unit = SinkUnit(WHERE, Span(0, reader.end_offset))
@@ -203,3 +206,41 @@ def test_a_registry_that_is_away_is_no_bad_record(registry: FakeRegistry) -> Non
     _, again = work_of(log_of(good, good), registry, "avro", 2)
     again.run()
     assert 2 == again.report.committed
+
+
+@pytest.mark.parametrize("retry_s", [0.0, 600.0, -1.0])
+def test_a_registry_is_asked_again_for_as_long_as_is_said(
+    registry: FakeRegistry, retry_s: float
+) -> None:
+    """
+    errors.retry.timeout goes beyond the registry's own retries; without it the run ends at once.
+    """
+    schema_id = registry.add("orders-value", FIRST)
+    registry.script = [503] * 4  # two attempts, each with one retry of the client's
+    policy = ErrorPolicy(retry_s=retry_s, longest_wait_s=0.001)
+    log = log_of(value(schema_id, FIRST, {"id": 1}))
+    _, work = work_of(log, registry, "avro", errors=policy)
+
+    if retry_s:
+        work.run()
+    else:
+        with pytest.raises(RegistryError, match="orders-0 offset 0"):
+            work.run()
+
+    assert (1 if retry_s else 0) == work.report.done.records
+
+
+@pytest.mark.parametrize(
+    ("attempt", "waited_s", "expected"),
+    [(1, 0.0, 0.3), (2, 1.0, 0.6), (9, 1.0, 5.0), (9, 8.0, 2.0), (9, 10.0, None)],
+    ids=["first", "doubled", "longest", "what is left", "over"],
+)
+def test_waits_double_up_to_the_longest(
+    attempt: int, waited_s: float, expected: float | None
+) -> None:
+    """
+    And the last one ends when the time is over.
+    """
+    policy = ErrorPolicy(retry_s=10.0, longest_wait_s=5.0)
+
+    assert policy.wait_s(attempt, waited_s, 0.0) == expected
