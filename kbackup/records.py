@@ -167,6 +167,11 @@ class Facts:
         is_sound = 0 <= facts.first_offset <= facts.last_offset < 2**63 and facts.records > 0
         return facts if is_sound else None
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether no offset between the first and the last one was left out."""
+        return self.records == self.last_offset - self.first_offset + 1
+
     def covers(self, other: "Facts") -> bool:
         """Whether every record of *other* is in this object too, going by offsets and counts."""
         return (

@@ -60,6 +60,9 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> E
     settings = session.settings
     found = Found.read(settings)
     asked = mentioned(sql, found.topics)
+    for topic in sorted(set(found.counted()).intersection(asked)):
+        text = f"{topic}: its objects do not say all offsets: rows after a hole have too low ones"
+        session.tell(summary.warn("counted_offsets", text))
     answer = ask(sql, found, asked, wiring.engine_settings(settings, find_jvm()))
     missing = {where: keys for where, keys in found.missing.items() if where.topic in asked}
     if missing:

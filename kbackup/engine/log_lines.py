@@ -8,6 +8,8 @@ from typing import Final
 
 from kbackup.channel import Event, Line
 
+_log = logging.getLogger(__name__)
+
 _TYPE: Final = "log"
 _REMEMBERED: Final = 256
 """Lines that are not repeated, whichever task says them again."""
@@ -26,14 +28,15 @@ def sent(line: Line) -> Iterator[None]:
 
 def logged(hear: Callable[[Event], None]) -> Callable[[Event], None]:
     """Return *hear* for all events but log lines, which go to this process's log, each once."""
-    said: deque[tuple[str, str]] = deque(maxlen=_REMEMBERED)
+    said: deque[str] = deque(maxlen=_REMEMBERED)
 
     def heard(event: Event) -> None:
         if event["type"] != _TYPE:
             hear(event)
-        elif (one := (event["logger"], event["text"])) not in said:
-            said.append(one)
-            logging.getLogger(event["logger"]).log(event["level"], "%s", event["text"])
+        elif event["text"] not in said:
+            said.append(event["text"])
+            # not by the logger it came from, whose filters have seen it in the task
+            _log.log(event["level"], "%s", event["text"])
 
     return heard
 
@@ -44,11 +47,4 @@ class _Sender(logging.Handler):
         self._line = line
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._line.tell(
-            {
-                "type": _TYPE,
-                "logger": record.name,
-                "level": record.levelno,
-                "text": record.getMessage(),
-            }
-        )
+        self._line.tell({"type": _TYPE, "level": record.levelno, "text": record.getMessage()})

@@ -122,6 +122,25 @@ class Found:
         }
         return cls(place, options, sets, facts, topics, missing)
 
+    def counted(self) -> list[str]:
+        """Return the topics of which rows are shown at offsets that are too low.
+
+        Objects of values store the first one only; the others are counted from there, though
+        offsets were left out: by compaction, transactions, or because a partition is spread over
+        directories.
+        """
+        return sorted(
+            {
+                files.where.topic
+                for sets in self.sets.values()
+                for files in sets
+                if not files.is_whole
+                and files.main is not None
+                and (known := self.facts.get(files.main.key)) is not None
+                and not known.is_dense
+            }
+        )
+
     def of_topic(self, topic: str) -> "Found":
         """Return what there is of one topic."""
         sets = {where: found for where, found in self.sets.items() if where.topic == topic}

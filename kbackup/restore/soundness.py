@@ -90,8 +90,7 @@ def unplaced(
         if known is None and not is_spread:
             continue  # another tool's: nothing says that an offset was left out
         last = None if known is None else known.last_offset
-        is_dense = known is not None and known.records == known.last_offset - first + 1
-        if not is_dense and window.offset.divides(first, last):
+        if (known is None or not known.is_dense) and window.offset.divides(first, last):
             return [
                 RefusedError(
                     f"{where}: {files.id} does not say which offsets its records have",

@@ -1,5 +1,6 @@
 """A backup as Spark's data source, without Spark."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from kbackup.config import load
 from kbackup.errors import ConfigurationError, KbackupError
 from kbackup.query.ask import mentioned
 from kbackup.query.source import Found, Reader
+from kbackup.records import Facts
 from tests.backup_samples import JSON, TIME, Backup, batch
 
 SCHEMA = pa.schema(
@@ -134,6 +136,19 @@ def test_a_topic_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(KbackupError, match="pay is not in the backup"):
         found(tmp_path, topics="pay")
+
+
+def test_topics_whose_rows_do_not_know_their_offsets_are_named(tmp_path: Path) -> None:
+    """
+    Values are counted from an object's first offset, which is wrong after one that was left out.
+    """
+    backup = Backup.in_folder(tmp_path)
+    keys = backup.put("pay", 0, range(0, 6, 2), views=JSON) + backup.put("orders", 0, range(3))
+    keys += backup.put("audit", 0, range(4), views=JSON)
+    lasts = zip(keys, (4, 2, 3), (3, 3, 4), strict=True)
+    facts = {key: Facts(0, last, count, None, None, "ab") for key, last, count in lasts}
+
+    assert ["pay"] == replace(found(tmp_path), facts=facts).counted()
 
 
 def test_only_topics_that_a_query_names_become_tables() -> None:
