@@ -226,7 +226,9 @@ class Planner:
         refusals += self._unreplicable(intent, target)
         refusals += self._missing(intent)
         stored_sets = (files for where in wheres for files in self._catalog.sets[where])
-        warnings += soundness.lacks(intent.source, stored_sets)
+        warnings += soundness.lacks(
+            intent.source, stored_sets, had_objects=self._had_objects(intent.source)
+        )
         warnings += soundness.repeated(intent.source, chosen, self._entered)
         cold = frozen(
             self._store, (file for unit in units for one in unit.sets for file in one.files)
@@ -260,6 +262,11 @@ class Planner:
     def _last_of(self, files: FileSet) -> int | None:
         known = self._facts(files)
         return None if known is None else known.last_offset
+
+    def _had_objects(self, topic: str) -> bool:
+        """Whether the ledger knows of objects of *topic*, wherever they are now."""
+        wheres = self._there.get(topic, [])
+        return any(self._known.ledger(where).objects for where in wheres)
 
     def _entered(self, files: FileSet) -> Facts | None:
         """Return what the ledger knows of a set's records: no request is made for it."""

@@ -152,14 +152,19 @@ def splittable(store: Store, where: TopicPartition, sets: Sequence[FileSet]) -> 
     return []
 
 
-def lacks(source: str, sets: Iterable[FileSet]) -> list[tuple[str, str]]:
+def lacks(
+    source: str, sets: Iterable[FileSet], *, had_objects: bool = False
+) -> list[tuple[str, str]]:
     """Say once what is not stored of a topic: all of it, or what the connectors' layout leaves out.
 
     Args:
         source: The topic.
         sets: All of its file sets.
+        had_objects: Objects of it were stored once; those that are gone are missed elsewhere.
     """
     stored = list(sets)
+    if not stored and had_objects:
+        return []
     if not stored:
         text = "no record of it is stored: either it was empty, or no run has come so far"
         return [("nothing_stored", f"{source}: {text}")]

@@ -421,3 +421,18 @@ def test_values_that_two_objects_hold_are_said_to_come_twice(store: Store) -> No
     (text,) = [text for code, text in overlapping.topics[0].warnings if code == "repeated_values"]
     assert f"records come twice: {keys[1]} begins before {keys[0]} ends" in text
     assert "repeated_values" not in dict(only_first.topics[0].warnings)
+
+
+def test_a_topic_whose_objects_are_all_gone_was_not_empty(store: Store) -> None:
+    """
+    That they are missing is said, and not that nothing was ever stored.
+    """
+    put(store, whole("pay", 0, 0), 0, 4)
+    gone = Entry(OBJECT, 0, 0, 9, whole("orders", 0, 0), "record", 10, 7, "ab", time=1)
+    known = {"orders": TopicEntry("topic", "orders", "elsewhere", "", 1)}
+
+    found = plan(store, FakeCluster(), known, entries=[gone], rename="copy_of_$0")
+
+    (orders,) = [one for one in found.topics if one.intent.source == "orders"]
+    assert [7] == [error.exit_code for error in orders.refusals]
+    assert () == orders.warnings
