@@ -237,6 +237,7 @@ def test_plugins_of_ones_own_are_found(installed: str) -> None:
         ("formats", "netstring", "kbackup-netstring"),
         ("converters", "hex", "kbackup-hex"),
         ("partitioners", "bucket", "kbackup-bucket"),
+        ("extractors", "header", "kbackup-header-time"),
         ("stores", "sqlite", "kbackup-sqlite"),
     ] == [
         (line["seam"], line["name"], line["package"])

@@ -1,0 +1,32 @@
+"""The time that a producer wrote into a header, as digits: ms since the epoch."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from kbackup_header_time_options import HEADER
+
+
+class HeaderTimeExtractor:
+    """The header's last value where it is repeated; no time where it is missing or no number."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("HeaderTimeExtractor",)
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take ``timestamp.header``."""
+        self._header = HEADER.of(options)
+
+    def extract(self, batch: pa.RecordBatch, _now_ms: int) -> pa.Int64Array:
+        """Return the time of each row, null where it has none."""
+        headers = batch["headers"]
+        rows = pc.list_parent_indices(headers)  # the row that each header belongs to
+        each = headers.flatten()
+        is_time = pc.and_kleene(
+            pc.equal(each.field("key"), self._header),
+            pc.match_substring_regex(each.field("value"), rb"^\d{1,18}$"),
+        )
+        texts = each.field("value").filter(is_time).cast(pa.string())
+        found = dict(zip(rows.filter(is_time).to_pylist(), texts.to_pylist(), strict=True))
+        times = [int(found[row]) if row in found else None for row in range(len(batch))]
+        return pa.array(times, pa.int64())
