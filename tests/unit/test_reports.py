@@ -1,14 +1,15 @@
 """What crosses processes of a partition's report comes back as it was."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kbackup.errors import StoreError
-from kbackup.records import Span, TopicPartition
+from kbackup.naming import DIRECTORY_BYTES_MAX, KEY_BYTES_MAX, Layout, ObjectKey, View
+from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.reports import Bookmark, Done, PartitionReport, Restored, RestoreReport
 
 counts = st.integers(0, 2**63 - 1)
@@ -121,3 +122,23 @@ def test_the_fields_of_a_restores_progress_stay() -> None:
         "type": "progress", "run": "r", "topic": "orders", "partition": 3, "target": "copy",
         "committed": 9, "records": 9, "objects": 2, "bytes_read": 70, "open": 4,
     } == report.progress("r", 4)  # fmt: skip
+
+
+@pytest.mark.parametrize("character", ["\x01", "\x7f", "ü", "€", "😀", '"'])
+def test_a_position_has_room_in_an_offset_whatever_the_directory(character: str) -> None:
+    """
+    A broker takes 4,096 bytes beside an offset; the longest key of the longest directory, every
+    count at its highest, stays below.
+    """
+    highest = 2**63 - 1
+    directory = character * (DIRECTORY_BYTES_MAX // len(character.encode()))
+    shape = ObjectKey("t", 2**31 - 1, highest, directory, ".snappy.parquet", View.HEADERS)
+    room = KEY_BYTES_MAX - len(Layout().key(shape).encode())
+    longest = Layout().key(replace(shape, topic="t" * (1 + room // 2)))  # it is there twice
+    counts = Done(**dict.fromkeys((each.name for each in fields(Done)), highest))
+    identity = TopicIdentity("c" * 22, "t" * 22)
+
+    text = Bookmark(longest, highest, "2026-11-21T02:00:00Z-7f3a", counts, identity).to_metadata()
+
+    assert KEY_BYTES_MAX - 2 < len(longest.encode()) <= KEY_BYTES_MAX
+    assert len(text.encode()) < 4096
