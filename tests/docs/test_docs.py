@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -48,6 +49,35 @@ def generator() -> ModuleType:
 
 def text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
+
+
+def test_contributing_has_the_linters_layers() -> None:
+    """
+    The list that people read is the list that the linter keeps, line by line.
+    """
+    contracts = tomllib.loads(text(CHECKOUT / "pyproject.toml"))["tool"]["importlinter"]
+    ours = next(
+        each["layers"] for each in contracts["contracts"] if each["name"] == "imports go one way"
+    )
+    section = text(CHECKOUT / "CONTRIBUTING.md").partition("## Layers")[2]
+
+    written = next(code_blocks(section)).splitlines()
+
+    assert [line.replace("kbackup.", "") for line in ours] == [
+        re.split(r"\s{2,}", line)[0] for line in written
+    ]
+
+
+def test_the_architecture_has_every_room() -> None:
+    """
+    Each folder of the package, and each stage of the flow, is on the page that draws them.
+    """
+    page = text(DOCS / "explanation" / "architecture.md")
+    rooms = {path.parent.name for path in (CHECKOUT / "kbackup").glob("*/__init__.py")}
+
+    assert {"testing"} == {room for room in rooms if f"`{room}/`" not in page}
+    assert [] == [each for each in re.findall(r"`(\w+/\w+[.]py)`", page)
+                  if not (CHECKOUT / "kbackup" / each).exists()]  # fmt: skip
 
 
 def name(path: Path) -> str:
