@@ -56,8 +56,10 @@ REFUSALS: Final = (
     Refusal(
         "behavior.on.null.values",
         _any_case("write"),
-        "this version writes no tombstone files in the connectors' layout",
-        "set it to ignore or fail; whole records keep tombstones: leave out format.class",
+        "tombstone files hold keys without offsets, so a restore could not tell which values came "
+        "before a tombstone and which after it; this version writes none",
+        "leave out format.class: whole records keep tombstones in their place; or set it to fail, "
+        "or to ignore with errors.tolerance=all and a dead letter topic, which keeps them",
         SINK,
     ),
     Refusal(
