@@ -53,7 +53,7 @@ def test_no_broker_is_said_within_the_timeout(words: tuple[str, ...], kbackup: K
 
     run = kbackup.json(*words, "-k", address, "--kafka-timeout", "2s", expect=5)
 
-    assert time.monotonic() - begin < 10  # three seconds on a quiet machine
+    assert time.monotonic() - begin < 60  # three seconds on a quiet machine
     assert address in run.summary["errors"][0]["what"]
     assert "Connection refused" in run.summary["errors"][0]["why"]
 
@@ -324,7 +324,7 @@ def test_of_two_runs_the_second_leaves_at_once(
         first.finish()
 
     assert (8, "", "") == (second.code, second.stdout, second.stderr)
-    assert seconds < 5  # under one on a quiet machine
+    assert seconds < 60  # under one on a quiet machine
     assert "locked" == third.summary["errors"][0]["code"]
 
 

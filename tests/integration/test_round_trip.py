@@ -50,8 +50,8 @@ def test_a_second_run_finds_nothing_and_starts_no_spark(
 
     assert 0 == again.summary["records"]
     assert {"up to date", "empty"} == {row["state"] for row in again.summary["partitions"]}
-    assert used < 3  # of CPU; on a quiet machine all of it takes two seconds
-    assert took < 30  # it waits for nobody, however busy the machine is
+    assert used < 12  # of CPU; on a quiet machine all of it takes two seconds
+    assert took < 60  # it waits for nobody, however busy the machine is
 
 
 def _seconds_of_children() -> float:

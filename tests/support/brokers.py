@@ -111,7 +111,9 @@ class SecondBroker(LocalKafka):
         self._first = first
         super().__init__({"node.id": "2", "process.roles": "broker"})
 
-    def _configure(self, controller: int) -> None:  # noqa: ARG002  (there is one already)
+    def _prepare(self) -> None:
+        """Write a configuration like the first one's, and format the data directory."""
+        (self._port,) = free_ports(1)
         theirs = _properties(self._first._directory / "server.properties")
         mine = {
             **theirs,
