@@ -11,7 +11,7 @@ from kbackup.doctor.spark import keep_classes
 from kbackup.errors import SparkError
 from kbackup.kafka.native.build import compiler
 from kbackup.kafka.native.library import UnavailableError, library
-from kbackup.local import LocalS3, find_java, start_kafka
+from kbackup.local import LocalRegistry, LocalS3, find_java, start_kafka
 from kbackup.local.kafka import LocalKafka
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.cluster import TestCluster
@@ -49,6 +49,13 @@ def cluster(kafka: LocalKafka) -> TestCluster:
 def mock_kafka() -> MockKafka:
     """A broker without Java, shared by all tests of the run."""
     return MockKafka()
+
+
+@pytest.fixture(scope="session")
+def apicurio() -> Iterator[LocalRegistry]:
+    """A real Schema Registry, shared by all tests of the run."""
+    with LocalRegistry() as service:
+        yield service
 
 
 @pytest.fixture

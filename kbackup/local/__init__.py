@@ -1,4 +1,4 @@
-"""What the demo and the tests start: a real Kafka, an S3 server, a Java to run them on.
+"""What the demo and the tests start: Kafka, an S3 server, a registry, a Java to run them on.
 
 Nothing is installed: jars go into the user's cache, data into temporary directories.  Each server
 listens on 127.0.0.1 only and ends when the process that started it has ended, killed or not.
@@ -12,9 +12,12 @@ from kbackup.errors import ConfigurationError
 from kbackup.local.docker import DockerKafka
 from kbackup.local.java import Java, find_java
 from kbackup.local.kafka import LocalKafka
+from kbackup.local.registry import LocalRegistry
 from kbackup.local.s3 import LocalS3
 
-__all__ = ["DockerKafka", "Java", "LocalKafka", "LocalS3", "find_java", "start_kafka"]
+__all__ = [
+    "DockerKafka", "Java", "LocalKafka", "LocalRegistry", "LocalS3", "find_java", "start_kafka",
+]  # fmt: skip
 
 
 def start_kafka(properties: Mapping[str, str] | None = None) -> LocalKafka | DockerKafka:

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kbackup.errors import LocalServiceError
 from kbackup.local import LocalKafka, LocalS3, find_java
+from kbackup.local.ivy import ivy_jar
 from kbackup.local.java import trust_store_options
-from kbackup.local.kafka_jars import ivy_jar
 
 pytestmark = pytest.mark.integration
 

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from kbackup.errors import ConfigurationError, LocalServiceError
-from kbackup.local import docker, kafka_jars, s3, start_kafka
+from kbackup.local import docker, ivy, kafka_jars, s3, start_kafka
 from kbackup.local.downloads import checksums
+from kbackup.local.ivy import ivy_jar
 from kbackup.local.java import Java
-from kbackup.local.kafka_jars import KAFKA_VERSION, fetch_kafka, ivy_jar
+from kbackup.local.kafka_jars import KAFKA_VERSION, fetch_kafka
 
 
 def test_every_jar_has_its_checksum() -> None:
@@ -32,7 +33,7 @@ def test_without_ivy_the_error_names_pyspark(monkeypatch: pytest.MonkeyPatch) ->
     """
     Where PySpark is not installed, the error says that it is what is missing.
     """
-    monkeypatch.setattr(kafka_jars, "find_spec", lambda _: None)
+    monkeypatch.setattr(ivy, "find_spec", lambda _: None)
     monkeypatch.delenv("SPARK_HOME", raising=False)
 
     with pytest.raises(LocalServiceError) as caught:
@@ -58,7 +59,7 @@ def test_without_network_and_cache_the_error_says_so(
     monkeypatch.setenv("KBACKUP_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
-    monkeypatch.setattr(kafka_jars, "_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(ivy, "_PAUSES", (0.0, 0.0))
 
     with pytest.raises(LocalServiceError) as caught:
         fetch_kafka(Java(tmp_path, "17", "PATH"))

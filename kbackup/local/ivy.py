@@ -1,0 +1,163 @@
+"""What comes from the central Maven repository, fetched once into the user's cache.
+
+It comes by way of Ivy, a download tool that ships inside PySpark and knows where that is, so
+nothing but Java and PySpark is needed.
+"""
+
+import logging
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from kbackup.errors import LocalServiceError
+from kbackup.local.downloads import cache_directory, damaged, fetch_once
+from kbackup.local.java import Java, proxy_options, trust_store_options
+
+_logger = logging.getLogger(__name__)
+
+_PAUSES: Final = (2.0, 5.0)
+"""Seconds before the second and third try of a download."""
+
+_TRY_SECONDS: Final = 600
+"""How long one try may take; half a minute is usual."""
+
+
+_FILES_ALONE: Final = """\
+<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers>
+    <ibiblio name="central" m2compatible="true" usepoms="false"/>
+  </resolvers>
+</ivysettings>
+"""
+"""The repository that Ivy knows, as a place of files: their descriptions are not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A program that is fetched.
+
+    Attributes:
+        program: Its name and version, for messages.
+        directory: Of its files, in the cache.
+        module: What to fetch, an Ivy module file.
+        sums: Name to SHA-256 of all files that it stands for.
+        has_dependencies: Fetch what the module's own description names, too.
+    """
+
+    program: str
+    directory: str
+    module: str
+    sums: Mapping[str, str]
+    has_dependencies: bool = True
+
+
+def fetch(java: Java, wanted: Wanted) -> list[Path]:
+    """Return the files of a program, downloading them with Ivy on *java* the first time.
+
+    Raises:
+        LocalServiceError: If they are not in the cache and cannot be downloaded, or differ from
+            their checksums.
+    """
+
+    def download(target: Path) -> None:
+        why = _download(java, wanted, target)
+        if why:
+            raise LocalServiceError(
+                f"{wanted.program} is not in the cache and could not be downloaded",
+                why,
+                "connect to the network, or set HTTPS_PROXY, or, behind a proxy that re-signs "
+                f"TLS, SSL_CERT_FILE; or copy {cache_directory() / wanted.directory} from a "
+                "machine that has it",
+            )
+
+    found = fetch_once(wanted.directory, wanted.sums, download)
+    return [found / name for name in wanted.sums]
+
+
+def ivy_jar() -> Path:
+    """Return the Ivy among the jars of PySpark, or of ``SPARK_HOME``, without importing PySpark.
+
+    Raises:
+        LocalServiceError: If there is none.
+    """
+    homes = []
+    if (package := find_spec("pyspark")) is not None and package.origin is not None:
+        homes.append(Path(package.origin).parent)
+    if home := os.environ.get("SPARK_HOME"):
+        homes.append(Path(home))
+    for home_directory in homes:
+        for jar in sorted(home_directory.glob("jars/ivy-*.jar")):
+            return jar
+    raise LocalServiceError(
+        "no Ivy to download with",
+        f"no jars/ivy-*.jar in {', '.join(map(str, homes)) or 'PySpark, which is not installed'}",
+        "run: pip install pyspark",
+    )
+
+
+def _download(java: Java, wanted: Wanted, target: Path) -> str:
+    """Put the files into *target*; a try that fails leaves what it got to the next one.
+
+    Returns:
+        Why it came to nothing; empty where all is there.
+    """
+    why = ""
+    with tempfile.TemporaryDirectory(prefix="kbackup-ivy-") as scratch:
+        for pause in (*_PAUSES, 0.0):
+            why = _try_download(java, wanted, target, Path(scratch))
+            if not why and not damaged(target, wanted.sums):
+                return ""
+            why = why or f"missing or altered: {', '.join(damaged(target, wanted.sums))}"
+            _logger.warning("%s was not downloaded: %s", wanted.program, why)
+            time.sleep(pause)
+    return why
+
+
+def _try_download(java: Java, wanted: Wanted, target: Path, scratch: Path) -> str:
+    """Run Ivy once; return why it failed in one line, or nothing."""
+    module, settings = scratch / "ivy.xml", scratch / "settings.xml"
+    module.write_text(wanted.module)
+    settings.write_text(_FILES_ALONE)
+    command = [
+        str(java.executable),
+        *trust_store_options(),
+        *proxy_options(),
+        "-Dsun.net.client.defaultConnectTimeout=20000",
+        "-Dsun.net.client.defaultReadTimeout=60000",
+        f"-Divy.default.ivy.user.dir={scratch}/home",  # nothing of the user's own Ivy
+        *("-cp", str(ivy_jar()), "org.apache.ivy.Main"),
+        *(("-m2compatible",) if wanted.has_dependencies else ("-settings", str(settings))),
+        *("-cache", f"{scratch}/cache", "-ivy", str(module), "-confs", "default"),
+        *("-types", "jar", "bundle", "tar.gz"),
+        *("-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"),
+    ]
+    try:
+        done = subprocess.run(  # noqa: S603  (nothing in it comes from outside)
+            command,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_TRY_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return f"not finished after {_TRY_SECONDS} s"
+    return "" if done.returncode == 0 else _reason(done.stdout)
+
+
+def _reason(output: str) -> str:
+    """Return the line of Ivy's output that says most."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    for mark in ("Server access error", "Host ", "Exception", "not found"):
+        for line in lines:
+            if mark in line:
+                return line
+    return lines[-1] if lines else "Ivy says nothing"
