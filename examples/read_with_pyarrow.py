@@ -39,7 +39,7 @@ def read(place: str, topic: str) -> pa.Table:
         table = ds.dataset(path, filesystem=system, format="parquet").to_table()
         parts.append(table.append_column("partition", pa.array([partition] * len(table), "int32")))
     if not parts:
-        refuse(f"error: no object of whole records of {topic} lies under {place}/topics")
+        refuse(f"error: no object of whole records of {topic} is under {place}/topics")
     return pa.concat_tables(parts)
 
 

@@ -1,4 +1,4 @@
-"""Where a user's caches lie: downloads, class archives, lock files."""
+"""Where a user's caches are: downloads, class archives, lock files."""
 
 import os
 from pathlib import Path

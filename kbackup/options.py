@@ -63,7 +63,7 @@ class Option(Generic[T]):
             on the machine could read.  Its name must look like a secret's: see
             `kbackup.config.doubts.is_secret`.
         aliases: Other names that files may use.
-        mistaken: Names that people wrote for it, which are none: suggested to whoever does.
+        mistaken: Wrong names that people have used: a warning about one suggests this option.
         short: Other spellings of the command-line option, such as ``--region``.
         is_place: A store's only: after ``NAME://``, the store's name, the value is the URL of a
             backup, so that ``store.url`` need not be given.

@@ -43,7 +43,7 @@ SEAMS: Final = ("formats", "converters", "partitioners", "extractors", "stores")
 CHAINED: Final = ("transforms", "predicates")
 """Seams of which a configuration takes any number, each under a name of its own.
 
-Their classes declare their options themselves: these stand behind that name in a file, and are no
+Their classes declare their options themselves: these follow that name in a file, and are no
 properties of kbackup's.
 """
 

@@ -60,7 +60,7 @@ class Rename:
         except TimeoutError:
             raise ConfigurationError(
                 f"cannot rename {topic!r} by {self.regex!r} {_OPTIONS}",
-                why=f"the pattern tries so many ways that {MATCH_TIMEOUT:g} s were not enough",
+                why=f"matching took more than {MATCH_TIMEOUT:g} s: the pattern backtracks too much",
                 do="remove a repetition inside a repetition, such as (a+)+ for a+",
             ) from None
         new = "".join(

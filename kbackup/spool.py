@@ -30,7 +30,7 @@ def folder() -> Path:
 
     Raises:
         ConfigurationError: If no file can be made there.  Another folder is never taken in its
-            place: it might lie on a disk that was to be spared.
+            place: it might be on a disk that was to be spared.
     """
     path = Path(os.environ.get("TMPDIR") or tempfile.gettempdir())
     _temporary_file(path).close()

@@ -1,4 +1,4 @@
-"""Values as netstrings, one behind the other: ``5:hello,``; a format that escapes nothing and
+"""Values as netstrings, one after the other: ``5:hello,``; a format that escapes nothing and
 loses nothing but null.
 
 Source: D. J. Bernstein, "Netstrings", 1997.
@@ -85,7 +85,7 @@ class NetstringWriter:
         self._file.write(b"".join(b"%d:%s," % (len(row), row) for row in rows.to_pylist()))
 
     def close(self, metadata: Mapping[str, str]) -> None:
-        """Write the end: an empty file and one that was cut behind a row look different."""
+        """Write the end: an empty file and one that was cut after a row look different."""
         self._file.write(b".")
 
 

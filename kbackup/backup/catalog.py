@@ -1,4 +1,4 @@
-"""What lies in a backup: one listing, grouped by topic and partition, in offset order."""
+"""What is in a backup: one listing, grouped by topic and partition, in offset order."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -142,7 +142,7 @@ def read(
     """List a backup.
 
     Args:
-        store: Where it lies.
+        store: Where it is.
         layout: How objects are named.
         options: For formats whose extension is a setting.
         topics: Only these; all when empty.

@@ -214,5 +214,5 @@ def _beside_whole(extents: Sequence[Extent]) -> Iterator[Finding]:
     sets = [extent.files for extent in extents]
     kept = without_shadowed(sets, lambda files: ends[files.files[0].key])
     if left := len(sets) - len(kept):
-        text = f"{left} value objects lie beside whole records, which are used"
+        text = f"{left} value objects are beside whole records, which are used instead"
         yield Finding("overlap", sets[0].where, None, text=text, is_error=False)

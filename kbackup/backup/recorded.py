@@ -71,7 +71,7 @@ def last_offset(sets: Sequence[FileSet], entries: Sequence[Recorded]) -> int | N
     """Return the offset of the last record, None where names and runs do not tell.
 
     It is known where the objects of the run that got farthest are all there, and nobody stored
-    more behind them.
+    more after them.
     """
     if not sets or not entries:
         return None

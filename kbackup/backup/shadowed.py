@@ -1,4 +1,4 @@
-"""Value objects whose records lie in whole-record objects too: those are restored, not these.
+"""Value objects whose records are in whole-record objects too: those are restored, not these.
 
 A backup holds both when a connector and kbackup stored the same topic in one place, or when a
 sink's layout was changed.  A value object is left out only where whole records are known to hold

@@ -19,7 +19,7 @@ def lacking(
         sets: Of one partition, by start offset.
         layout: How objects are named.
         wanted: Which siblings the configuration promises.  A sibling is promised too where sets
-            before and behind have theirs.
+            before and after have theirs.
     """
     values = [files for files in sets if not files.is_whole]
     complete = [files for files in values if files.main is not None]

@@ -11,7 +11,7 @@ _ATOMS: Final = re.compile(rf"\d(?:[\d{THIN}.,]*\d)?|.", re.DOTALL)
 """What a word may be taken apart into: whole numbers, single other characters."""
 
 _PARTS: Final = re.compile(r".+?(?:[/_+:-]|[.,](?!\d)|$)", re.DOTALL)
-"""What a word is taken apart into where that is enough: its parts with the sign behind them."""
+"""What a word is taken apart into where that is enough: its parts, each with the sign after it."""
 
 _ARGUMENTS: Final = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+")
 

@@ -43,11 +43,11 @@ class _Peek(GroupedCommand):
 )  # fmt: skip
 @click.option(
     "--sample", cls=GroupedOption, group="Safety", metavar="P%",
-    help="With --deep: read so many objects of a hundred, others each time.",
+    help="With --deep: read this percentage of the objects, chosen anew each time.",
 )  # fmt: skip
 @click.option(
     "--rebuild", is_flag=True, cls=GroupedOption, group="Safety",
-    help="Write the ledger anew from the objects first.",
+    help="First rebuild the ledger from the objects.",
 )  # fmt: skip
 @click.option(
     "--accept-missing", multiple=True, cls=GroupedOption, group="Safety",
@@ -149,7 +149,7 @@ def _verify(session: Session, summary: Summary, share: Any, *, deep: bool) -> No
 @click.argument("what", metavar="KEY|TOPIC[:PARTITION[@OFFSET]]")
 @click.option(
     "-c", "--count", type=click.IntRange(min=1), default=10, show_default=True,
-    cls=GroupedOption, group="Output", metavar="N", help="Print so many records.",
+    cls=GroupedOption, group="Output", metavar="N", help="Number of records to print.",
 )  # fmt: skip
 @click.option(
     "--template", cls=GroupedOption, group="Output", metavar="TEXT",

@@ -19,7 +19,7 @@ class Row:
 
     Attributes:
         start: Offset this run began at, None until known.
-        committed: The next offset behind what is safe, None until known.
+        committed: The next offset after what is safe, None until known.
         end: The offset this run ends at, None where it follows or the names do not tell.
         planned_objects: Objects to be read, None where offsets tell how much there is to do.
         records: Safe records of this run; `objects` and `stored_bytes` likewise.

@@ -60,7 +60,7 @@ def sentence(error: Mapping[str, Any]) -> str:
 
 
 def hang(title: str, text: str, width: int | None = None) -> str:
-    """Return *text*, escaped line by line, behind *title* and under itself."""
+    """Return *text*, escaped line by line, after *title*; further lines hang under the first."""
     room = None if width is None else max(width - len(title), 1)
     lines = [line for part in text.splitlines() for line in fold(escape(part.rstrip()), room)] or [
         ""

@@ -120,7 +120,7 @@ def translate(given: Mapping[str, Value]) -> Clients:
 
 
 def _rank(name: str) -> int:
-    """Plain names first, ``kafka.`` behind them, a single client's last: the last one counts."""
+    """Plain names first, then ``kafka.``, then a single client's; the last one counts."""
     return 2 if ".override." in name else int(name.startswith("kafka."))
 
 

@@ -105,7 +105,7 @@ class Kafka(Group):
 
 
 class Store(Group):
-    """Where the backup lies."""
+    """Where the backup is."""
 
     title: ClassVar[str] = "S3"
     commands: ClassVar[frozenset[str]] = ALL

@@ -1,4 +1,4 @@
-"""Where a value came from, and what there is to say against it."""
+"""Where a value came from, and what is wrong with it."""
 
 import re
 from dataclasses import dataclass, field

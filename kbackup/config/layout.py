@@ -156,7 +156,7 @@ class Rotation(Group):
     )
     rotate_schedule_interval_ms: Integer = declare(
         -1,
-        "Every so many ms of the clock, counted from midnight of timezone, files are closed; -1 "
+        "Close files at multiples of this many ms since midnight in timezone; -1 "
         "for never. Needs timezone.",
         ge=-(2**63),
         le=2**63 - 1,

@@ -1,4 +1,4 @@
-"""All of it together: what was given, to `Settings` and what there is to say."""
+"""What was given, made into `Settings`, errors and warnings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -43,7 +43,7 @@ _SERVER: Final = re.compile(
     r"|[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)",
     re.ASCII,
 )
-"""``host``, ``host:port``, ``[v6]:port`` or a bare v6 address, perhaps behind ``PROTOCOL://``."""
+"""``host``, ``host:port``, ``[v6]:port`` or a bare v6 address, perhaps after ``PROTOCOL://``."""
 _NEXT_PAIR: Final = re.compile(r",(?=\s*[\w.-]+=)")
 
 

@@ -35,12 +35,12 @@ _DO: Final = "choose one of them, or install the package that brings it"
 
 @dataclass(slots=True)
 class Seams:
-    """What was made out.
+    """The plugins that a configuration names, and what is wrong with them.
 
     Attributes:
         view: "record" or "value".
         found: Attributes of `Settings` to their values.
-        doubts: What there is to say.
+        doubts: Errors and warnings.
         without_effect: Names that do nothing in this layout.
     """
 
@@ -53,7 +53,7 @@ class Seams:
 def resolve(
     given: Mapping[str, Value], *, writes: bool, converts: bool, is_connector: bool
 ) -> Seams:
-    """Make out view, formats, converters and partitioner.
+    """Find the view, formats, converters and partitioner.
 
     Args:
         given: What was given, erroneous values left out.
@@ -148,7 +148,7 @@ def _converters(seams: Seams, given: Mapping[str, Value], *, writes: bool) -> No
 
 
 def _side_format(seams: Seams, given: Mapping[str, Value], part: str, name: str) -> Iterator[Doubt]:
-    """What speaks against the files of keys or headers."""
+    """Yield what is wrong with the files of keys or headers."""
     attribute = name.replace(".", "_")
     if name not in given:
         seams.found[attribute] = CONNECTORS_SIDES_FORMAT

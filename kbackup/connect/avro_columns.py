@@ -38,7 +38,7 @@ Place: TypeAlias = pa.Int64Array
 
 
 class _Bytes:
-    """The bytes of all rows, one row behind the other."""
+    """The bytes of all rows, one row after the other."""
 
     def __init__(self, data: pa.Buffer) -> None:
         self.data = data

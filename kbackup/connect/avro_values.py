@@ -31,7 +31,7 @@ def connect_schema(text: str) -> ConnectSchema:
 
 
 def decode(data: bytes, count: int, text: str) -> pa.Array:
-    """Return *count* datums, one behind the other, as a column.
+    """Return *count* datums, one after the other, as a column.
 
     Args:
         data: The datums, and nothing else.
@@ -58,7 +58,7 @@ def decode_each(datums: pa.BinaryArray, text: str) -> tuple[pa.Array, dict[int, 
     """Return each row of *datums*, one datum or null, as a row of a column.
 
     Where `decode` trusts a file's blocks, this looks at the end of each datum: a value that is
-    cut short, or followed by something else, does not shift those behind it.
+    cut short, or followed by something else, does not shift those after it.
 
     Args:
         datums: One Avro datum a row.
@@ -86,7 +86,7 @@ def decode_each(datums: pa.BinaryArray, text: str) -> tuple[pa.Array, dict[int, 
                 bad[at] = f"{type(error).__name__}: {error}".rstrip(": ")
             else:
                 if (left := len(datum) - body.tell()) > 0:
-                    row, bad[at] = None, f"{left} bytes are left behind it"
+                    row, bad[at] = None, f"{left} bytes are left after it"
         rows.append(row)
     made = rows if convert is None else [None if row is None else convert(row) for row in rows]
     kind = schema.arrow()

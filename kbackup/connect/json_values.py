@@ -148,7 +148,7 @@ def _decimal(scale: int) -> Read:
         if shift < 0:
             whole, rest = divmod(whole, 10**-shift)
             if rest:
-                raise ValueError(f"{value} has more digits behind its point than {scale}")
+                raise ValueError(f"{value} has more digits after its point than {scale}")
         return unscaled(-whole if sign else whole)
 
     return read
@@ -178,7 +178,7 @@ def _map(schema: ConnectSchema) -> Read:
             pairs = list(value.items())
         elif isinstance(value, list) and not is_object:
             if not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
-                raise ValueError("a map is an array of pairs, and one of these is none")
+                raise ValueError("a map is an array of pairs, and one element is not a pair")
             pairs = [(key, item) for key, item in value]
         else:
             raise _wrong(value, "an object" if is_object else "an array of pairs")

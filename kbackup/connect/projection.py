@@ -18,7 +18,7 @@ from kbackup.connect.json_values import default_of
 from kbackup.connect.schema import ConnectSchema, Type
 
 _WIDER: Final = (Type.INT8, Type.INT16, Type.INT32, Type.INT64, Type.FLOAT32, Type.FLOAT64)
-"""Each type can be brought under those behind it."""
+"""Each type can be brought under those after it."""
 _PROSE: Final = re.compile(
     r"connect\.record\.(doc|aliases|namespace)|io\.confluent\.connect\.avro\.field\.doc\..*"
 )

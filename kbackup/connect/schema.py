@@ -27,7 +27,7 @@ TIME: Final = "org.apache.kafka.connect.data.Time"
 TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 
 ENUM: Final = "io.confluent.connect.avro.Enum"
-"""Parameter that says a string was an Avro enum; with ``.SYMBOL`` behind it, one for each."""
+"""Parameter that says a string was an Avro enum; with ``.SYMBOL`` appended, one for each."""
 
 
 class Type(StrEnum):
@@ -108,7 +108,7 @@ class ConnectSchema:
 
     @property
     def scale(self) -> int:
-        """Digits of a Decimal behind its point; may be negative."""
+        """Digits of a Decimal after its point; may be negative."""
         return int(self.parameter("scale") or 0)
 
     def as_optional(self) -> Self:

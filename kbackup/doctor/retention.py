@@ -19,7 +19,7 @@ class LogState:
         topic: Its name.
         retention_ms: How long records are kept; None: for ever, or until a newer one of the key.
         expired: Offsets that went before they were backed up, by partition.
-        is_pending: Whether it has records behind the position of the group.
+        is_pending: Whether it has records after the group's position.
     """
 
     topic: str

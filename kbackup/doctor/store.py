@@ -111,7 +111,7 @@ def _probe(store: Store, settings: Settings, layout: Layout) -> tuple[list[Check
 
 def _conditions(missing: tuple[str, ...]) -> Check:
     if not missing:
-        text = "an object is put or replaced only if nobody else was faster"
+        text = "an object is put or replaced only if no other run was faster"
         return Check("store", "conditional writes", "ok", text)
     text = f"the server ignores {', '.join(missing)}: of two runs at once, one may replace more "
     text += "records by fewer"

@@ -18,7 +18,7 @@ from kbackup.records import TopicPartition
 TIME: Final = "time"
 """Column of times, which a partitioner sees beside `fields.DECODED` and ``records.SCHEMA``."""
 _TOO_LONG: Final = (
-    f"its directory has more than {DIRECTORY_BYTES_MAX} bytes, or is none at all",
+    f"its directory has more than {DIRECTORY_BYTES_MAX} bytes, or is empty",
     "choose directories with shorter names, or correct the record",
 )
 

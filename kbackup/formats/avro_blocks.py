@@ -124,7 +124,7 @@ class BlockWriter:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some datums of a container, one behind the other."""
+    """Some datums of a container, one after the other."""
 
     count: int
     data: bytes
@@ -164,7 +164,7 @@ class BlockReader:
                 raise _corrupt(f"block {number} says it has {count} values in {size} bytes")
             packed = self._take(size)
             if self._take(_MARKER_BYTES) != self._marker:
-                raise _corrupt(f"the marker behind block {number} is another")
+                raise _corrupt(f"the sync marker after block {number} is not the file's")
             yield Block(count, self._unpacked(packed, number))
 
     def _unpacked(self, packed: bytes, number: int) -> bytes:

@@ -84,7 +84,7 @@ class GzipWriter:
 def inflate(file: BinaryIO) -> Iterator[bytes]:
     """Yield what a file of one or more gzip members holds, in pieces of `PIECE_BYTES` at most.
 
-    Zeros behind the last member are padding, as tapes and block devices leave it.
+    Zeros after the last member are padding, as tapes and block devices leave it.
 
     Raises:
         CorruptObjectError: If it is cut short, fails its checksum or length, goes on with

@@ -84,7 +84,7 @@ class ParquetFormat:
     needs_schema: ClassVar[bool] = True
 
     def extension(self, options: FormatOptions) -> str:
-        """Return ``.parquet`` behind the codec's part."""
+        """Return the codec's part, then ``.parquet``."""
         return EXTENSIONS[CODEC.of(options.values)]
 
     def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002

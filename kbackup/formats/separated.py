@@ -17,7 +17,7 @@ GZIP_EXTENSION = ".gz"
 
 
 def extension(own: str, options: FormatOptions) -> str:
-    """Return *own* with what stands for the compression behind it.
+    """Return *own*, followed by what stands for the compression.
 
     Raises:
         ConfigurationError: If there is no such compression.
@@ -30,7 +30,7 @@ class SeparatedWriter:
 
     Args:
         file: Where the bytes go; not closed here.
-        separator: What stands behind each row, the last one too.
+        separator: What follows each row, the last one too.
         options: Compression and its level.
     """
 
@@ -101,7 +101,7 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _data(rows: pa.BinaryArray) -> memoryview:
-    """Return the bytes of *rows*, one behind the other, without copying."""
+    """Return the bytes of *rows*, one after the other, without copying."""
     _, offsets, data = rows.buffers()
     if data is None or not len(rows):
         return memoryview(b"")

@@ -128,7 +128,7 @@ class Cluster:
         """Return `spans` once the transactions that have ended are visible in them.
 
         A commit is answered before its markers are written, so the last stable offset lags for a
-        moment behind a transaction that was committed.  A transaction that stays open is waited
+        moment after a transaction that was committed.  A transaction that stays open is waited
         for no longer than *wait_s*; the spans end in front of it.
         """
         deadline = time.monotonic() + wait_s

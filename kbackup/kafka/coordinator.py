@@ -2,7 +2,7 @@
 
 The first group of a new cluster makes Kafka create the topic that offsets are kept in, and a
 coordinator that moves is loading for a while.  Until then every question about a group is
-answered with an error that is none.
+answered with error code 0.
 """
 
 import time

@@ -88,7 +88,7 @@ class Reader:
             self._source.end()
 
     def _meet(self, topic: str) -> None:
-        """Learn where *topic* lies before it is assigned.
+        """Learn which brokers lead *topic* before it is assigned.
 
         The client by itself would start to fetch a topic that is new to it only when a timer of
         1 s comes around: 0.01 s instead of 0.9 s until the first record.

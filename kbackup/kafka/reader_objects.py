@@ -56,7 +56,7 @@ class ObjectSource:
             messages = pending or self._consume()
             records, event = self._sift(messages)
             if not self._add(records):
-                event = None  # it came behind the broken record
+                event = None  # it came after the broken record
             is_broken = self._broken_offset is not None
             if is_broken and not self._columns.records:
                 continue

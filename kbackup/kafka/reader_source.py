@@ -44,7 +44,7 @@ class Taken:
         batch: ``records.SCHEMA``, at least one row, offsets rising and within the span; None
             where no records came.
         position: The next offset to be read, the span's end where that was reached.
-        event: What came behind the records of *batch*.
+        event: What came after the records of *batch*.
     """
 
     batch: pa.RecordBatch | None

@@ -70,7 +70,7 @@ class Writer:
 
     With *exactly_once* records and position are committed in one transaction: a writer that died
     is fenced by its transactional id and its open transaction aborted.  Without, records are
-    written idempotently, and a killed run may repeat those behind the last committed position.
+    written idempotently, and a killed run may repeat those after the last committed position.
 
     The group's offset on the *target* partition is the next offset of the *backup*.
     """

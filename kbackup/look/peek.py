@@ -80,7 +80,7 @@ def peek(
     """Yield records of a backup.
 
     Args:
-        store: Where it lies.
+        store: Where it is.
         layout: How objects are named.
         options: How objects are read.
         what: An object's key, or ``TOPIC[:PARTITION[@OFFSET]]``.
@@ -141,7 +141,7 @@ def _chosen(found: Catalog, place: Place) -> Iterator[tuple[TopicPartition, list
 def _from(sets: Sequence[FileSet], offset: int | None) -> list[FileSet]:
     """Return the sets that may hold *offset* or a later one, whole records before values.
 
-    Of each directory that is the last one to begin at or before it, and those behind.
+    Of each directory that is the last one to begin at or before it, and those after it.
     """
     ordered = sorted(sets, key=lambda files: (files.start_offset, not files.is_whole))
     if offset is None:

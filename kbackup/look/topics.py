@@ -49,7 +49,7 @@ def topics(
     the last object of each partition.  Foreign objects are named as warnings.
 
     Args:
-        store: Where the backup lies.
+        store: Where the backup is.
         layout: How objects are named.
         options: How objects are read.
         names: Topics; all where there are none.

@@ -25,7 +25,7 @@ class Written:
         commits: Transactions that held some of them; 0 without transactions.
         before: End offset before the run.
         after: What the log holds after the run, up to the first transaction that is open.
-        is_hidden: Whether another producer's transaction is open, behind which nothing is read.
+        is_hidden: Whether another producer's transaction is open, past which nothing is read.
     """
 
     target: TopicPartition

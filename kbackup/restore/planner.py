@@ -49,8 +49,8 @@ class Planner:
         Args:
             settings: The configuration.
             cluster: The target.
-            store: Where the backup lies.
-            catalog: What lies there.
+            store: Where the backup is.
+            catalog: What is there.
             known: What the backup says of itself, read before it was listed.
             now_ms: The time, ms since the epoch.
         """

@@ -115,7 +115,7 @@ class RestoreRun:
         )
         self._say_foreign(found)
         for damage in said.all_damage():
-            text = f"{damage.name}: {damage.why}; kbackup restore verify --rebuild writes it anew"
+            text = f"{damage.name}: {damage.why}; kbackup restore verify --rebuild rebuilds it"
             self._tell(self._summary.warn("ledger_damaged", text, key=damage.name))
         planner = Planner(
             settings=settings,
@@ -190,7 +190,7 @@ class RestoreRun:
         names = ", ".join(added)
         if agree is None or not agree(f"{names}: not empty. Add the backup's records to it?"):
             raise RefusedError(
-                f"{names} is not empty, and nobody agreed to add to it",
+                f"{names} is not empty, and adding to it was not confirmed",
                 "--if-exists append wants a confirmation",
                 "--yes agrees in advance",
             )

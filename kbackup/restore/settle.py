@@ -163,6 +163,6 @@ def _confirm(names: str, settings: Settings, agree: Callable[[str], bool] | None
     if agree is None or not agree(f"{names}: change these settings?"):
         raise RefusedError(
             f"the settings of {names} were left as they are",
-            "retention and compaction delete records, and nobody agreed",
+            "retention and compaction delete records, and this was not confirmed",
             "--yes agrees in advance",
         )

@@ -132,7 +132,7 @@ def repeated(
 
 
 def splittable(store: Store, where: TopicPartition, sets: Sequence[FileSet]) -> list[KbackupError]:
-    """Refuse to split byte-array files of another tool, to which nobody agreed."""
+    """Refuse to split byte-array files of another tool unless the operator agreed."""
     asked = set()
     for files in sets:
         for file in files.files:

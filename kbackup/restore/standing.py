@@ -117,7 +117,7 @@ def _early(mark: Mark, log: Log) -> Standing:
 
 
 def _anew(log: Log, code: str, what: str) -> Standing:
-    text = f"{log.where} {what} since it was restored: the restore begins anew"
+    text = f"{log.where} {what} since it was restored: the restore starts over"
     return Standing(warning=(code, text))
 
 

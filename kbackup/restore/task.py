@@ -33,7 +33,7 @@ from kbackup.stores import Store, open_store
 
 TRANSACTION_RECORDS: Final = 500_000
 TRANSACTION_BYTES: Final = 64 * 2**20
-"""A transaction ends behind this many records or bytes: what a kill makes a rerun write again."""
+"""A transaction ends after this many records or bytes: what a kill makes a rerun write again."""
 
 FIRST_BYTES: Final = 8 * 2**20
 """What the first transaction has.  The next ones grow while the cluster is quick, and shrink where

@@ -123,7 +123,7 @@ def write_run(store: Store, layout: Layout, summary: Mapping[str, Any]) -> None:
     """Leave the summary of a run, in place of an earlier one of the same run.
 
     Args:
-        store: Where the backup lies.
+        store: Where the backup is.
         layout: Its ``topics_dir`` is added to the record.
         summary: With ``run`` and ``command``; plain JSON values.
 
@@ -176,7 +176,7 @@ def write_success(store: Store, layout: Layout, summary: Mapping[str, Any]) -> N
     A later run for the same names learns that in one request, however many runs came between.
 
     Args:
-        store: Where the backup lies.
+        store: Where the backup is.
         layout: Which ``topics.dir``.
         summary: With ``run``, ``names`` and ``last_success``.
 

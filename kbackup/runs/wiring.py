@@ -50,7 +50,7 @@ def kafka_way(settings: Settings) -> Way:
 
 
 def store_settings(settings: Settings) -> StoreSettings:
-    """Return where the backup lies."""
+    """Return where the backup is."""
     return StoreSettings(
         url=settings.url,
         endpoint_url=settings.endpoint_url,
@@ -190,7 +190,7 @@ def affix(settings: Settings) -> Affix:
 
 
 def identity(settings: Settings) -> str:
-    """Return the text that tells one backup from another: where it lies."""
+    """Return the text that tells one backup from another: where it is."""
     return f"{settings.endpoint_url or ''}|{settings.url}|{settings.topics_dir}"
 
 
@@ -202,7 +202,7 @@ def backup_id(settings: Settings) -> str:
 def group(settings: Settings, purpose: str, *more: str) -> str:
     """Return the consumer group that keeps the position of *purpose*.
 
-    Without a name of the operator's it follows from where the backup lies, so that the next run
+    Without a name of the operator's it follows from where the backup is, so that the next run
     of the same command finds it again.
     """
     if settings.group is not None:

@@ -48,7 +48,7 @@ class World:
 
     Attributes:
         kafka: The cluster; crosses processes with the tasks.
-        store: Where the backup lies; likewise.
+        store: Where the backup is; likewise.
         run_tasks: Runs tasks.
         clock: The time; likewise.
     """

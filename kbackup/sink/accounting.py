@@ -162,7 +162,7 @@ class Account:
             return (before or {}).get("code") != (failure or {}).get("code")
 
     def gap_ends(self) -> dict[TopicPartition, int]:
-        """Return where the log began behind the last gap that tasks met."""
+        """Return where the log began after the last gap that tasks met."""
         with self.lock:
             return {where: gaps[-1].end_offset for where, gaps in self._gaps.items() if gaps}
 

@@ -1,6 +1,6 @@
 """Dead letters: records that were left out, kept in a topic of their own as they were.
 
-They are written as they are found and acknowledged before the offset behind them is committed, so
+They are written as they are found and acknowledged before the offset after them is committed, so
 none is lost; a run that dies between the two writes some of them again.
 
 Source of topic, partitions and headers: Kafka Connect's ``DeadLetterQueueReporter``.

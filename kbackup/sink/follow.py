@@ -233,7 +233,7 @@ class Following:
     def _gap(self, watch: Watch, position: int) -> Span:
         """Write down what expired before it was read, and return it; empty where nothing has.
 
-        Written down at once: the next commit is behind it, and no later run would find it.
+        Recorded at once: the next commit is after it, and no later run would find it.
         """
         assert self._clients is not None  # noqa: S101  (a visit has just used them)
         where = watch.report.where

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 def keep(store: Store, file: ClosedFile) -> Facts:
-    """Make sure that *file*'s records are stored under its key, and say what lies there now.
+    """Make sure that *file*'s records are stored under its key, and say what is there now.
 
     Returns:
         The facts of the object under the key: this file's, or those of a longer object that was

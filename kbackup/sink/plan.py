@@ -80,7 +80,7 @@ class PlannedPartition:
     def position(self) -> Position | None:
         """Return what to set the group to before anything is read, None where it stands right.
 
-        It is set back where it stands too far ahead, and on behind what has expired: the next run
+        It is set back where it is too far ahead, and forward past what has expired: the next run
         need not find that out again.
         """
         if self.start is None:

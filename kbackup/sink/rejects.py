@@ -179,7 +179,7 @@ class Rejects:
         """Wait until all dead letters are acknowledged.
 
         Raises:
-            KbackupError: If one was not; nothing behind it may be committed.
+            KbackupError: If one was not; nothing after it may be committed.
         """
         if self.letters is not None:
             self.letters.flush()

@@ -283,7 +283,7 @@ class SinkRun:
         return []
 
     def _leave_behind(self, group: str) -> None:
-        """Set the group on behind the gaps that tasks wrote down, where one ends a backup."""
+        """Move the group past the gaps that tasks recorded, where one ends a backup."""
         if not (ends := self._account.gap_ends()):
             return
         cluster = self._world.kafka.cluster()
@@ -387,7 +387,7 @@ def _policy(settings: Settings) -> ErrorPolicy:
 def _gone(where: TopicPartition) -> KbackupError:
     return TopicChangedError(
         f"{where} is no longer there",
-        "its topic was deleted, or made anew with fewer partitions",
+        "its topic was deleted, or recreated with fewer partitions",
         "what is stored stays as it is; look at the topic before running again",
         topic=where.topic,
         partition=where.partition,

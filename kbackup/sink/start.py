@@ -19,7 +19,7 @@ class Evidence:
         log: From the log's start to the end offset to back up to.
         committed: The group's position, None without.
         is_confirmed: The object that was committed with the position is in the bucket.
-        stored_to: The offset behind the last record of the bucket's last object; None when the
+        stored_to: The offset after the last record of the bucket's last object; None when the
             bucket has no object of this partition, or does not say.
         has_objects: The bucket holds objects of this partition.
         identities: Which topic the position and the objects looked at say they are of.

@@ -59,7 +59,7 @@ def status(
     * ``topics_dir`` and ``names``.
 
     Args:
-        store: Where the backup lies.
+        store: Where the backup is.
         layout: Which ``topics.dir``.
         max_age_s: Seconds; None for any age.
         now: Aware.

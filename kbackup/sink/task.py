@@ -379,7 +379,7 @@ class Work:
         Args:
             cuts: Takes the cut once its files are stored.
             files: The cut's, in the order to store them.
-            next_offset: The first offset behind it.
+            next_offset: The first offset after it.
             read: Bytes of the records read for it.
             lacks: What was left out of it.
         """

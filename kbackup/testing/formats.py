@@ -93,7 +93,7 @@ class FormatContract:
 
     def test_a_file_that_was_cut_short_is_no_shorter_backup(self, form: Format, view: View) -> None:
         """
-        Cut anywhere but behind a row, it is an error, and so is an empty one.
+        Cut anywhere but after a row, it is an error, and so is an empty one.
         """
         for batch in samples(form, view) if view in form.views else ():
             data = written(form, view, batch)

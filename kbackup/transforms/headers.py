@@ -7,7 +7,7 @@ from kbackup.records import HEADER
 
 
 def added(headers: pa.ListArray, name: str, values: pa.Array) -> pa.ListArray:
-    """Return *headers* with one more behind the others of each record.
+    """Return *headers* with one more after the others of each record.
 
     Args:
         headers: As ``records.SCHEMA`` has them.

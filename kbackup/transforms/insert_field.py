@@ -84,7 +84,7 @@ class InsertField:
             )  # fmt: skip
 
     def apply(self, records: Records) -> Records:
-        """Return the records with the fields behind their own."""
+        """Return the records with the new fields after their own."""
         data = records.side(self._side)
         if data.schema is None:
             found = self._appended(records, data)

@@ -17,7 +17,7 @@ LITERAL: Final = text("value.literal", "Its value, as text.", is_required=True)
 
 
 class InsertHeader:
-    """Adds a header behind the others.
+    """Adds a header after the others.
 
     Its value is the literal's text: Kafka reads a number or a date out of it, and writes it again.
     """

@@ -116,7 +116,7 @@ class Mending:
     pattern: str | None = None
 
     def rebuild(self, *, only_new: bool = False) -> Iterator[Event]:
-        """Write the ledger anew from the objects.
+        """Rebuild the ledger from the objects.
 
         What can still be read of it is kept, also of objects that are not there: they are missing
         until somebody accepts that.
@@ -179,7 +179,7 @@ class Mending:
             return table([*kept, *adoption.listed(self.store, found, topic)], OBJECTS)
 
         place.of_topic(self.store, self.layout, topic, self.clock).rewrite(rows)
-        text = f"{topic}: the ledger was written anew from its objects"
+        text = f"{topic}: the ledger was rebuilt from its objects"
         return self.summary.warn("ledger_rebuilt", text, topic=topic)
 
     def _topics(

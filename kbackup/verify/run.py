@@ -40,7 +40,7 @@ _ERRORS_KEPT: Final = 100
 
 _DUPLICATES_NAMED: Final = 20
 
-REBUILD: Final = "write the ledger anew from the objects: kbackup restore verify --rebuild"
+REBUILD: Final = "rebuild the ledger from the objects: kbackup restore verify --rebuild"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def verify(
     """Verify a backup.
 
     Args:
-        store: Where it lies.
+        store: Where it is.
         layout: How objects are named.
         options: How objects are read, and which siblings values have.
         summary: Takes errors (exit code 7), foreign objects (3) and a row for each partition.

@@ -34,7 +34,7 @@ class VerifyJob:
     """One run's settings for its tasks; plain data.
 
     Attributes:
-        store: Where the backup lies.
+        store: Where the backup is.
         reading: How objects are read.
     """
 

@@ -11,7 +11,7 @@ name carries, and of those newer ones that it names.  So a reader lists until it
 watermark of the newest snapshot, and opens that and the parts that it does not hold.
 
 Nothing is ever replaced or deleted, and nobody waits for anybody.  What keeps a part from being
-overlooked is time: a snapshot's watermark lies `GRACE_MS` before the listing it was made from,
+overlooked is time: a snapshot's watermark is `GRACE_MS` before the listing it was made from,
 and an append is good only if its file was there half of that after it was named, else it is made
 again under a new name.  That leaves the other half for clocks that differ.  S3 takes no request
 whose clock is a quarter of an hour away from its own, so no two writers differ by more than that
@@ -40,7 +40,7 @@ from kbackup.stores import Store
 _log: Final = logging.getLogger(__name__)
 
 GRACE_MS: Final = 3_600_000
-"""How far a snapshot's watermark lies behind; half for slow writes, half for wrong clocks."""
+"""How far a snapshot's watermark is behind; half for slow writes, half for wrong clocks."""
 
 FOLD_AT: Final = 64
 """How many parts a reader may have to open before they are folded."""

@@ -81,7 +81,7 @@ class RunLock:
         """Describe the lock; nothing is taken yet.
 
         Args:
-            store: Where the backup lies.
+            store: Where the backup is.
             layout: Its ``topics_dir`` is part of what is locked.
             purpose: What the run does, such as ``sink``.
             names: What it works on: topics, a pattern, a target; in any order.
@@ -116,7 +116,7 @@ class RunLock:
         run: str,
         sleep: Callable[[float], object] = time.sleep,
     ) -> "Self | nullcontext[None]":
-        """Return the lock that *settings* ask for; with ``--no-lock`` one that is none."""
+        """Return the lock that *settings* ask for; with ``--no-lock`` one that holds nothing."""
         if settings.no_lock:
             return nullcontext()
         return cls(

@@ -1,4 +1,4 @@
-"""The half of the run lock that lies on this host: a file held with flock.
+"""The half of the run lock that is on this host: a file held with flock.
 
 It holds an id of 32 hexadecimal digits, given to it once, and a line that says who holds it.  It
 is never removed: another process may have opened it and wait for it.

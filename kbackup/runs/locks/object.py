@@ -1,4 +1,4 @@
-"""The half of the run lock that lies in the store: a small JSON object, refreshed by its holder."""
+"""The half of the run lock that is in the store: a small JSON object, refreshed by its holder."""
 
 import logging
 import re
@@ -113,7 +113,7 @@ class LockObject:
             if found is not None and self.is_ours(found):
                 self._store.delete(self.key)
         except StoreError as error:
-            _log.warning("run lock %s is left behind: %s", self.key, error)
+            _log.warning("run lock %s could not be removed: %s", self.key, error)
 
     def store_clock(self) -> datetime:
         """Return the store's time: that of a probe, written and deleted again."""

@@ -1,6 +1,6 @@
 """``file:///FOLDER``: a folder, on this host or mounted.
 
-An object is a file below the folder, at its key.  Beside them lies one hidden folder::
+An object is a file below the folder, at its key.  Beside them is one hidden folder::
 
     .kbackup/facts/<key>     its metadata, as a JSON list of mostly one
     .kbackup/new/<random>    bodies on their way, moved to their key once they are on the disk
@@ -220,7 +220,7 @@ class FileStore:
 
     @contextmanager
     def _at(self, key: str, verb: str) -> Iterator[Path]:
-        """Yield the file for *key*, which lies below the root whatever the key says."""
+        """Yield the file for *key*, which is below the root whatever the key says."""
         names = key.split("/")
         for name in names:
             if name in ("", ".", "..") or "\0" in name:

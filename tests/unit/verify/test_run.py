@@ -903,7 +903,7 @@ def test_values_beside_whole_records_are_noted() -> None:
     verified = Verified(backup, deep=True)
 
     assert 0 == verified.exit_code
-    assert [("overlap", "2 value objects lie beside whole records, which are used")] == (
+    assert [("overlap", "2 value objects are beside whole records, which are used instead")] == (
         verified.notes
     )
 
