@@ -2,16 +2,18 @@
 
 import re
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kbackup.errors import StoreError
 from kbackup.stores.archive import Thaw, Tier
-from kbackup.stores.s3.requests import Requests
+
+if TYPE_CHECKING:
+    from kbackup.stores.s3.requests import Requests  # imports boto3
 
 _UNDER_WAY: Final = "RestoreAlreadyInProgress"
 
 
-def thawed(requests: Requests, key: str) -> Thaw:
+def thawed(requests: "Requests", key: str) -> Thaw:
     """Return how far an archived object has come: `Archive.thawed`."""
     answer = requests.send("head_object", key, Key=key)
     return read(answer.get("Restore", ""))
@@ -30,7 +32,7 @@ def read(header: str) -> Thaw:
         return Thaw("ready")
 
 
-def thaw(requests: Requests, key: str, days: int, tier: Tier) -> None:
+def thaw(requests: "Requests", key: str, days: int, tier: Tier) -> None:
     """Ask for an archived object: `Archive.thaw`."""
     request = {"Days": days, "GlacierJobParameters": {"Tier": tier}}
     try:

@@ -1,15 +1,17 @@
 """Unfinished uploads of S3."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbackup.errors import StoreError
 from kbackup.stores.s3 import outcomes
-from kbackup.stores.s3.requests import Requests
 from kbackup.stores.uploads import UnfinishedUpload
 
+if TYPE_CHECKING:
+    from kbackup.stores.s3.requests import Requests  # imports boto3
 
-def unfinished(requests: Requests, prefix: str) -> Iterator[UnfinishedUpload]:
+
+def unfinished(requests: "Requests", prefix: str) -> Iterator[UnfinishedUpload]:
     """Yield the unfinished uploads page by page: `Uploads.unfinished`."""
     at: dict[str, Any] = {}
     while True:
@@ -31,7 +33,7 @@ def unfinished(requests: Requests, prefix: str) -> Iterator[UnfinishedUpload]:
         at = following
 
 
-def abort(requests: Requests, upload: UnfinishedUpload) -> None:
+def abort(requests: "Requests", upload: UnfinishedUpload) -> None:
     """Throw an upload's parts away: `Uploads.abort`."""
     try:
         requests.send("abort_multipart_upload", upload.key, Key=upload.key, UploadId=upload.id)
