@@ -13,7 +13,7 @@ Source: jackson-core 2.18, ``UTF8JsonGenerator`` and ``CharTypes``; JDK 21, ``Do
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
@@ -64,6 +64,22 @@ def canonical(column: pa.BinaryArray) -> tuple[pa.StringArray, tuple[Bad, ...]]:
             texts[row] = None
     found = pa.array(texts, pa.binary()).cast(pa.string())
     return found, tuple(sorted(bad, key=lambda at: at.row))
+
+
+def write(values: Sequence[Any]) -> pa.StringArray:
+    """Return parsed JSON as Jackson writes it, null for None."""
+    texts = [None if value is None else _dumped(value) for value in values]
+    differs = pc.match_substring_regex(pa.array(texts, pa.binary()).cast(pa.string()), _DIFFERS)
+    for row in pc.indices_nonzero(differs).to_pylist():
+        texts[row] = _rewritten((texts[row] or b"").decode())
+    return pa.array(texts, pa.binary()).cast(pa.string())
+
+
+def _dumped(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # integers beyond 64 bits, or half of a surrogate pair
+        return _rewritten(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 _NOT_JSON: Final = "a value is not JSON"

@@ -22,9 +22,7 @@ def parsed(values: pa.Array) -> list[Any]:
 
 def written(values: Sequence[Any]) -> pa.Array:
     """Return JSON texts as Jackson writes them, null for None."""
-    texts = [None if value is None else _written(value) for value in values]
-    found, _ = jackson.canonical(pa.array(texts, pa.binary()))
-    return pa.ExtensionArray.from_storage(pa.json_(), found)
+    return pa.ExtensionArray.from_storage(pa.json_(), jackson.write(values))
 
 
 def changed(values: pa.Array, change: Callable[[Any], Any]) -> tuple[pa.Array, list[Bad]]:
@@ -57,10 +55,3 @@ def _parsed(text: str) -> Any:
         except orjson.JSONDecodeError:
             pass  # half of a surrogate pair
     return json.loads(text)
-
-
-def _written(value: Any) -> bytes:
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        return json.dumps(value, separators=(",", ":")).encode()

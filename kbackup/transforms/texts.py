@@ -10,9 +10,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup import jackson
 from kbackup.connect import json_text
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
-from kbackup.transforms import schemaless
 from kbackup.transforms.simple_date_format import DAY_MS, SimpleDateFormat
 
 _FORMATS: Final = {
@@ -49,7 +49,11 @@ def text_of(value: Any) -> bytes | None:
         return None
     if isinstance(value, str):
         return value.encode()
-    text: str = schemaless.written([value]).storage[0].as_py()
+    if isinstance(value, int):
+        return (str(value).lower() if isinstance(value, bool) else str(value)).encode()
+    if isinstance(value, float):
+        return jackson.java_double(value).encode()
+    text: str = jackson.write([value])[0].as_py()
     return text.encode()
 
 

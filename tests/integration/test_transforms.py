@@ -71,6 +71,18 @@ def test_a_connectors_chain_changes_and_leaves_out_what_it_says(
     done = kbackup.json("sink", "--config", config)
     again = kbackup.json("sink", "--config", config)
     verified = kbackup.json("restore", "verify", "--config", config)
+    hide = tmp_path / "hide.properties"
+    hide.write_text(
+        "transforms=name,hide\n"
+        f"transforms.name.type={OF_KAFKA}RegexRouter\n"
+        "transforms.name.regex=.*\n"
+        "transforms.name.replacement=hidden_$0\n"
+        f"transforms.hide.type={OF_KAFKA}ReplaceField$Value\n"
+        "transforms.hide.exclude=n\n"
+        "format.class=json\n"
+        "value.converter=json\n"
+    )
+    restored = kbackup.json("restore", "--config", str(hide), "-t", topic)
 
     store = Backup(s3, bucket)
     (key,) = store.keys(f"topics/{topic}/")
@@ -84,3 +96,7 @@ def test_a_connectors_chain_changes_and_leaves_out_what_it_says(
     assert (16, 4, 20) == (row["records"], row["filtered"], row["committed"])
     assert 0 == again.summary["records"]
     assert "ok" == verified.summary["result"]
+    assert ("ok", 16) == (restored.summary["result"], restored.summary["records"])
+    assert [{"_offset", "at"}] * 16 == [
+        set(json.loads(copy.value or b"")) for copy in cluster.read(f"hidden_{topic}")
+    ]

@@ -1,3 +1,5 @@
+import json
+
 import pyarrow as pa
 import pytest
 
@@ -152,3 +154,19 @@ def test_half_a_surrogate_pair_is_no_text() -> None:
     """
     with pytest.raises(ValueError, match="half of a surrogate pair"):
         jackson.string_value('"\\uD800"')
+
+
+def test_what_was_parsed_is_written_as_what_was_read() -> None:
+    """
+    A value that passed through Python has the text that it would have had without that.
+    """
+    texts = [
+        b'{"a":1.0,"b":[1e16,0.0001,12345678.5],"c":null}', b'{"big":123456789012345678901234567}',
+        '{"text":"\U0001f600 \u00e9 \\u0001 \\" \\\\"}'.encode(), b"[]", b"true", b'"x"', b"-0.0",
+    ]  # fmt: skip
+    expected, bad = jackson.canonical(pa.array(texts, pa.binary()))
+    parsed = [json.loads(text) for text in texts]
+
+    assert () == bad
+    assert expected.to_pylist() == jackson.write(parsed).to_pylist()
+    assert [None, '{"half":"\\uD83D"}'] == jackson.write([None, {"half": "\ud83d"}]).to_pylist()
