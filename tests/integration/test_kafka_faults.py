@@ -361,7 +361,8 @@ def test_a_sink_that_was_asleep_while_another_did_its_work_changes_nothing(
 ) -> None:
     """
     Stopped in the middle and woken up when all is done: what it puts is what is there, it does
-    not move the group back, and it ends with exit 1.
+    not move the group back, and it ends with exit 1; or with 5, if it slept for longer than it
+    waits for a broker.
     """
     cluster.create(topic)
     records = varied(60_000)
@@ -376,9 +377,8 @@ def test_a_sink_that_was_asleep_while_another_did_its_work_changes_nothing(
         sleeper.signal_all(signal.SIGCONT)
         woken = sleeper.finish()
 
-    assert (1, ["offset_moved"]) == (
-        woken.code, [error["code"] for error in woken.summary["errors"]],
-    )  # fmt: skip
+    errors = [error["code"] for error in woken.summary["errors"]]
+    assert (woken.code, errors) in ((1, ["offset_moved"]), (5, ["kafka"]))
     assert before == {key: file.sha256 for key, file in backup.files().items()}
     assert [60_000] == cluster.committed(other.summary["group"], topic)
     assert records == backup.records(topic)
