@@ -173,11 +173,15 @@ class Facts:
         return self.records == self.last_offset - self.first_offset + 1
 
     def covers(self, other: "Facts") -> bool:
-        """Whether every record of *other* is in this object too, going by offsets and counts."""
+        """Whether every record of *other* may be in this object too, by offsets and counts.
+
+        What begins earlier, or ends later, has a record more at that end.
+        """
+        more = (self.first_offset < other.first_offset) + (self.last_offset > other.last_offset)
         return (
             self.first_offset <= other.first_offset
             and self.last_offset >= other.last_offset
-            and self.records >= other.records
+            and self.records >= other.records + more
         )
 
 

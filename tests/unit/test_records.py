@@ -63,3 +63,26 @@ def test_a_records_size_does_not_depend_on_its_neighbours(batch: object) -> None
 
     for at in range(len(sizes)):
         assert sizes[at] == record_bytes(batch.slice(at, 1))[0]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "records", "covers"),
+    [
+        pytest.param(10, 29, 15, True, id="the same"),
+        pytest.param(10, 29, 16, True, id="more between"),
+        pytest.param(10, 30, 16, True, id="one more at its end"),
+        pytest.param(9, 30, 17, True, id="one more at each end"),
+        pytest.param(10, 30, 15, False, id="a longer one of as many"),
+        pytest.param(9, 30, 16, False, id="one more, for two ends"),
+        pytest.param(10, 29, 14, False, id="fewer"),
+        pytest.param(10, 28, 15, False, id="shorter"),
+        pytest.param(11, 29, 15, False, id="begins later"),
+    ],
+)
+def test_an_object_covers_one_whose_records_it_may_all_have(
+    first: int, last: int, records: int, *, covers: bool
+) -> None:
+    """
+    One that ends elsewhere has a record more there, or lacks another.
+    """
+    assert covers == Facts(first, last, records, None, None, "").covers(FACTS)

@@ -207,14 +207,17 @@ def topic_entries(rows: pa.Table) -> Iterator[TopicEntry]:
 def _merged_objects(rows: pa.Table) -> pa.Table:
     """Of rows about one object the one with more records counts, then the newer one.
 
-    Objects only ever grow: what is there is replaced by a superset alone.
+    Objects only ever grow: what is there is replaced by a superset alone.  Of as many records that
+    end elsewhere neither holds the other: somebody deleted the object, and a run stored it again
+    without what the cluster no longer had.  The row that ends first counts: the object that is
+    there does not fit it, and verify says so.
     """
     text = [rows["kind"], *(rows[name].cast(pa.string()) for name in ("partition", "first"))]
     last = pc.fill_null(rows["last"].cast(pa.string()), "")
     ranged = pc.binary_join_element_wise(*text, last, " ")
     keyed = pc.binary_join_element_wise(rows["kind"], rows["key"], " ")
     about = pc.coalesce(keyed, ranged)
-    return _best(rows, about, ["records", "last", "time", "sha256", "run"])
+    return _best(rows, about, ["records", "-last", "time", "sha256", "run"])
 
 
 def _merged_topics(rows: pa.Table) -> pa.Table:
@@ -225,10 +228,20 @@ def _merged_topics(rows: pa.Table) -> pa.Table:
 
 
 def _best(rows: pa.Table, about: pa.ChunkedArray, order: list[str]) -> pa.Table:
-    """Return of the rows *about* each thing the highest by the columns of *order*."""
-    numbered = rows.select(order).append_column("_about", about)
+    """Return of the rows *about* each thing the first by *order*.
+
+    Args:
+        rows: Any.
+        about: What each row is about.
+        order: Columns; the highest comes first, after a ``-`` the lowest, and null last.
+    """
+    names = [name.removeprefix("-") for name in order]
+    numbered = rows.select(names).append_column("_about", about)
     numbered = numbered.append_column("_row", pa.array(range(len(rows)), pa.int64()))
-    keys = [(name, "descending") for name in order]  # nulls come last
+    keys = [
+        (name.removeprefix("-"), "ascending" if name.startswith("-") else "descending")
+        for name in order
+    ]
     ordered = numbered.take(pc.sort_indices(numbered, keys))
     kept = ordered.group_by("_about", use_threads=False).aggregate([("_row", "first")])
     return rows.take(kept["_row_first"])

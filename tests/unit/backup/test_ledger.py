@@ -287,3 +287,19 @@ def test_what_was_removed_on_purpose_is_not_missed_until_it_is_stored_again() ->
     assert [Span(40, 50)] == ledger.gaps
     again = TopicLedger.of([row(0, time=9), *agreed]).partition(0)
     assert ["key-0"] == [entry.key for entry in again.missing(set())]
+
+
+def test_of_as_many_records_the_row_that_ends_first_counts() -> None:
+    """
+    Records 4 and 7 were stored, and somebody deleted the object; 7 was compacted, and 4 and 8 were
+    stored under that name.  What is there lacks 7, and must not look like what was stored.
+    """
+    store, time = CountingStore(), HandClock(NOW)
+    before = Entry("object", 0, 4, 7, "key-4", records=2, sha256="a", time=NOW)
+    after = Entry("object", 0, 4, 8, "key-4", records=2, sha256="b", time=NOW + MINUTE)
+    for one in (before, after):
+        stream(store, time).append(table([one], OBJECTS))
+
+    [found] = entries(stream(store, time).read().rows)
+
+    assert before == found
