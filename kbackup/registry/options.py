@@ -17,9 +17,14 @@ _PEM: Final = "only files in PEM are read"
 _URL: Final = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
 
 
-def _is_url(value: str) -> None:
-    if value and _URL.fullmatch(value) is None:
-        raise ValueError("expected http:// or https://, a host, and no blanks")
+def _names_host(url: str) -> bool:
+    if _URL.fullmatch(url) is None:
+        return False
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # such as brackets around what is no address
+        return False
 
 
 def _strategy(value: str) -> None:
@@ -128,7 +133,7 @@ def settings_of(properties: Mapping[str, Any]) -> Any:
 
     urls = URL.of(properties)
     for url in urls or ("",):
-        if _URL.fullmatch(url) is None:
+        if not _names_host(url):
             raise ConfigurationError(
                 "schema.registry.url is no URL of a Schema Registry",
                 "each URL begins with http:// or https:// and names a host",

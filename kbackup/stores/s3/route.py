@@ -35,14 +35,19 @@ def proxies(options: Mapping[str, Any]) -> dict[str, str] | None:
     text = PROXY_URL.of(options)
     if text is None:
         return None
-    url = urlsplit(text if "://" in text else f"http://{text}")
+    wrong = ConfigurationError(
+        f"{PROXY_URL.name} is not the URL of a proxy",
+        "expected http://HOST:PORT",
+        "correct it",
+        property=PROXY_URL.name,
+    )
+    try:
+        url = urlsplit(text if "://" in text else f"http://{text}")
+        _ = url.port
+    except ValueError as error:  # such as brackets around what is no address
+        raise wrong from error
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise ConfigurationError(
-            f"{PROXY_URL.name} is not the URL of a proxy",
-            "expected http://HOST:PORT",
-            "correct it",
-            property=PROXY_URL.name,
-        )
+        raise wrong
     own, _, place = url.netloc.rpartition("@")
     user, password = PROXY_USER.of(options), PROXY_PASSWORD.of(options)
     if user is not None:

@@ -384,6 +384,8 @@ TEXTS = st.one_of(
             JSON,
             "a,b",
             "file:///x",
+            "http://[",
+            "[",
             "${file:\0:k}",
         ]
     ),

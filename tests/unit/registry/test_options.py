@@ -70,6 +70,18 @@ def test_what_cannot_be_used_is_named(given: dict[str, Any], named: str) -> None
     assert "a:b" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["", "h:8081", "ftp://h", "http://", "http://[", "https://[x]@h", "http://h:x", "a,http://["],
+)
+def test_what_is_no_url_is_refused(url: str) -> None:
+    """
+    By the property's name, never with a traceback.
+    """
+    with pytest.raises(ConfigurationError, match=r"schema\.registry\.url"):
+        settings_of({URL: url})
+
+
 def test_times_are_in_seconds() -> None:
     """
     Properties are in milliseconds, as the connectors' are.

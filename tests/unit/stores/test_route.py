@@ -1,0 +1,35 @@
+"""The way to an S3 server."""
+
+import pytest
+
+from kbackup.errors import ConfigurationError
+from kbackup.stores.s3.route import proxies
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param({"s3.proxy.url": "http://proxy:3128"}, "http://proxy:3128", id="a URL"),
+        pytest.param({"s3.proxy.url": "proxy:3128"}, "http://proxy:3128", id="without a scheme"),
+        pytest.param({"s3.proxy.url": "[::1]:3128"}, "http://[::1]:3128", id="an address"),
+        pytest.param(
+            {"s3.proxy.url": "http://proxy", "s3.proxy.user": "a@b", "s3.proxy.password": "c:d"},
+            "http://a%40b:c%3Ad@proxy",
+            id="user and password",
+        ),
+    ],
+)
+def test_a_proxy_is_named_by_its_url(options: dict[str, str], expected: str) -> None:
+    """
+    The same for what is asked with and without TLS.
+    """
+    assert {"http": expected, "https": expected} == proxies(options)
+
+
+@pytest.mark.parametrize("url", ["[", "http://[x]:1", "http://proxy:x", "ftp://proxy", "http://"])
+def test_what_is_no_proxy_is_refused(url: str) -> None:
+    """
+    By the property's name, never with a traceback.
+    """
+    with pytest.raises(ConfigurationError, match=r"s3\.proxy\.url"):
+        proxies({"s3.proxy.url": url})
