@@ -77,9 +77,11 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
         is_new = seen.committed is None and not seen.has_objects and seen.known_to is None
         is_news_only = is_new and reset == "latest"
         first = seen.log.end_offset if is_news_only else seen.log.start_offset
-        expired = None
-        if seen.known_to is not None and seen.known_to < first:
-            expired = Span(seen.known_to, first)  # what had been stored before it is missing
+        expired, known_to = None, seen.known_to
+        if known_to is None and seen.committed is not None:
+            known_to = seen.committed.offset  # the group's word is all there is
+        if known_to is not None and known_to < first:
+            expired = Span(known_to, first)  # what had been stored before it is missing
         return Start(first, expired, warnings, seen.committed is not None)
     if wanted > seen.log.end_offset:
         raise TopicChangedError(

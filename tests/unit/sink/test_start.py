@@ -91,6 +91,15 @@ def test_what_expired_after_all_objects_were_deleted_is_a_gap(known: dict[str, o
     assert (50, Span(40, 50)) == (found.offset, found.expired)
 
 
+def test_what_expired_after_a_position_without_objects_is_a_gap() -> None:
+    """
+    A partition may have had markers alone: the group's offset is all that is known of it.
+    """
+    found = start(Span(50, 90), committed=40)
+
+    assert (50, Span(40, 50)) == (found.offset, found.expired)
+
+
 def test_a_first_start_has_no_gap() -> None:
     """
     Records that expired before the first run are nobody's loss to report.
