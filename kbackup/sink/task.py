@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from kbackup import engine, extractors, partitioners
 from kbackup.backup.ledger import place
+from kbackup.backup.ledger.objects import passed
 from kbackup.backup.ledger.rows import SKIPPED, Entry, entries, stored
 from kbackup.channel import Line
 from kbackup.errors import KbackupError, RegistryError, StoppedError
@@ -392,7 +393,11 @@ class Work:
             filtered=done.filtered + lacks.filtered,
             bad_records=done.bad_records + lacks.bad_records,
         )
-        rows = lacks.entries(self.unit.where, self.job.run, self.job.clock.ms())
+        now_ms = self.job.clock.ms()
+        rows = lacks.entries(self.unit.where, self.job.run, now_ms)
+        if not files and report.committed < next_offset:
+            span = Span(report.committed, next_offset)
+            rows.append(passed(self.unit.where, span, self.job.run, now_ms))
         for file in files:
             try:
                 facts = keep(self.clients.store, file)

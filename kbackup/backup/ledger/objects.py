@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kbackup.backup.ledger.rows import ACCEPTED, GAP, MISSING, SKIPPED, Entry
+from kbackup.backup.ledger.rows import ACCEPTED, GAP, MISSING, PASSED, SKIPPED, Entry
 from kbackup.backup.ledger.stream import Damage
 from kbackup.records import Facts, Span, TopicPartition, joined
 
@@ -21,6 +21,7 @@ class PartitionLedger:
             when the ledger was begun.
         accepted: What somebody said was removed on purpose.
         skipped: Offsets of records that were left out because they do not fit the layout.
+        passed: Offsets without anything to store, such as markers of transactions.
     """
 
     objects: dict[str, Entry] = field(default_factory=dict)
@@ -28,6 +29,7 @@ class PartitionLedger:
     lost: list[Entry] = field(default_factory=list)
     accepted: list[Entry] = field(default_factory=list)
     skipped: list[Span] = field(default_factory=list)
+    passed: list[Span] = field(default_factory=list)
 
     def missing(self, present: Container[str]) -> list[Entry]:
         """Return what was stored and is not there, nor accepted as removed, in offset order.
@@ -85,20 +87,21 @@ class PartitionLedger:
         Objects that were there and have gone since count too.  None where nothing is known.
         """
         ends = [one.next_offset for one in self.objects.values() if one.next_offset is not None]
-        return max((*ends, *(gap.end_offset for gap in self.gaps)), default=None)
+        return max((*ends, *(one.end_offset for one in (*self.gaps, *self.passed))), default=None)
 
     def end(self, present: Container[str]) -> int | None:
         """Return where the backup goes on if its position is lost.
 
         That is after the last cut of which every object is there, or after the last gap: what is
-        before the end of a gap has expired.  None where neither is known.
+        before the end of a gap has expired; or where a run had come to without anything to store.
+        None where nothing of that is known.
         """
         cuts: dict[int, bool] = {}
         for key, entry in self.objects.items():
             if entry.next_offset is not None:
                 cuts[entry.next_offset] = cuts.get(entry.next_offset, True) and key in present
         ends = [end for end, is_whole in cuts.items() if is_whole]
-        return max((*ends, *(gap.end_offset for gap in self.gaps)), default=None)
+        return max((*ends, *(one.end_offset for one in (*self.gaps, *self.passed))), default=None)
 
 
 NOTHING: Final = PartitionLedger()
@@ -129,6 +132,8 @@ class TopicLedger:
                 at.lost.append(entry)
             elif entry.kind == ACCEPTED:
                 at.accepted.append(entry)
+            elif entry.kind == PASSED:
+                at.passed.append(entry.span)
             elif entry.kind == SKIPPED:
                 at.skipped.append(entry.span)
             elif entry.key is not None:
@@ -152,6 +157,12 @@ def gap(where: TopicPartition, span: Span, run: str, time_ms: int) -> Entry:
     """Return the row of offsets that expired before they were backed up."""
     last = span.end_offset - 1
     return Entry(GAP, where.partition, span.start_offset, last, run=run, time=time_ms)
+
+
+def passed(where: TopicPartition, span: Span, run: str, time_ms: int) -> Entry:
+    """Return the row of offsets in which there was nothing to store."""
+    last = span.end_offset - 1
+    return Entry(PASSED, where.partition, span.start_offset, last, run=run, time=time_ms)
 
 
 def skipped(where: TopicPartition, span: Span, records: int, run: str, time_ms: int) -> Entry:

@@ -16,6 +16,7 @@ GAP: Final = "gap"
 MISSING: Final = "missing"
 ACCEPTED: Final = "accepted"
 SKIPPED: Final = "skipped"
+PASSED: Final = "passed"
 TOPIC: Final = "topic"
 SINK: Final = "sink"
 EARLIER: Final = "earlier"
@@ -44,7 +45,8 @@ class Entry:
             before they were backed up.  ``missing``: a run record of an earlier version says that
             objects were stored here, which were gone when the ledger was begun.  ``accepted``:
             somebody said that what is missing here was removed on purpose.  ``skipped``: records
-            were left out here because they do not fit the layout.
+            were left out here because they do not fit the layout.  ``passed``: a run had come to
+            the end of these offsets, and there was nothing to store.
         partition: The partition.
         first: Offset of the first record, inclusive.
         last: Offset of the last record, inclusive; None where the object does not say.
@@ -216,8 +218,16 @@ def _merged_objects(rows: pa.Table) -> pa.Table:
     last = pc.fill_null(rows["last"].cast(pa.string()), "")
     ranged = pc.binary_join_element_wise(*text, last, " ")
     keyed = pc.binary_join_element_wise(rows["kind"], rows["key"], " ")
-    about = pc.coalesce(keyed, ranged)
-    return _best(rows, about, ["records", "-last", "time", "sha256", "run"])
+    is_passed = pc.equal(rows["kind"], PASSED)  # of a partition, only how far it has come counts
+    about = pc.if_else(
+        is_passed, pc.binary_join_element_wise(*text[:2], " "), pc.coalesce(keyed, ranged)
+    )
+    rank = pc.if_else(is_passed, rows["last"], pc.negate(rows["last"]))
+    return _best(rows.append_column("_rank", rank), about, _ORDER).drop_columns("_rank")
+
+
+_ORDER: Final = ["records", "_rank", "time", "sha256", "run"]
+"""A row that ends first comes before one that ends later."""
 
 
 def _merged_topics(rows: pa.Table) -> pa.Table:
@@ -228,20 +238,10 @@ def _merged_topics(rows: pa.Table) -> pa.Table:
 
 
 def _best(rows: pa.Table, about: pa.ChunkedArray, order: list[str]) -> pa.Table:
-    """Return of the rows *about* each thing the first by *order*.
-
-    Args:
-        rows: Any.
-        about: What each row is about.
-        order: Columns; the highest comes first, after a ``-`` the lowest, and null last.
-    """
-    names = [name.removeprefix("-") for name in order]
-    numbered = rows.select(names).append_column("_about", about)
+    """Return of the rows *about* each thing the highest by the columns of *order*."""
+    numbered = rows.select(order).append_column("_about", about)
     numbered = numbered.append_column("_row", pa.array(range(len(rows)), pa.int64()))
-    keys = [
-        (name.removeprefix("-"), "ascending" if name.startswith("-") else "descending")
-        for name in order
-    ]
+    keys = [(name, "descending") for name in order]  # nulls come last
     ordered = numbered.take(pc.sort_indices(numbered, keys))
     kept = ordered.group_by("_about", use_threads=False).aggregate([("_row", "first")])
     return rows.take(kept["_row_first"])

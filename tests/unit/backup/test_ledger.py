@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kbackup.backup.ledger import place
-from kbackup.backup.ledger.objects import TopicLedger, accepted, gap, missing
+from kbackup.backup.ledger.objects import TopicLedger, accepted, gap, missing, passed
 from kbackup.backup.ledger.rows import OBJECTS, Entry, entries, table
 from kbackup.backup.ledger.stream import FOLD_AT, GRACE_MS, Contents, Stream
 from kbackup.naming import Layout
@@ -303,3 +303,19 @@ def test_of_as_many_records_the_row_that_ends_first_counts() -> None:
     [found] = entries(stream(store, time).read().rows)
 
     assert before == found
+
+
+def test_how_far_a_run_came_is_known_where_there_was_nothing_to_store() -> None:
+    """
+    A partition of markers alone has no object; of its rows the one that ends last is kept.
+    """
+    store, time = CountingStore(), HandClock(NOW)
+    for end in (4, 9, 6):
+        one = passed(WHERE, Span(0, end), "run", NOW)
+        stream(store, time).append(table([one], OBJECTS))
+
+    found = [*entries(stream(store, time).read().rows)]
+
+    known = TopicLedger.of(found).partition(0)
+    assert [8] == [one.last for one in found]
+    assert (9, 9) == (known.end(()), known.reached())
