@@ -1,6 +1,5 @@
 """Archived objects in a real S3 server: listed, refused, asked for, read."""
 
-import boto3
 import pytest
 
 from kbackup.errors import ObjectNotFoundError, StoreError
@@ -8,6 +7,7 @@ from kbackup.local.s3 import LocalS3
 from kbackup.stores import StoreSettings, open_store
 from kbackup.stores.archive import Archive, Thaw
 from kbackup.stores.s3.archive import read
+from tests.support.truth import client_of
 
 BUCKET = "archived"
 
@@ -16,13 +16,7 @@ BUCKET = "archived"
 def store(s3_server: LocalS3) -> Archive:
     """A bucket with an archived object."""
     s3_server.create_bucket(BUCKET)
-    keys = {
-        "aws_access_key_id": s3_server.access_key_id,
-        "aws_secret_access_key": s3_server.secret_access_key,
-    }
-    client = boto3.client(
-        "s3", endpoint_url=s3_server.endpoint_url, region_name="us-west-2", **keys
-    )
+    client = client_of(s3_server)
     client.put_object(Bucket=BUCKET, Key="old", Body=b"data", StorageClass="DEEP_ARCHIVE")
     client.put_object(Bucket=BUCKET, Key="new", Body=b"data")
     options = {

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-import boto3
 import pytest
 from mypy_boto3_s3 import S3Client
 from s3fault import Fault, S3Faults
@@ -16,6 +15,7 @@ from kbackup.errors import StoreError
 from kbackup.local.s3 import LocalS3
 from kbackup.stores import Store, StoreSettings, open_store
 from kbackup.testing import open_bytes, put_bytes
+from tests.support.truth import client_of
 
 FACTS = {"first-offset": "10", "last-offset": "19", "records": "7"}
 KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
@@ -33,13 +33,7 @@ def bucket(s3_server: LocalS3) -> str:
 
 @pytest.fixture
 def truth(s3_server: LocalS3) -> S3Client:
-    return boto3.client(
-        "s3",
-        endpoint_url=s3_server.endpoint_url,
-        aws_access_key_id=s3_server.access_key_id,
-        aws_secret_access_key=s3_server.secret_access_key,
-        region_name=s3_server.region,
-    )
+    return client_of(s3_server)
 
 
 @pytest.fixture

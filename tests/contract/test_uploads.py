@@ -1,11 +1,11 @@
 """Unfinished uploads of a real S3 server: listed over several pages, aborted, gone."""
 
-import boto3
 import pytest
 
 from kbackup.local.s3 import LocalS3
 from kbackup.stores import StoreSettings, open_store
 from kbackup.stores.uploads import Uploads
+from tests.support.truth import client_of
 
 BUCKET = "unfinished"
 
@@ -14,14 +14,13 @@ BUCKET = "unfinished"
 def store(s3_server: LocalS3) -> Uploads:
     """A bucket with three unfinished uploads."""
     s3_server.create_bucket(BUCKET)
-    keys = (s3_server.access_key_id, s3_server.secret_access_key)
-    client = boto3.client(
-        "s3", endpoint_url=s3_server.endpoint_url, region_name="us-west-2",
-        aws_access_key_id=keys[0], aws_secret_access_key=keys[1],
-    )  # fmt: skip
+    client = client_of(s3_server)
     for key in ("topics/a", "topics/b", "other/c"):
         client.create_multipart_upload(Bucket=BUCKET, Key=key)
-    options = dict(zip(("aws.access.key.id", "aws.secret.access.key"), keys, strict=True))
+    options = {
+        "aws.access.key.id": s3_server.access_key_id,
+        "aws.secret.access.key": s3_server.secret_access_key,
+    }
     found = open_store(StoreSettings(f"s3://{BUCKET}", s3_server.endpoint_url, options))
     assert isinstance(found, Uploads)
     return found

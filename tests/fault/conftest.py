@@ -1,13 +1,13 @@
 from collections.abc import Iterator
 from itertools import count
 
-import boto3
 import pytest
 from mypy_boto3_s3 import S3Client
 from s3fault import S3Faults
 
 from kbackup.local.s3 import LocalS3
 from kbackup.stores import StoreSettings
+from tests.support.truth import client_of
 
 PART_BYTES = 1024
 """Small parts make many-part uploads cheap."""
@@ -27,13 +27,7 @@ def s3_server() -> Iterator[LocalS3]:
 @pytest.fixture(scope="session")
 def truth(s3_server: LocalS3) -> S3Client:
     """A client of the server itself: sees what is stored, whatever the proxy does."""
-    return boto3.client(
-        "s3",
-        endpoint_url=s3_server.endpoint_url,
-        aws_access_key_id=s3_server.access_key_id,
-        aws_secret_access_key=s3_server.secret_access_key,
-        region_name=s3_server.region,
-    )
+    return client_of(s3_server)
 
 
 @pytest.fixture
