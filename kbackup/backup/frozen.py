@@ -10,10 +10,13 @@ from typing import Final
 from kbackup import moments
 from kbackup.backup.catalog import BackupFile
 from kbackup.errors import KbackupError, RefusedError
-from kbackup.stores import Store
+from kbackup.stores import Store, StoredObject
 from kbackup.stores.archive import ARCHIVED, Archive, Thaw
 
 _THREADS: Final = 16
+
+Listed = BackupFile | StoredObject
+"""An object, whatever is known of its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +27,9 @@ class Frozen:
         thaws: How far each has come.
     """
 
-    thaws: Mapping[BackupFile, Thaw]
+    thaws: Mapping[Listed, Thaw]
 
-    def of(self, state: str) -> list[BackupFile]:
+    def of(self, state: str) -> list[Listed]:
         """Return those that have come so far: `Thaw.state`."""
         return [file for file, thaw in self.thaws.items() if thaw.state == state]
 
@@ -67,7 +70,7 @@ class Frozen:
         return [("archived", f"{topic}: {ready} archived objects can be read until {until}")]
 
 
-def frozen(store: Store, files: Iterable[BackupFile]) -> Frozen:
+def frozen(store: Store, files: Iterable[Listed]) -> Frozen:
     """Return what is archived of *files*: a request for each such object, none for others.
 
     Raises:

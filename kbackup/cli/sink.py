@@ -71,20 +71,16 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
 
     def work(session: Session) -> Event:
         from kbackup import durable  # noqa: PLC0415
-        from kbackup.options import read_duration  # noqa: PLC0415
         from kbackup.runs import wiring  # noqa: PLC0415
         from kbackup.sink import status  # noqa: PLC0415
         from kbackup.stores import open_store  # noqa: PLC0415
 
-        try:
-            oldest = 0.0 if max_age is None else read_duration(max_age)
-        except ValueError as error:
-            raise ConfigurationError(f"--max-age {max_age} is no duration", str(error)) from error
+        oldest = None if max_age is None else _seconds("--max-age", max_age)
         settings = session.settings
         found = status.status(
             open_store(wiring.store_settings(settings)),
             wiring.layout(settings),
-            max_age_s=None if max_age is None else oldest,
+            max_age_s=oldest,
             now=datetime.now(UTC),
             names=settings.topics,
             pattern=settings.topics_regex,
@@ -119,19 +115,13 @@ def prune_command(older_than: str, **parameters: Any) -> None:
     """Throw away what killed runs have left of uploads in parts: it is not listed, and paid for."""
 
     def work(session: Session) -> Event:
-        from kbackup.options import read_duration  # noqa: PLC0415
         from kbackup.runs import wiring  # noqa: PLC0415
         from kbackup.runs.history import new_run_id  # noqa: PLC0415
         from kbackup.runs.summary import Summary  # noqa: PLC0415
         from kbackup.sink.prune import prune  # noqa: PLC0415
         from kbackup.stores import open_store  # noqa: PLC0415
 
-        try:
-            seconds = read_duration(older_than)
-        except ValueError as error:
-            raise ConfigurationError(
-                f"--older-than {older_than} is no duration", str(error)
-            ) from error
+        seconds = _seconds("--older-than", older_than)
         settings, now = session.settings, datetime.now(UTC)
         summary = Summary(new_run_id(now), "sink prune")
         events = prune(
@@ -150,6 +140,15 @@ def prune_command(older_than: str, **parameters: Any) -> None:
         return summary.finish()
 
     run("prune", "sink prune", parameters, work)
+
+
+def _seconds(option: str, text: str) -> float:
+    from kbackup.options import read_duration  # noqa: PLC0415
+
+    try:
+        return read_duration(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{option} {text} is no duration", str(error)) from error
 
 
 def _sink(session: Session) -> Event:

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from kbackup import moments
 from kbackup.backup import catalog as listing
-from kbackup.backup.catalog import BackupFile, not_in_backup, nothing_there
-from kbackup.backup.frozen import frozen
+from kbackup.backup.catalog import not_in_backup, nothing_there
+from kbackup.backup.frozen import Listed, frozen
 from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions
-from kbackup.naming import Layout, View
+from kbackup.naming import Layout
 from kbackup.runs.selection import select
 from kbackup.stores import Store
 from kbackup.stores.archive import Archive, Tier
@@ -67,7 +67,7 @@ def thaw(
     if missing is not None:
         raise not_in_backup(missing, found)
 
-    def files_of(topic: str) -> list[BackupFile]:
+    def files_of(topic: str) -> list[Listed]:
         return [
             file
             for where in found.partitions(topic)
@@ -76,13 +76,7 @@ def thaw(
             for file in one.files
         ]
 
-    own = [
-        BackupFile(
-            entry.key, View.RECORD, "", "", entry.size, entry.modified.timestamp(),
-            entry.storage_class,
-        )
-        for entry in store.list(layout.records_prefix())
-    ]  # fmt: skip
+    own: list[Listed] = [*store.list(layout.records_prefix())]
     for topic, files in (("", own), *((topic, files_of(topic)) for topic in chosen)):
         cold = frozen(store, files)
         asked = cold.of("frozen")
