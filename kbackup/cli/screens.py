@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from kbackup.cli import findings, maps, tables
+from kbackup.cli import findings, tables
 from kbackup.cli.escape import escape
 from kbackup.cli.failures import print_error
 from kbackup.cli.folding import fold, fold_command
@@ -146,6 +146,8 @@ class Screens:
                     self._paragraph(f"positions are kept in group {self._start['group']}")
             case "restore topics":
                 self._print(tables.topics_table(partitions), tables.topics_count(partitions))
+                from kbackup.cli import maps  # noqa: PLC0415  (no other command draws any)
+
                 maps.draw_tree(self._of("directory"), self._stdout)
                 maps.draw(self._of("coverage"), self._stdout)
             case "restore verify":
