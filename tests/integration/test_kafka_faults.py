@@ -357,7 +357,7 @@ def test_two_runs_without_a_lock_write_the_same_objects(
 
 
 def test_a_sink_that_was_asleep_while_another_did_its_work_changes_nothing(
-    kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str
+    kbackup: Kbackup, cluster: TestCluster, backup: Backup, proxy: S3Faults, topic: str
 ) -> None:
     """
     Stopped in the middle and woken up when all is done: what it puts is what is there, it does
@@ -368,18 +368,22 @@ def test_a_sink_that_was_asleep_while_another_did_its_work_changes_nothing(
     records = varied(60_000)
     cluster.write(topic, records)
     words = ("sink", "-t", topic, "--flush-size", "200", "--no-lock")
+    # However slowly this process gets to its signal, the sink is in the middle then.
+    proxy.faults = [Fault("PUT /[^/]+/topics/", "delay", after=3, seconds=1)]
+    slow = kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
 
-    with running(kbackup, *words) as sleeper:
+    with running(slow, *words) as sleeper:
         sleeper.wait_for("object", 3)
         sleeper.signal_all(signal.SIGSTOP)
         other = ended(kbackup, *words)
         before = {key: file.sha256 for key, file in backup.files().items()}
+        proxy.faults = []
         sleeper.signal_all(signal.SIGCONT)
         woken = sleeper.finish()
 
     errors = {error["code"] for error in woken.summary["errors"]}
-    assert errors
-    assert errors <= {"offset_moved", "kafka"}, woken.summary["errors"]
+    assert errors, woken.summary
+    assert errors <= {"offset_moved", "kafka"}, woken.summary
     assert (1 if "offset_moved" in errors else 5) == woken.code
     assert before == {key: file.sha256 for key, file in backup.files().items()}
     assert [60_000] == cluster.committed(other.summary["group"], topic)
