@@ -14,7 +14,7 @@ _ROOT: Final = Path(kbackup.__file__).parent
 _KNOWN: Final = {
     # as an operator writes them, without a prefix
     "config/known.py": {"schemas.enable", "schema.registry.url"},
-    "testing/__init__.py": {"kbackup.stores.memory"},  # a store for tests is what it is about
+    "testing/faults.py": {"kbackup.stores.memory"},  # a store for tests is what it is about
 }
 """What is named elsewhere, and why it may be."""
 

@@ -1,0 +1,290 @@
+"""The contract suite of the seam of stores."""
+
+import hashlib
+import io
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import pytest
+
+from kbackup.errors import ObjectNotFoundError
+from kbackup.stores import Store
+
+PART_BYTES: Final = 5 * 1024 * 1024
+"""The smallest part S3 takes: `StoreContract` stores bodies that are larger and smaller."""
+
+
+def put_bytes(
+    store: Store, key: str, data: bytes, *, if_absent: bool = False, if_match: str | None = None
+) -> bool:
+    """Put *data* with its checksum and one more fact, ``records`` = ``7``."""
+    return store.put(
+        key,
+        io.BytesIO(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        metadata={"records": "7"},
+        if_absent=if_absent,
+        if_match=if_match,
+    )
+
+
+def etag(store: Store, key: str) -> str:
+    """Return the etag of an object that is there."""
+    head = store.head(key)
+    assert head is not None
+    return head.etag
+
+
+def open_bytes(store: Store, key: str) -> bytes:
+    """Return an object's content."""
+    with store.open(key) as file:
+        return file.read()
+
+
+class StoreContract:
+    """What `Store` promises, as tests.  A subclass gives a fixture ``store``: an empty one."""
+
+    @pytest.mark.parametrize(
+        "size",
+        [
+            pytest.param(0, id="empty"),
+            pytest.param(1, id="one byte"),
+            pytest.param(PART_BYTES, id="just one part"),
+            pytest.param(2 * PART_BYTES + 1, id="a byte more than two parts"),
+        ],
+    )
+    def test_what_is_put_is_what_is_opened(self, store: Store, size: int) -> None:
+        """
+        An object comes back byte for byte, whatever its size.
+        """
+        data = bytes(range(251)) * (size // 251 + 1)
+        put_bytes(store, "topics/a", data[:size])
+
+        assert data[:size] == open_bytes(store, "topics/a")
+
+    def test_a_body_is_put_whole_wherever_it_stands(self, store: Store) -> None:
+        """
+        A body is stored from its start, and stays open for its owner.
+        """
+        body = io.BytesIO(b"orders")
+        body.seek(3)
+
+        store.put("a", body, sha256=hashlib.sha256(b"orders").hexdigest(), metadata={})
+
+        assert (b"orders", False) == (open_bytes(store, "a"), body.closed)
+
+    def test_an_opened_object_can_be_read_in_any_order(self, store: Store) -> None:
+        """
+        Readers of columnar formats begin at the end.
+        """
+        put_bytes(store, "a", b"0123456789")
+
+        with store.open("a") as file:
+            at_first = file.tell()
+            file.seek(-3, 2)
+            tail = file.read()
+            file.seek(2)
+
+            assert (0, b"789", b"23") == (at_first, tail, file.read(2))
+
+    def test_facts_are_kept_with_the_object(self, store: Store) -> None:
+        """
+        What is known of an object can be had without reading it.
+        """
+        put_bytes(store, "a", b"orders")
+
+        head = store.head("a")
+
+        assert head is not None
+        expected = {"records": "7", "sha256": hashlib.sha256(b"orders").hexdigest()}
+        assert (6, expected) == (head.size, dict(head.metadata))
+        assert abs(datetime.now(UTC) - head.modified) < timedelta(minutes=5)
+
+    def test_a_put_replaces_object_and_facts(self, store: Store) -> None:
+        """
+        A key holds what was put last, and its etag tells the two apart.
+        """
+        put_bytes(store, "a", b"first")
+        before = store.head("a")
+        put_bytes(store, "a", b"second")
+        after = store.head("a")
+
+        assert b"second" == open_bytes(store, "a")
+        assert before is not None
+        assert after is not None
+        assert hashlib.sha256(b"second").hexdigest() == after.metadata["sha256"]
+        assert before.etag != after.etag
+
+    def test_put_if_absent_leaves_another_object_alone(self, store: Store) -> None:
+        """
+        Of two bodies put if absent the first stays, and putting it again is success.
+        """
+        first = put_bytes(store, "a", b"mine", if_absent=True)
+        again = put_bytes(store, "a", b"mine", if_absent=True)
+        other = put_bytes(store, "a", b"other", if_absent=True)
+
+        assert (True, True, False) == (first, again, other)
+        assert b"mine" == open_bytes(store, "a")
+
+    def test_put_if_absent_holds_for_large_objects_too(self, store: Store) -> None:
+        """
+        A body in parts does not slip past what is there already.
+        """
+        put_bytes(store, "a", b"mine")
+        large = bytes(PART_BYTES + 1)
+
+        assert not put_bytes(store, "a", large, if_absent=True)
+        assert b"mine" == open_bytes(store, "a")
+
+    def test_of_many_who_put_if_absent_one_wins(self, store: Store) -> None:
+        """
+        A lock has one holder, however many reach for it at once.
+        """
+        bodies = [f"host {n}".encode() for n in range(8)]
+
+        with ThreadPoolExecutor(8) as pool:
+            won = [*pool.map(lambda data: put_bytes(store, "lock", data, if_absent=True), bodies)]
+
+        assert 1 == won.count(True)
+        assert bodies[won.index(True)] == open_bytes(store, "lock")
+
+    @pytest.mark.parametrize(
+        "size", [pytest.param(30, id="small"), pytest.param(PART_BYTES + 1, id="in parts")]
+    )
+    def test_a_replacement_takes_the_place_of_what_was_compared(
+        self, store: Store, size: int
+    ) -> None:
+        """
+        With the etag of what is there a put replaces it; with another etag it changes nothing.
+        """
+        put_bytes(store, "a", b"ten")
+        ten = etag(store, "a")
+        twenty, thirty = bytes(size - 1), bytes(size)
+
+        first = put_bytes(store, "a", thirty, if_match=ten)
+        late = put_bytes(store, "a", twenty, if_match=ten)
+        again = put_bytes(store, "a", thirty, if_match=ten)
+
+        assert (True, False, True) == (first, late, again)
+        assert thirty == open_bytes(store, "a")
+        assert put_bytes(store, "a", b"more", if_match=etag(store, "a"))
+
+    def test_what_has_gone_is_not_replaced(self, store: Store) -> None:
+        """
+        A replacement creates nothing where the object was deleted meanwhile.
+        """
+        put_bytes(store, "a", b"ten")
+        ten = etag(store, "a")
+        store.delete("a")
+
+        assert not put_bytes(store, "a", b"twenty", if_match=ten)
+        assert store.head("a") is None
+
+    def test_a_missing_object_is_named_as_missing(self, store: Store) -> None:
+        """
+        There is one error for an object that is not there; looking for it is none.
+        """
+        with pytest.raises(ObjectNotFoundError, match="topics/none"):
+            store.open("topics/none")
+
+        assert store.head("topics/none") is None
+
+    def test_deleting_twice_is_no_error(self, store: Store) -> None:
+        """
+        A lock can be given up by two who believe to hold it.
+        """
+        put_bytes(store, "a", b"mine")
+        store.delete("a")
+        store.delete("a")
+
+        assert store.head("a") is None
+        assert [] == [*store.list("")]
+        assert put_bytes(store, "a", b"other", if_absent=True)
+
+    def test_a_listing_is_in_the_order_of_utf8_bytes(self, store: Store) -> None:
+        """
+        A slash is a character like any other: order is that of whole keys.
+        """
+        keys = ["a-b", "a.b/c", "a/b", "a/b-c", "a0", "b/c/d", "z", "é", "\uffee", "😀"]
+        for key in reversed(keys):
+            put_bytes(store, key, key.encode())
+
+        found = [*store.list("")]
+
+        assert sorted(keys, key=str.encode) == [one.key for one in found]
+        assert [len(one.key.encode()) for one in found] == [one.size for one in found]
+
+    @pytest.mark.parametrize(
+        ("prefix", "expected"),
+        [
+            pytest.param("topics/a/", ["topics/a/1", "topics/a/2"], id="a folder"),
+            pytest.param("topics/a", ["topics/a/1", "topics/a/2", "topics/ab/1"], id="half a name"),
+            pytest.param("topics/a/1", ["topics/a/1"], id="a whole key"),
+            pytest.param("topics/c", [], id="nothing"),
+            pytest.param("../topics/a", [], id="not a path"),
+        ],
+    )
+    def test_a_listing_holds_what_begins_with_its_prefix(
+        self, store: Store, prefix: str, expected: list[str]
+    ) -> None:
+        """
+        A prefix is text, not a folder.
+        """
+        for key in ("topics/a/1", "topics/a/2", "topics/ab/1", "topics/b/1", "other"):
+            put_bytes(store, key, b"x")
+
+        assert expected == [one.key for one in store.list(prefix)]
+
+    def test_what_is_listed_agrees_with_head(self, store: Store) -> None:
+        """
+        A plan made from a listing holds when the objects are looked at.
+        """
+        put_bytes(store, "a", b"orders")
+
+        [listed] = store.list("")
+        head = store.head("a")
+
+        assert head is not None
+        assert (listed.size, listed.etag) == (head.size, head.etag)
+        assert abs(listed.modified - head.modified) < timedelta(seconds=2)  # some keep no more
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            pytest.param("a%2Fb", id="percent"),
+            pytest.param("a+0+0000000001.avro", id="plus"),
+            pytest.param("a b  c", id="blanks"),
+            pytest.param("😀/\u202e", id="emoji, right to left"),
+            pytest.param("e\u0301/\u00e9", id="composed and not"),
+            pytest.param("a=b&c=d?e#f;g:h@i", id="marks of a URL"),
+            pytest.param("<a>'\"&amp;</a>", id="marks of XML"),
+            pytest.param("a\\b*c|d", id="marks of a shell"),
+            pytest.param("p=" + "x" * 253, id="name of 255 bytes"),
+        ],
+    )
+    def test_a_key_survives(self, store: Store, key: str) -> None:
+        """
+        Text of a record can be in a key; it is listed as it was written.
+        """
+        put_bytes(store, key, b"x")
+
+        assert [key] == [one.key for one in store.list("")]
+        assert b"x" == open_bytes(store, key)
+        assert store.head(key) is not None
+
+    def test_threads_do_not_disturb_each_other(self, store: Store) -> None:
+        """
+        One store serves all threads of a task.
+        """
+        keys = [f"topics/{n}" for n in range(24)]
+
+        def there_and_back(key: str) -> bytes:
+            put_bytes(store, key, key.encode() * 1000)
+            return open_bytes(store, key)
+
+        with ThreadPoolExecutor(8) as pool:
+            found = [*pool.map(there_and_back, keys)]
+
+        assert [key.encode() * 1000 for key in keys] == found
+        assert sorted(keys) == [one.key for one in store.list("topics/")]
