@@ -1,0 +1,199 @@
+"""A cluster as its administrator sees it: topics, spans, positions of groups, permissions."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from kbackup.errors import GroupActiveError, KafkaError
+from kbackup.kafka.transport import Position
+from kbackup.records import Span, TopicPartition
+
+SETTLE_S: Final = 10.0
+"""How long a transaction that is still open is waited for where none should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the cluster has it.
+
+    Attributes:
+        name: Its name.
+        partitions: Number of partitions.
+        topic_id: Changes when a topic is deleted and created again; empty where unknown.
+        leaderless: Partitions that have no leader now: nobody answers for them.
+    """
+
+    name: str
+    partitions: int
+    topic_id: str
+    leaderless: frozenset[int] = frozenset()
+
+
+class Cluster(Protocol):
+    """What the driver asks of a cluster, and the little it changes there.
+
+    Attributes:
+        cluster_id: The cluster's own id; empty where it has none.
+        brokers: Number of brokers.
+    """
+
+    cluster_id: str
+    brokers: int
+
+    def topic_names(self) -> list[str]:
+        """Return the names of all topics that this principal may see, sorted."""
+        ...
+
+    def refresh(self) -> None:
+        """Ask for the names of topics again.
+
+        Raises:
+            KafkaError: If no broker answers.
+        """
+        ...
+
+    def topics(
+        self, names: Iterable[str], failures: dict[str, KafkaError] | None = None
+    ) -> dict[str, Topic]:
+        """Describe those of *names* that exist.
+
+        Args:
+            names: Topics.
+            failures: Takes an error that only this topic has, such as a missing permission;
+                None: it is raised.
+        """
+        ...
+
+    def spans(
+        self, wheres: Sequence[TopicPartition], *, committed_only: bool = True
+    ) -> dict[TopicPartition, Span]:
+        """Return what each partition's log holds: from the log start to its end offset.
+
+        Args:
+            wheres: Existing partitions.
+            committed_only: End at the last stable offset, in front of open transactions.
+        """
+        ...
+
+    def settled_spans(
+        self, wheres: Sequence[TopicPartition], wait_s: float = SETTLE_S
+    ) -> dict[TopicPartition, Span]:
+        """Return `spans` once the transactions that have ended are visible in them.
+
+        A transaction that stays open is waited for no longer than *wait_s*; the spans end in
+        front of it.
+        """
+        ...
+
+    def committed(
+        self, group: str, wheres: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
+        """Return the group's positions; a partition without one is left out."""
+        ...
+
+    def set_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        """Write positions of a group without members, forwards or backwards."""
+        ...
+
+    def members(self, group: str) -> list[str]:
+        """Return the client ids and hosts of the group's live members."""
+        ...
+
+    def topic_config(
+        self, names: Iterable[str], *, overridden_only: bool = False
+    ) -> dict[str, dict[str, str]]:
+        """Return settings of existing topics; without topics whose settings are not readable.
+
+        Args:
+            names: The topics.
+            overridden_only: Only settings of the topic's own; else the defaults too.
+        """
+        ...
+
+    def alter_topic_config(
+        self, name: str, config: Mapping[str, str], removed: Collection[str]
+    ) -> None:
+        """Change settings of a topic; those that are not named stay as they are.
+
+        Args:
+            name: The topic.
+            config: Settings with their new values.
+            removed: Settings that go back to the cluster's default.
+
+        Raises:
+            KafkaError: If the cluster does not take one of them; nothing was changed then.
+        """
+        ...
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        config: Mapping[str, str],
+        *,
+        only_validate: bool = False,
+    ) -> str:
+        """Create a topic, or have the cluster say why it would not.
+
+        Args:
+            name: Its name.
+            partitions: Their number.
+            replication_factor: -1 takes the cluster's default.
+            config: Its settings.
+            only_validate: Create nothing: the cluster looks at names, values and permissions.
+
+        Returns:
+            Its id; empty where the cluster has none, or does not know the topic everywhere yet,
+            and where nothing was created.
+
+        Raises:
+            ConfigurationError: If the cluster does not take a setting; nothing was created then.
+            KafkaError: If it refuses for another reason; likewise.
+        """
+        ...
+
+
+class Permissions(Protocol):
+    """Asks a cluster for the operations it would authorise.
+
+    An operation is named as ``kafka-acls`` names it: ``READ``, ``DESCRIBE``.  A cluster without
+    an authoriser allows all of them.
+    """
+
+    def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
+        """Return what is allowed with each topic; of one that is denied, or not there, nothing.
+
+        Raises:
+            KafkaError: If the cluster does not answer; likewise `of_group`.
+        """
+        ...
+
+    def of_group(self, group: str) -> frozenset[str]:
+        """Return what is allowed with a consumer group, which need not exist yet."""
+        ...
+
+    def of_transactions(self, transactional_id: str) -> frozenset[str]:
+        """Return what is allowed with a transactional id: ``WRITE``, or nothing.
+
+        Whoever else writes under this id is fenced.
+
+        Raises:
+            KafkaError: If the cluster does not answer.
+        """
+        ...
+
+
+def check_idle(cluster: Cluster, group: str) -> None:
+    """Refuse a group with live members: it would be moved under somebody's feet.
+
+    Raises:
+        GroupActiveError: Naming the members.
+    """
+    members = cluster.members(group)
+    if members:
+        raise GroupActiveError(
+            f"consumer group {group} has live members",
+            ", ".join(members[:5]),
+            "stop the connector that uses it, or choose another --group",
+        )
