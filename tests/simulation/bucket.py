@@ -13,7 +13,6 @@ from random import Random
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kbackup.errors import ObjectNotFoundError, StoreError
@@ -21,7 +20,7 @@ from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.stores import ObjectHead, Store, StoredObject
 from tests.simulation.cluster import Kafka, leave_behind, to_rows
-from tests.simulation.events import Event, GapKept, Listed, Removed, Row, Stored, Touched
+from tests.simulation.events import Entered, Event, GapKept, Listed, Removed, Row, Stored, Touched
 from tests.simulation.process import Clock, KilledError, Process
 
 PAGE = 40
@@ -54,18 +53,20 @@ def _decode(body: bytes) -> tuple[Row, ...] | None:
         return None
 
 
-def _gaps(key: str, body: bytes) -> Iterator[GapKept]:
-    """What an object of kbackup's own says of records that expired."""
+def _said(key: str, body: bytes) -> Iterator[GapKept | Entered]:
+    """What an object of kbackup's own says of objects, and of records that expired."""
     words = key.split("/")
     if words[:2] == ["_kbackup", "gaps"]:
         gap = json.loads(body)
         where = TopicPartition(gap["topic"], gap["partition"])
         yield GapKept(where, gap["start"], gap["end"])
     elif words[:2] == ["_kbackup", "ledger"] and words[3] == "objects":
-        rows = _read(body, ["kind", "partition", "first", "last"])
-        for row in rows.filter(pc.equal(rows["kind"], "gap")).to_pylist():
-            where = TopicPartition(words[4], row["partition"])
-            yield GapKept(where, row["first"], row["last"] + 1)
+        for row in _read(body, ["kind", "partition", "first", "last", "key"]).to_pylist():
+            if row["kind"] == "gap":
+                where = TopicPartition(words[4], row["partition"])
+                yield GapKept(where, row["first"], row["last"] + 1)
+            elif row["kind"] == "object" and not key.endswith(".snapshot.parquet"):
+                yield Entered(row["key"])
 
 
 class Bucket:
@@ -108,7 +109,7 @@ class Bucket:
             self.history.append(Stored(key, _decode(body), by, len(body)))
         if by == "kbackup":
             self.history.append(Touched("object", key))
-            self.history += _gaps(key, body)
+            self.history += _said(key, body)
         return True
 
     def delete(self, key: str, by: str = "kbackup") -> None:

@@ -110,6 +110,13 @@ class GapKept:
 
 
 @dataclass(frozen=True, slots=True)
+class Entered:
+    """The backup's ledger knows an object now."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Listed:
     """A run looked what objects there are: what comes later it cannot know of."""
 
@@ -202,5 +209,5 @@ class Note:
 
 Event = (
     Produced | Gone | Begun | Stored | Removed | Committed | GapKept | Touched | Ended | TargetShows
-    | Listed | Ruled | Moved | Note | Vouched
+    | Entered | Listed | Ruled | Moved | Note | Vouched
 )  # fmt: skip
