@@ -248,9 +248,28 @@ class Checker:
         self._look_again(where)
         if event.by == "kbackup":
             self._break("P5", f"{event.key} was deleted")
+            return
+        self._is_tampered = True  # it may be named for ever
+        if self._is_forgotten(event.key):
+            self._sources[self._ids[where], where].begins = None
         else:
-            self._is_tampered = True  # it may be named for ever
             self._lose(event.key, rows)
+
+    def _is_forgotten(self, key: str) -> bool:
+        """Whether nothing is left of a backup that a run had begun, now that *key* is removed.
+
+        The run was killed after it had stored its first objects, and before it could enter them
+        or commit an offset; then people removed them.  All evidence was in what they removed, so
+        the next run is a first one: it begins where the log begins by then.
+        """
+        where = _of(key)
+        source = self._of_key(where)
+        return (
+            source is not None
+            and not source.claimed
+            and not self._gaps.get(where)
+            and not any(_of(known) == where for known in {*self._entered, *self._objects})
+        )
 
     def _lose(self, key: str, rows: Iterable[Row]) -> None:
         """People took these away, unless another object has them too."""
