@@ -19,7 +19,7 @@ from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.planner import Planner
-from kbackup.restore.task import Work
+from kbackup.restore.work import Work
 from kbackup.runs import wiring
 from kbackup.runs.known import of_run_records
 from kbackup.stores import Store

@@ -13,6 +13,7 @@ from kbackup.reports import RestoreReport
 from kbackup.restore import task
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.work import Work
 from tests.support.fakes import SilentLine
 from tests.support.target import FakeWriter, Restoring
 
@@ -102,7 +103,7 @@ def test_large_partitions_are_restored_one_after_the_other(
     at_work, most = [0], [0]
     write = task._write
 
-    def counted(work: task.Work) -> None:
+    def counted(work: Work) -> None:
         at_work[0] += 1
         most[0] = max(most[0], at_work[0])
         write(work)

@@ -1,0 +1,234 @@
+"""One unit's way through a restore task: its records to Kafka, its position with them.
+
+Records are acknowledged, then the position is committed, by default both in one transaction; then
+progress is shown.
+"""
+
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import Final
+
+from kbackup.backup import merging
+from kbackup.backup.catalog import FileSet
+from kbackup.backup.merging import BAD, Failed, Finished, Rows
+from kbackup.channel import Line
+from kbackup.errors import KbackupError, RefusedError, StoppedError
+from kbackup.kafka import Writer
+from kbackup.naming import Layout
+from kbackup.reports import NOTHING, Restored, RestoreReport
+from kbackup.restore.ahead import Ahead
+from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.mark import Mark, chain, digest
+from kbackup.restore.remaining import unfinished
+from kbackup.restore.sieve import Sieve
+from kbackup.restore.transaction import FIRST_BYTES, TRANSACTION_RECORDS, Transaction, next_limit
+from kbackup.stores import Store
+
+TELL_S: Final = 0.5
+"""How often a task reports what it has sent beyond what is safe."""
+
+
+@dataclass(slots=True)
+class Work:
+    """One unit's way through the task.
+
+    Attributes:
+        job: The run's settings.
+        unit: What to restore.
+        store: Where the backup is.
+        line: To the driver.
+        report: How far it is; what it counts is committed.
+    """
+
+    job: RestoreJob
+    unit: RestoreUnit
+    store: Store
+    line: Line
+    report: RestoreReport = field(init=False)
+    _mark: Mark = field(init=False)
+    _open: Transaction = field(init=False)
+    _sieve: Sieve = field(init=False)
+    _values: FileSet | None = None
+    _before: str = ""
+    _limit_bytes: int = FIRST_BYTES
+    _told: float = field(default_factory=monotonic)
+
+    def __post_init__(self) -> None:
+        self.report = RestoreReport(self.unit.source, self.unit.target.topic)
+        self._mark, self._before = self.unit.mark, self.unit.before
+        self._open = Transaction(Restored(), self._mark.place)
+
+    def run(self, writer: Writer) -> None:
+        """Restore the unit.
+
+        Raises:
+            KbackupError: If it cannot be restored to its end; what is committed is safe.
+        """
+        self._sieve = Sieve(self.job, self.unit, self._count, self._skip)
+        sets = self._resume(writer)
+        steps = merging.steps(
+            self.store,
+            sets,
+            replace(self.job.reading, topic=self.unit.target.topic),
+            offset=self._mark.place.offset,
+            identity=self._mark.source.identity,
+            holds_values=True,
+        )
+        with Ahead(steps) as ahead:
+            for step in ahead:
+                self._take(writer, step)
+        self._commit(writer)
+
+    def _resume(self, writer: Writer) -> list[FileSet]:
+        """Begin, or go on at the committed position; return the sets that are left.
+
+        Spark tries a task again whose worker died.  What that one committed counts as done.  A run
+        that was killed may have left a commit that was completed only now, and another restore may
+        have been at work until this one's writer fenced it: this one goes on after them.
+
+        Raises:
+            RefusedError: If somebody else has moved the position since the run was planned.
+        """
+        unit, found = self.unit, writer.position()
+        sets = [*unit.sets]
+        if found == unit.committed:
+            if unit.begins:
+                writer.commit(unit.mark.position())
+        else:
+            mark = None if found is None else Mark.read(found, Layout())
+            if mark is None or not mark.follows(unit.mark):
+                raise RefusedError(
+                    f"the position of group {self.job.group} in {unit.target} has been moved",
+                    "another restore or another tool did so while this run was starting",
+                    "let one restore at a time write to a topic, then run the command again",
+                )
+            self._mark = mark
+            self._open = Transaction(mark.done if mark.run == self.job.run else NOTHING, mark.place)
+            self._before = mark.place.before or ""
+            if mark.log is not None:
+                done = self._open.done
+                mine = done.records + (done.commits if self.job.exactly_once else 0)
+                self.report = replace(self.report, log_end=mark.log.end_offset - mine)
+            sets = unfinished(self.store, sets, mark.place.offset)
+        place = self._mark.place
+        at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), 0)
+        if sets and digest(sets[at].id) == place.values and not sets[at].is_whole:
+            self._values = sets[at]
+        left = [files for n, files in enumerate(sets) if files.is_whole or n >= at]
+        is_ours = self._mark.run == self.job.run
+        if is_ours and len(left) < len(
+            unit.sets
+        ):  # some were read to their ends after the last commit
+            names = {files.id for files in left}
+            ended = [files for files in unit.sets if files.id not in names]
+            size = sum(file.size for files in ended for file in files.files)
+            count = len(ended) - self._open.done.bad_objects
+            self._open.done = replace(self._open.done, objects=count, bytes_read=size)
+        self.report = replace(self.report, done=self._open.done, committed=place.reached)
+        return left
+
+    def _take(self, writer: Writer, step: merging.Step) -> None:
+        if self.line.is_stopped():
+            self._commit(writer)
+            offset = self._open.place.reached
+            raise StoppedError(f"{self.unit.source} stopped at offset {offset}")
+        match step:
+            case Rows():
+                self._rows(writer, step)
+            case Finished(files):
+                self._enter(files)
+                size = sum(file.size for file in files.files)
+                self._count(objects=1, bytes_read=size)
+            case Failed(files, error):
+                self._enter(files)
+                self._fail(writer, files, error)
+        if self._open.records >= TRANSACTION_RECORDS or self._open.bytes >= self._limit_bytes:
+            self._commit(writer)
+
+    def _enter(self, files: FileSet) -> None:
+        """Note that the value set *files* is at hand, and the one before it done."""
+        if files.is_whole or files == self._values:
+            return
+        if self._values is not None:
+            self._before = chain(self._before, [self._values])
+        self._values = files
+        place = self._open.place
+        self._open.place = replace(place, values=digest(files.id), rows=0, before=self._before)
+
+    def _rows(self, writer: Writer, step: Rows) -> None:
+        """Write the rows that were not written yet."""
+        place, batch = self._open.place, step.batch
+        files = step.files[0]
+        if files.is_whole:
+            end = batch["offset"][len(batch) - 1].as_py() + 1
+            after = replace(place, offset=end, reached=max(place.reached, end))
+        else:
+            self._enter(files)
+            place = self._open.place
+            batch = batch.slice(max(0, len(batch) - max(0, step.end_row - place.rows)))
+            if not len(batch):
+                return
+            # of several directories each counts its own rows; a position never goes back
+            reached = max(place.reached, batch["offset"][len(batch) - 1].as_py() + 1)
+            after = replace(place, rows=step.end_row, reached=reached, before=self._before)
+        try:
+            good = self._sieve.sift(batch, step.files, writer.record_bytes_max)
+        except BAD:
+            self._commit(writer)  # what was good until here is safe
+            raise
+        if not self._open.records:
+            self._open.begun = monotonic()
+        zeros = writer.write(good) if len(good) else 0
+        self._open.take(good, after, passed=len(batch) if files.is_whole else 0)
+        self._count(zero_timestamps=zeros, duplicates=step.duplicates)
+        if monotonic() - self._told >= TELL_S:
+            self._tell_progress()
+
+    def _fail(self, writer: Writer, files: FileSet, error: KbackupError) -> None:
+        """Stop at a bad set, or leave out the rest of it, as ``behavior.on.error`` says."""
+        self._commit(writer)  # what was good until here is safe
+        if self.job.on_error == "fail":
+            raise error
+        self._count(bad_objects=1)
+        self._open.passed = None  # how many records it has is not known
+        self._skip(error, key=files.id)
+        if self.job.on_error == "log":
+            self.line.tell(
+                {
+                    "type": "warning", "run": self.job.run, "code": "bad_object",
+                    "key": files.id, "text": f"{error}; the rest of it is skipped",
+                }
+            )  # fmt: skip
+
+    def _count(self, **more: int) -> None:
+        self._open.count(**more)
+
+    def _skip(self, error: KbackupError, **more: str) -> None:
+        entry = error.to_dict() | more
+        self.report = replace(self.report, skipped=(*self.report.skipped, entry))
+
+    def _commit(self, writer: Writer) -> None:
+        """Make all that was written safe, and begin anew."""
+        opened = self._open
+        if opened.records or opened.place.reached != self.report.committed:
+            commits = int(bool(opened.records))
+            opened.count(commits=commits, records=opened.records)
+            markers = commits if self.job.exactly_once else 0
+            self._mark = self._mark.moved(
+                opened.place,
+                passed=opened.passed,
+                log_grew=opened.records + markers,
+                run=self.job.run,
+                done=opened.done,
+            )
+            writer.commit(self._mark.position())
+            if opened.records:
+                self._limit_bytes = next_limit(self._limit_bytes, monotonic() - opened.begun)
+        self.report = replace(self.report, done=opened.done, committed=opened.place.reached)
+        passed = opened.passed if opened.passed is None else 0
+        self._open = Transaction(opened.done, opened.place, passed=passed)
+        self._tell_progress()
+
+    def _tell_progress(self) -> None:
+        self._told = monotonic()
+        self.line.tell(self.report.progress(self.job.run, self._open.records))
