@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import jackson
-from kbackup.connect import nested
+from kbackup.connect import json_values, nested
+from kbackup.connect.json_values import JsonForm
 from kbackup.connect.schema import DATE, DECIMAL, ConnectSchema, Type
 
 _DAY_MS: Final = 86_400_000
@@ -37,10 +38,12 @@ class JsonStyle:
         is_java: As Jackson writes Java's own objects, which is what the connector does with a
             value that is no struct: a Decimal is a number, a Date is in ms, and every map is an
             object.
+        form: How values stand that JSON has no form for.
     """
 
     numeric_decimals: bool = False
     is_java: bool = False
+    form: JsonForm = json_values.CONNECT
 
 
 CONNECT: Final = JsonStyle()
@@ -69,6 +72,8 @@ def _text(values: pa.Array, schema: ConnectSchema, style: JsonStyle) -> pa.Strin
             return jackson.quote(values)
         case Type.BYTES:
             return _each(values, lambda value: f'"{base64.b64encode(value).decode()}"')
+        case Type.STRUCT if schema.name is not None and schema.name == style.form.union:
+            return _chosen(values, schema, style)
         case Type.STRUCT:
             return _object(values, schema, style)
         case Type.ARRAY:
@@ -82,7 +87,10 @@ def _text(values: pa.Array, schema: ConnectSchema, style: JsonStyle) -> pa.Strin
         key = jackson.quote(key)
     if style.is_java or (schema.keys.type is Type.STRING and not schema.keys.optional):
         return _list(lists, pc.binary_join_element_wise(key, item, ":"), "{", "}")
-    pairs = pc.binary_join_element_wise("[", key, ",", item, "]", "")
+    begin, middle, end = (
+        ('{"key":', ',"value":', "}") if style.form.has_entries else ("[", ",", "]")
+    )
+    pairs = pc.binary_join_element_wise(begin, key, middle, item, end, "")
     return _list(lists, pairs, "[", "]")
 
 
@@ -96,6 +104,16 @@ def _object(values: pa.StructArray, schema: ConnectSchema, style: JsonStyle) -> 
         parts.append(("{" if not parts else ",") + key + ":")
         parts.append(encode(column, field, style))
     return pc.binary_join_element_wise(*parts, "}", _NOTHING)
+
+
+def _chosen(values: pa.StructArray, schema: ConnectSchema, style: JsonStyle) -> pa.StringArray:
+    """Return the text of the first field that is not null, ``null`` where all are."""
+    columns = zip(values.flatten(), schema.fields, strict=True)
+    texts = [
+        pc.if_else(column.is_valid(), encode(column, field, style), pa.scalar(None, pa.string()))
+        for column, (_, field) in columns
+    ]
+    return pc.coalesce(*texts, _NULL)
 
 
 def _list(values: pa.ListArray, items: pa.StringArray, begin: str, end: str) -> pa.StringArray:

@@ -10,6 +10,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
@@ -27,6 +28,24 @@ _NOT_FINITE: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity"
 _EXPONENT_MAX: Final = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class JsonForm:
+    """How values that JSON has no form for stand in it.
+
+    Attributes:
+        has_entries: A map whose keys are not plain text is an array of ``{"key":..,"value":..}``;
+            otherwise an array of pairs.
+        union: Name of structs of which one field has a value, which stands for the struct.
+    """
+
+    has_entries: bool = False
+    union: str | None = None
+
+
+CONNECT: Final = JsonForm()
+"""That of ``JsonConverter``."""
+
+
 class InexactError(ValueError):
     """A Decimal came as a double: read the text again, numbers as `decimal.Decimal`."""
 
@@ -37,12 +56,12 @@ def column(values: Sequence[Any], schema: ConnectSchema) -> pa.Array:
 
 
 @lru_cache(1000)
-def reader(schema: ConnectSchema) -> Read:
+def reader(schema: ConnectSchema, form: JsonForm = CONNECT) -> Read:
     """Return what reads JSON under *schema*: null, absent and the default as Connect does."""
-    read = _plain(schema)
+    read = _plain(schema, form)
     if schema.default is not None:
-        default = json.loads(schema.default)
-        return lambda value: read(default if value is None else value)
+        default, read_default = json.loads(schema.default), _plain(schema, CONNECT)
+        return lambda value: read_default(default) if value is None else read(value)
     if schema.optional:
         return lambda value: None if value is None else read(value)
 
@@ -59,7 +78,7 @@ def default_of(schema: ConnectSchema) -> Any:
     return reader(schema)(None)
 
 
-def _plain(schema: ConnectSchema) -> Read:
+def _plain(schema: ConnectSchema, form: JsonForm) -> Read:
     kind = schema.type
     if schema.logical == DECIMAL:
         return _decimal(schema.scale)
@@ -75,10 +94,12 @@ def _plain(schema: ConnectSchema) -> Read:
         case Type.BYTES:
             return _bytes
         case Type.ARRAY:
-            return _array(reader(schema.items))
+            return _array(reader(schema.items, form))
         case Type.MAP:
-            return _map(schema)
-    return _struct(schema)
+            return _map(schema, form)
+    if form.union is not None and schema.name == form.union:
+        return _union(schema, form)
+    return _struct(schema, form)
 
 
 def _integer(bits: int) -> Read:
@@ -169,17 +190,16 @@ def _array(read_item: Read) -> Read:
     return read
 
 
-def _map(schema: ConnectSchema) -> Read:
-    read_key, read_value = reader(schema.keys), reader(schema.items)
+def _map(schema: ConnectSchema, form: JsonForm) -> Read:
+    read_key, read_value = reader(schema.keys, form), reader(schema.items, form)
     is_object = schema.keys.type is Type.STRING and not schema.keys.optional
+    pairs_of = _entries if form.has_entries else _pairs
 
     def read(value: Any) -> list[tuple[Any, Any]]:
         if isinstance(value, dict) and schema.keys.type is Type.STRING:
             pairs = list(value.items())
         elif isinstance(value, list) and not is_object:
-            if not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
-                raise ValueError("a map is an array of pairs, and one element is not a pair")
-            pairs = [(key, item) for key, item in value]
+            pairs = pairs_of(value)
         else:
             raise _wrong(value, "an object" if is_object else "an array of pairs")
         found = [(read_key(key), read_value(item)) for key, item in pairs]
@@ -190,8 +210,41 @@ def _map(schema: ConnectSchema) -> Read:
     return read
 
 
-def _struct(schema: ConnectSchema) -> Read:
-    readers = [(name, reader(field)) for name, field in schema.fields]
+def _pairs(value: list[Any]) -> list[tuple[Any, Any]]:
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+        raise ValueError("a map is an array of pairs, and one element is not a pair")
+    return [(key, item) for key, item in value]
+
+
+def _entries(value: list[Any]) -> list[tuple[Any, Any]]:
+    if not all(isinstance(each, dict) and each.keys() == {"key", "value"} for each in value):
+        raise ValueError("a map is an array of objects with key and value, and one element is not")
+    return [(each["key"], each["value"]) for each in value]
+
+
+def _union(schema: ConnectSchema, form: JsonForm) -> Read:
+    """Read a value as the first field that takes it."""
+    fields = [(name, field, reader(field, form)) for name, field in schema.fields]
+
+    def read(value: Any) -> dict[str, Any]:
+        for name, field, read_field in fields:
+            if field.type is Type.STRUCT and field.name != form.union:
+                known = {known for known, _ in field.fields}
+                if not isinstance(value, dict) or not value.keys() <= known:
+                    continue
+            try:
+                return {name: read_field(value)}
+            except InexactError:
+                raise
+            except ValueError:
+                continue
+        raise _wrong(value, "a value of any of the schema's alternatives")
+
+    return read
+
+
+def _struct(schema: ConnectSchema, form: JsonForm) -> Read:
+    readers = [(name, reader(field, form)) for name, field in schema.fields]
 
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):

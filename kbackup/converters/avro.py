@@ -70,7 +70,7 @@ class AvroConverter:
             RegistryError: If the registry does not answer, or refuses the schema.
         """
         if isinstance(column.type, pa.JsonType):
-            column = _only_null(column)
+            column = registered.only_null(column, "Avro")
         if column.null_count == len(column):
             return pa.nulls(len(column), pa.binary())
         known = connect.of(schema)
@@ -125,16 +125,3 @@ class AvroConverter:
             return schema
         version = self._registry().version(schema_id, schema.name)
         return schema if version is None else replace(schema, version=version)
-
-
-def _only_null(column: pa.Array) -> pa.Array:
-    """Return the nulls of *column*, JSON of which nothing else can be written as Avro."""
-    is_null = pc.or_kleene(column.storage.is_null(), pc.equal(column.storage, "null"))
-    if (row := pc.index(is_null, False).as_py()) >= 0:
-        raise BadRecordError(
-            "JSON without a schema cannot be written as Avro",
-            "an Avro value is under a schema, and the file has none",
-            "choose value.converter=json, or string for keys",
-            row=row,
-        )
-    return pa.nulls(len(column), pa.binary())

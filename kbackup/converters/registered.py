@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from kbackup.columns import Bad, Column, Encoded
 from kbackup.converters import PART, TOPIC
-from kbackup.errors import ConfigurationError, RegistryError
+from kbackup.errors import BadRecordError, ConfigurationError, RegistryError
 from kbackup.registry import RegisteredSchema, Registry, connect
 from kbackup.registry.framing import unframed
 from kbackup.registry.options import KEY_STRATEGY, URL, VALUE_STRATEGY, settings_of
@@ -68,6 +68,50 @@ def no_registry() -> ConfigurationError:
         f"set it, with key.converter. or value.converter. before it: {URL.name}=http://host:8081",
         property=URL.name,
     )
+
+
+def only_null(column: pa.Array, kind: str) -> pa.Array:
+    """Return the nulls of *column*, JSON of which nothing else can be written as *kind*.
+
+    Raises:
+        BadRecordError: With the first row that is not null.
+    """
+    is_null = pc.or_kleene(column.storage.is_null(), pc.equal(column.storage, "null"))
+    if (row := pc.index(is_null, False).as_py()) >= 0:
+        raise BadRecordError(
+            f"JSON without a schema cannot be written as {kind}",
+            f"a value of {kind} is under a schema, and the file has none",
+            "choose value.converter=json, or string for keys",
+            row=row,
+        )
+    return pa.nulls(len(column), pa.binary())
+
+
+def rows_of(column: pa.Array) -> pa.Int64Array:
+    """Return the number of each row of *column*, null where it is null."""
+    rows = pa.array(range(len(column)), pa.int64())
+    return pc.if_else(column.is_valid(), rows, pa.scalar(None, pa.int64()))
+
+
+def column_of(
+    rows: list[Any], kind: pa.DataType, bad: dict[int, str]
+) -> tuple[pa.Array, dict[int, str]]:
+    """Return *rows* as a column, null where Arrow does not take one, and why by row.
+
+    Args:
+        rows: What `pyarrow.array` takes; those that it does not take become None.
+        kind: The column's type.
+        bad: The rows that are known to be bad; those that Arrow does not take are added.
+    """
+    try:
+        return pa.array(rows, kind), bad
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        for at, row in enumerate(rows):
+            try:
+                pa.array([row], kind)
+            except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+                rows[at], bad[at] = None, str(error)
+        return pa.array(rows, kind), bad
 
 
 Decode = Callable[[pa.BinaryArray, int, RegisteredSchema], Column]

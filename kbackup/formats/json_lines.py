@@ -39,6 +39,8 @@ HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string()
 _EXTENSION: Final = ".json"
 _TYPED: Final = ("boolean", "double", "float", "integer", "long", "short")
 """Converters whose columns are under a schema."""
+_REGISTERED: Final = ("avro", "json_schema")
+"""Those whose schemas are in a Schema Registry."""
 
 _NEWLINE: Final = b"\n"
 _COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}
@@ -54,7 +56,7 @@ class JsonFormat:
 
     class_names: ClassVar[tuple[str, ...]] = ("JsonFormat",)
     views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
-    converters: ClassVar[tuple[str, ...] | None] = ("json", "string", "avro", *_TYPED)
+    converters: ClassVar[tuple[str, ...] | None] = ("json", "string", *_REGISTERED, *_TYPED)
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
     splits_at: ClassVar[str] = ""
 

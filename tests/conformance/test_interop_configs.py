@@ -27,6 +27,7 @@ RUNNABLE = {
     "008-sink.json",
     "014-sink.json",
     "015-sink.json",
+    "016-sink.json",
     "017-sink.json",
     "018-sink.json",
     "019-sink.json",
@@ -121,7 +122,7 @@ FILLED_IN = {"store.url": "http://localhost:9000", "timezone": "UTC"}
 SCHEMATIC = ("AvroFormat", "ParquetFormat")
 """Formats that need schemas: where a file leaves the converter to its worker, it leaves the
 registry to it too, which then has to be given."""
-RUN_AT_LEAST = 47
+RUN_AT_LEAST = 48
 """Sinks of the collection's 62 that run once their placeholders are filled in."""
 
 

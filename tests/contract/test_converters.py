@@ -38,8 +38,10 @@ OWN: dict[str, list[bytes | None]] = {
 """Values of the converters that do not take any JSON; the second one is null in each."""
 
 AVRO = '{"type": "string", "connect.version": 1}'
+JSON_SCHEMA = '{"type": "string", "connect.version": 1}'
 REGISTERED = {
     "avro": ("AVRO", AVRO, [b"\x02a", b"\0", b"\x04bc", "\x04é".encode()]),
+    "json_schema": ("JSON", JSON_SCHEMA, [b'"a"', b'""', b'"bc"', '"é"'.encode()]),
 }
 """Kind and text of a schema, and values under it without what names it."""
 

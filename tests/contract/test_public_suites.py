@@ -8,7 +8,6 @@ import pytest
 
 from kbackup import converters, extractors, formats, partitioners, plugins
 from kbackup.converters import Converter
-from kbackup.converters.avro import AvroConverter
 from kbackup.converters.numbers import BooleanConverter
 from kbackup.extractors import TimestampExtractor
 from kbackup.formats import Format
@@ -34,6 +33,13 @@ OPTIONS: Final = {
 """What partitioners cannot do without."""
 
 
+REGISTERED = {
+    "avro": ("AVRO", '"string"', [b"\x02a", b"\0", b"\x04bc", b"\x04de"]),
+    "json_schema": ("JSON", '{"type": "string"}', [b'"a"', b'""', b'"bc"', b'"de"']),
+}
+"""Kind and text of a schema, and values under it without what names it."""
+
+
 def names(seam: str) -> list[str]:
     """What is installed for a seam."""
     return [found.name for found in plugins.installed(seam)]
@@ -44,17 +50,19 @@ class TestConverters(ConverterContract):
 
     @pytest.fixture(params=names("converters"))
     def converter(self, request: pytest.FixtureRequest, registry: FakeRegistry) -> Converter:
-        registry.add("orders-value", '"string"')
-        properties = {"schema.registry.url": registry.url} if request.param == "avro" else None
+        kind, text, _ = REGISTERED.get(request.param, ("AVRO", '"string"', []))
+        registry.add("orders-value", text, kind)
+        is_registered = request.param in REGISTERED
+        properties = {"schema.registry.url": registry.url} if is_registered else None
         return converters.by_name(request.param, properties, topic="orders")
 
     @pytest.fixture
     def values(self, converter: Converter) -> pa.Array:
         code = getattr(converter, "code", "")
-        if isinstance(converter, AvroConverter):
-            texts = [b"\x02a", b"\0", b"\x04bc", b"\x04de"]
-            first, *rest = [b"\0\0\0\0\1" + text for text in texts]
-            return pa.array([first, None, *rest], pa.binary())
+        for name, (_, _, texts) in REGISTERED.items():
+            if type(converter) is plugins.load("converters", name):
+                first, *rest = [b"\0\0\0\0\1" + text for text in texts]
+                return pa.array([first, None, *rest], pa.binary())
         if isinstance(converter, BooleanConverter):
             return pa.array([b"\0", None, b"\1", b"\1", b"\0"], pa.binary())
         if code:

@@ -13,6 +13,7 @@ from kbackup.columns import ENCODED, Schema
 from kbackup.connect import avro_columns, avro_datums, avro_values, json_text, json_values
 from kbackup.connect.avro_schema import AvroStyle, from_avro, to_avro
 from kbackup.connect.avro_wire import AVRO
+from kbackup.connect.json_schema import FORM, from_json_schema, to_json_schema
 from kbackup.connect.json_text import JsonStyle
 from kbackup.connect.schema import DATE, DECIMAL, TIMESTAMP, ConnectSchema, Type
 from kbackup.formats import FormatOptions
@@ -185,3 +186,22 @@ def test_json_comes_back(case: tuple[ConnectSchema, pa.Array], numeric: bool) ->
 
     assert column.equals(json_values.column(found, schema))
     assert schema == ConnectSchema.from_json(json.loads(schema.text()))
+
+
+@given(columns(), st.booleans())
+def test_json_under_a_json_schema_comes_back(
+    case: tuple[ConnectSchema, pa.Array], numeric: bool
+) -> None:
+    """
+    A schema that was registered reads the values that were written under it.
+    """
+    schema, column = case
+    style = JsonStyle(numeric_decimals=numeric, form=FORM)
+    texts = json_text.encode(column, schema, style).to_pylist()
+
+    found = from_json_schema(json.dumps(to_json_schema(schema)))
+
+    read = json_values.reader(found, FORM)
+    rows = [read(json.loads(text, parse_float=json_values.Decimal)) for text in texts]
+    assert column.equals(json_values.column(rows, found))
+    assert schema == found

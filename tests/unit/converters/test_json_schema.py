@@ -1,0 +1,166 @@
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kbackup import converters
+from kbackup.connect import schema as connect
+from kbackup.connect.schema import DECIMAL, ConnectSchema, Type
+from kbackup.errors import BadRecordError, ConfigurationError
+from kbackup.registry.framing import head_of
+from tests.support.registry import FakeRegistry
+
+ORDER = {
+    "title": "x.Order",
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "note": {"oneOf": [{"type": "null"}, {"type": "string"}]},
+    },
+}
+
+
+def made(registry: FakeRegistry, **more: str) -> converters.Converter:
+    properties = {"schema.registry.url": registry.url, "retries.wait.ms": "0", **more}
+    return converters.by_name("json_schema", properties, topic="orders")
+
+
+def column(*values: bytes | None) -> pa.Array:
+    return pa.array(values, pa.binary())
+
+
+def framed(schema_id: int, value: Any) -> bytes:
+    """Return a value as a producer sends it."""
+    return head_of(schema_id) + json.dumps(value).encode()
+
+
+def test_values_come_as_columns_of_connect(registry: FakeRegistry) -> None:
+    """
+    Null and absent are null, properties without a schema are left out, and the schema has its
+    title for a name and its version in the registry.
+    """
+    registry.add("orders-value", {"type": "string"}, "JSON")
+    schema_id = registry.add("orders-value", ORDER, "JSON")
+    rows = [{"id": 1, "note": "a", "more": 1}, {"id": 2, "note": None}, {"id": 3}]
+
+    [found] = made(registry).decode(column(*(framed(schema_id, row) for row in rows), None))
+
+    assert [
+        {"id": 1, "note": "a"}, {"id": 2, "note": None}, {"id": 3, "note": None}, None
+    ] == found.values.to_pylist()  # fmt: skip
+    schema = connect.of(found.schema)
+    assert schema is not None
+    assert ("x.Order", 2, ()) == (schema.name, schema.version, found.bad)
+
+
+@pytest.mark.parametrize(
+    ("value", "what", "why"),
+    [
+        pytest.param(b"", "names no schema", "it is empty", id="empty"),
+        pytest.param(b'{"id":1}', "names no schema", "7b 22 69 64", id="no head"),
+        pytest.param(head_of(9) + b"{}", "under schema 9, which", "no schema of", id="unknown"),
+        pytest.param(head_of(1), "what schema 1 says", "it is empty", id="nothing after the head"),
+        pytest.param(head_of(1) + b"{", "what schema 1 says", "", id="no JSON"),
+        pytest.param(head_of(1) + b"[" * 9999, "what schema 1 says", "", id="deep JSON"),
+        pytest.param(head_of(1) + b"[]", "what schema 1 says", "[] is not an object", id="array"),
+        pytest.param(head_of(1) + b'{"note":"a"}', "1 says", "field 'id': null", id="absent"),
+        pytest.param(head_of(1) + b'{"id":1e400}', "1 says", "not an int64", id="too large"),
+        pytest.param(head_of(1) + b'{"id":1,"note":"\\ud800"}', "1 says", "surrog", id="half"),
+        pytest.param(head_of(1) + b'{"id":9223372036854775808}', "1 says", "no int64", id="2^63"),
+        pytest.param(head_of(2) + b"\0", "schema 2, which", "of the kind AVRO", id="another kind"),
+        pytest.param(head_of(3) + b"{}", "schema 3, which", "contains itself", id="recursive"),
+    ],
+)
+def test_one_bad_record_is_one_bad_record(
+    registry: FakeRegistry, value: bytes, what: str, why: str
+) -> None:
+    """
+    It is named with its reason, and its neighbours are read.
+    """
+    registry.add("orders-value", ORDER, "JSON")
+    registry.add("others-value", '"string"')
+    itself = {"title": "Node", "properties": {"next": {"$ref": "#"}}}
+    registry.add("nodes-value", itself, "JSON")
+    good = framed(1, {"id": 1})
+
+    [found] = made(registry).decode(column(good, value, good))
+
+    row = {"id": 1, "note": None}
+    assert [row, None, row] == found.values.to_pylist()
+    [bad] = found.bad
+    assert (1, True, True) == (bad.row, what in bad.what, why in bad.why), bad
+
+
+def test_properties_that_are_not_required_may_be_absent_where_asked_for(
+    registry: FakeRegistry,
+) -> None:
+    """
+    The connector's own option, with its default.
+    """
+    schema_id = registry.add("orders-value", {**ORDER, "required": ["note"]}, "JSON")
+    values = column(framed(schema_id, {"note": "a"}))
+
+    [strict] = made(registry).decode(values)
+    [lenient] = made(registry, **{"use.optional.for.nonrequired": "true"}).decode(values)
+
+    assert ([0], []) == ([bad.row for bad in strict.bad], [*lenient.bad])
+    assert "use.optional.for.nonrequired=true" in strict.bad[0].do
+    assert [{"id": None, "note": "a"}] == lenient.values.to_pylist()
+
+
+def test_types_of_other_schemas_are_found(registry: FakeRegistry) -> None:
+    """
+    A schema may refer to others, which are registered under subjects of their own.
+    """
+    registry.add("order", ORDER, "JSON")
+    refers = {"references": [{"name": "order.json", "subject": "order", "version": 1}]}
+    schema = {"type": "array", "items": {"$ref": "order.json"}}
+    schema_id = registry.add("orders-value", schema, "JSON", **refers)
+
+    [found] = made(registry).decode(column(framed(schema_id, [{"id": 1}])))
+
+    assert [[{"id": 1, "note": None}]] == found.values.to_pylist()
+
+
+@pytest.mark.parametrize(("form", "text"), [("BASE64", b'"fQ=="'), ("NUMERIC", b"1.25")])
+def test_values_go_back_under_their_schema(registry: FakeRegistry, form: str, text: bytes) -> None:
+    """
+    A restore registers the schema with the target's registry; null stays a tombstone.
+    """
+    price = ConnectSchema(Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", "2"),))
+    schema = ConnectSchema(Type.STRUCT, name="x.Order", fields=(("price", price),))
+    values = pa.array([{"price": b"\x7d"}, None], schema.arrow())
+    converter = made(
+        registry, **{"decimal.format": form, "object.additional.properties": "false"}
+    )  # fmt: skip
+
+    found = converter.encode(values, schema.of_column())
+
+    assert [head_of(1) + b'{"price":' + text + b"}", None] == found.to_pylist()
+    assert {"orders-value": [1]} == registry.subjects()
+    written = registry.schema(1)
+    assert ("x.Order", False) == (written["title"], written["additionalProperties"])
+    [again] = converter.decode(found)
+    assert values.equals(again.values)
+
+
+def test_json_without_a_schema_is_not_written(registry: FakeRegistry) -> None:
+    """
+    The row is named, and nothing is registered.
+    """
+    with pytest.raises(BadRecordError, match="cannot be written as JSON Schema") as caught:
+        made(registry).encode(pa.array(["null", '{"a":1}'], pa.json_()))
+
+    assert (1, {}) == (caught.value.row, registry.subjects())
+
+
+def test_without_a_registry_it_says_what_to_set() -> None:
+    """
+    The error names the property.
+    """
+    converter = converters.by_name("json_schema", {}, topic="orders")
+    with pytest.raises(ConfigurationError, match="no Schema Registry") as caught:
+        converter.decode(column(b"\0\0\0\0\1"))
+
+    assert "schema.registry.url" == caught.value.place["property"]
