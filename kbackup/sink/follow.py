@@ -19,10 +19,11 @@ from kbackup.channel import Event, Line
 from kbackup.errors import KafkaError, KbackupError, SparkError
 from kbackup.kafka import PATIENCE_S, LogStartMovedError
 from kbackup.records import Span, TopicPartition
+from kbackup.sink.clients import Clients, connect
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.look import Look, Lookout
-from kbackup.sink.task import Clients, Work, connect
 from kbackup.sink.watch import Watch
+from kbackup.sink.work import Work
 
 POLL_S: Final = 1.0
 """How often the end offsets are asked for."""

@@ -24,10 +24,11 @@ from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Bookmark
+from kbackup.sink.clients import Clients
 from kbackup.sink.dead_letters import DeadLetters
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import ErrorPolicy
-from kbackup.sink.task import Clients, Work
+from kbackup.sink.work import Work
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore

@@ -18,8 +18,9 @@ from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
 from kbackup.records import Span, TopicPartition, batch_bytes
 from kbackup.reports import Bookmark, PartitionReport
+from kbackup.sink.clients import Clients
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.task import Clients, Work
+from kbackup.sink.work import Work
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore

@@ -15,8 +15,9 @@ from kbackup.flow.views import ViewSpec
 from kbackup.kafka import KafkaSettings, Position, Topic
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import PartitionReport
+from kbackup.sink.clients import Clients
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.task import Clients, Work
+from kbackup.sink.work import Work
 from kbackup.stores import Store
 
 

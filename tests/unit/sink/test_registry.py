@@ -20,9 +20,10 @@ from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
 from kbackup.records import Span, TopicPartition
 from kbackup.registry.framing import head_of
+from kbackup.sink.clients import Clients
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
-from kbackup.sink.task import Clients, Work
+from kbackup.sink.work import Work
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from tests.support.fakes import FakePositions, FakeReader, SilentLine

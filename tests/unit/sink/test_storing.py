@@ -17,7 +17,7 @@ from kbackup.kafka import Position
 from kbackup.naming import Layout, View
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import PartitionReport
-from kbackup.sink import task
+from kbackup.sink import clients, task
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
@@ -100,7 +100,7 @@ class Backing:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = Watched()
         self.group = Group(self.store)
-        monkeypatch.setattr(task, "open_store", lambda _: self.store)
+        monkeypatch.setattr(clients, "open_store", lambda _: self.store)
 
     def reports(self, rule: Rule, count: int = FEW) -> list[PartitionReport]:
         """What the task reports."""

@@ -1,0 +1,54 @@
+"""What a task talks to."""
+
+from dataclasses import dataclass
+
+from kbackup.kafka import Positions, Reader
+from kbackup.sink.dead_letters import DeadLetters
+from kbackup.sink.job import SinkJob
+from kbackup.sink.storing import Storing
+from kbackup.stores import Store, open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """What a task talks to: made once, and used for all its partitions.
+
+    Attributes:
+        store: Where objects go.
+        positions: Where the group's positions are kept.
+        reader: Where records come from.
+        letters: Where records go that are left out; None for nowhere.
+    """
+
+    store: Store
+    positions: Positions
+    reader: Reader
+    letters: DeadLetters | None = None
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self.positions.close()
+        self.reader.close()
+        if self.letters is not None:
+            self.letters.close()
+
+
+def connect(job: SinkJob, instead_of: Clients | None = None) -> Clients:
+    """Open the clients of a task.
+
+    Args:
+        job: What they are for.
+        instead_of: These are closed, but for their store, which is kept.
+    """
+    if instead_of is not None:
+        instead_of.close()
+    store = open_store(job.store) if instead_of is None else instead_of.store
+    topic = job.errors.topic
+    letters = None if topic is None else DeadLetters(job.kafka, job.group, topic)
+    return Clients(store, job.kafka.positions(job.group), job.kafka.reader(job.group), letters)
+
+
+def storing(job: SinkJob, clients: Clients) -> Storing:
+    """Open what takes the cuts of a task."""
+    limit_bytes = job.spool_bytes * len(job.views)
+    return Storing(clients.store, job.layout, clients.positions, job.clock, limit_bytes)

@@ -1,0 +1,53 @@
+"""What an earlier task of the same run has done: Spark tries a task again whose worker died."""
+
+from dataclasses import replace
+
+from kbackup.backup.ledger import place
+from kbackup.backup.ledger.rows import SKIPPED, entries
+from kbackup.kafka import Position
+from kbackup.records import Span, joined
+from kbackup.reports import SPANS_MOST, Bookmark, PartitionReport
+from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.stores import Store
+
+
+def resumed(
+    report: PartitionReport, job: SinkJob, unit: SinkUnit, store: Store, position: Position | None
+) -> PartitionReport:
+    """Return *report* with what that task has committed, which is not read again.
+
+    Args:
+        report: Of a unit that has not begun.
+        job: The run's settings.
+        unit: The unit.
+        store: Where the ledger is.
+        position: Of the group in the unit's partition.
+    """
+    bookmark = None if position is None else Bookmark.from_metadata(position.metadata)
+    if position is None or bookmark is None or bookmark.run != job.run:
+        return report
+    return replace(
+        report,
+        committed=max(unit.span.start_offset, position.offset),
+        done=bookmark.done,
+        last=bookmark.last_offset if bookmark.done.records else None,
+        skipped=_skipped(job, unit, store, bookmark),
+        bookmark=bookmark,
+    )
+
+
+def _skipped(job: SinkJob, unit: SinkUnit, store: Store, bookmark: Bookmark) -> tuple[Span, ...]:
+    """Return what a task that this one replaces has left out; its own report is lost.
+
+    A visit of a run that follows has its predecessor's report, and needs none.
+    """
+    is_visit = unit.bookmark is not None and unit.bookmark.run == bookmark.run
+    if is_visit or not bookmark.done.bad_records:
+        return ()
+    where = unit.where
+    stream = place.of_topic(store, job.layout, where.topic, job.clock)
+    return joined(
+        entry.span
+        for entry in entries(stream.read().rows)
+        if entry.kind == SKIPPED and (entry.partition, entry.run) == (where.partition, job.run)
+    )[:SPANS_MOST]

@@ -1,0 +1,268 @@
+"""One unit's way through a sink task: read, cut, write, store, enter, commit.
+
+The upload of one cut runs beside the filling of the next one, of the same partition or of the next;
+a partition's commits stay in order.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kbackup.backup.ledger.objects import passed
+from kbackup.backup.ledger.rows import Entry, stored
+from kbackup.channel import Line
+from kbackup.errors import KbackupError
+from kbackup.flow.convert import Conversion
+from kbackup.flow.cut import Append, Cut, cut
+from kbackup.flow.write import ClosedFile, OpenFiles
+from kbackup.kafka import Position
+from kbackup.records import Facts, Span, joined
+from kbackup.reports import SPANS_MOST, Bookmark, PartitionReport
+from kbackup.sink.clients import Clients, storing
+from kbackup.sink.intake import Intake
+from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.keep import keep
+from kbackup.sink.rejects import LeftOut, Rejects
+from kbackup.sink.resuming import resumed
+from kbackup.sink.storing import StoredCut, Storing
+
+TELL_S: Final = 0.5
+"""How often a task tells what it has read beyond what is safe."""
+
+
+@dataclass(slots=True)
+class Work:
+    """One unit's way through the task.
+
+    Attributes:
+        report: What has come of it so far.
+    """
+
+    job: SinkJob
+    unit: SinkUnit
+    clients: Clients
+    line: Line
+    report: PartitionReport = field(init=False)
+    _told: float = field(init=False)
+    _last: Future["_Stored"] | None = None
+    _read: int = 0
+    _rejects: Rejects = field(init=False)
+
+    def __post_init__(self) -> None:
+        unit, span = self.unit, self.unit.span
+        job, clients = self.job, self.clients
+        self._rejects = Rejects(unit.where, job.errors, job.run, self.line, clients.letters)
+        self._told = self.job.clock.steady_s()
+        self.report = PartitionReport(
+            unit.where, span.start_offset, span.end_offset, span.start_offset,
+            bookmark=unit.bookmark,
+        )  # fmt: skip
+
+    def fail(self, error: KbackupError) -> None:
+        """Put *error*, with its place, into the report."""
+        error.place.setdefault("topic", self.unit.where.topic)
+        error.place.setdefault("partition", self.unit.where.partition)
+        self.report = replace(self.report, failure=error.to_dict())
+
+    def run(self) -> None:
+        """Back the unit up, and nothing beside it.
+
+        Raises:
+            KbackupError: What kept it from its end; *report* says how far it came.
+        """
+        with storing(self.job, self.clients) as cuts:
+            self.begin(cuts)
+            cuts.drain()
+        self.finish()
+
+    def is_settled(self) -> bool:
+        """Whether `finish` need not wait."""
+        return self._last is None or (
+            self._last.done()
+            and (self._last.exception() is not None or self._last.result().cut.settled.done())
+        )
+
+    def finish(self) -> None:
+        """Take over what has become of the last cut.
+
+        Raises:
+            KbackupError: What kept it from being committed.
+        """
+        if self._last is not None:
+            self._take(self._last.result())
+
+    def begin(self, cuts: Storing) -> None:
+        """Read the unit to its end, and commit all but its last cut.
+
+        Raises:
+            KbackupError: What kept it from its end; *report* says how far it came.
+        """
+        job, unit = self.job, self.unit
+        position = cuts.position(unit.where)
+        self.report = resumed(self.report, job, unit, self.clients.store, position)
+        start = self.report.committed  # of the open cut
+        span = Span(start, max(start, unit.span.end_offset))
+        views = [Conversion.of(spec, self.unit.where.topic) for spec in self.job.views]
+        intake = Intake(self.job, self.unit.where, self.clients.reader, self._rejects, self.line)
+        files = OpenFiles(
+            self.unit.where, views, self.job.layout, self.job.spool_bytes, self.unit.identity
+        )
+        upload: Future[None] | None = None
+        try:
+            for step in cut(intake.rows(span, views), self.job.rule, self.job.clock.ms):
+                match step:
+                    case Append(rows, size):
+                        files.write(rows)
+                        self._read += size
+                        self._tell_open(files)
+                        cuts.flush_beside()
+                    case Cut(next_offset):
+                        _finish(upload)
+                        self._rejects.settle()
+                        closed = files.close(Span(start, next_offset))
+                        upload = cuts.submit(
+                            self._bytes(closed), self._commit, cuts, closed, next_offset,
+                            *self._taken(next_offset),
+                        )  # fmt: skip
+                        start = next_offset
+            _finish(upload)
+            upload = None
+            end = span.end_offset
+            closed = []
+            if files.records and self.job.flush_tail:
+                closed = files.close(Span(start, end))
+            if closed or (not files.records and self.report.committed < end):
+                self._rejects.settle()
+                self._last = cuts.submit(
+                    self._bytes(closed), self._store, cuts, closed, end, *self._taken(end)
+                )
+        finally:
+            files.drop()
+            _finish(upload)
+
+    def _bytes(self, files: Sequence[ClosedFile]) -> int:
+        """Return how much memory files take until they are stored, at most."""
+        return sum(min(file.body.size, self.job.spool_bytes) for file in files)
+
+    def _taken(self, next_offset: int) -> tuple[int, LeftOut]:
+        """Return bytes read since the last cut, and what was left out before *next_offset*."""
+        taken = self._read, self._rejects.before(next_offset)
+        self._read = 0
+        return taken
+
+    def _commit(
+        self, cuts: Storing, files: list[ClosedFile], next_offset: int, read: int, lacks: LeftOut
+    ) -> None:
+        """Do all that is left to do for a cut: `_store`."""
+        stored = self._store(cuts, files, next_offset, read, lacks)
+        cuts.flush()
+        self._take(stored)
+
+    def _take(self, stored: "_Stored") -> None:
+        """Tell how far the unit is now that a cut is committed.
+
+        Raises:
+            KbackupError: If it is not.
+        """
+        stored.cut.settled.result()
+        self.report = stored.after
+        self._tell_progress(0)
+
+    def _store(
+        self, cuts: Storing, files: list[ClosedFile], next_offset: int, read: int, lacks: LeftOut
+    ) -> "_Stored":
+        """Store the files of one cut, and have it entered into the ledger and committed.
+
+        Args:
+            cuts: Takes the cut once its files are stored.
+            files: The cut's, in the order to store them.
+            next_offset: The first offset after it.
+            read: Bytes of the records read for it.
+            lacks: What was left out of it.
+        """
+        report, ends_with = self.report, None
+        done = report.done
+        done = replace(
+            done,
+            bytes_read=done.bytes_read + read,
+            nulls=done.nulls + lacks.nulls,
+            filtered=done.filtered + lacks.filtered,
+            bad_records=done.bad_records + lacks.bad_records,
+        )
+        now_ms = self.job.clock.ms()
+        rows = lacks.entries(self.unit.where, self.job.run, now_ms)
+        if not files and report.committed < next_offset:
+            span = Span(report.committed, next_offset)
+            rows.append(passed(self.unit.where, span, self.job.run, now_ms))
+        for file in files:
+            try:
+                facts = keep(self.clients.store, file)
+            finally:
+                file.body.close()
+            rows.append(self._row(file, facts))
+            done = replace(
+                done, objects=done.objects + 1, bytes_stored=done.bytes_stored + file.body.size
+            )
+            if file.spec is self.job.views[-1]:
+                first = file.facts.first_offset if done.first is None else done.first
+                done = replace(done, records=done.records + file.facts.records, first=first)
+                if ends_with is None or ends_with[1] < facts.last_offset:
+                    ends_with = file.key, facts.last_offset
+            self.line.tell(_object_event(self.job.run, file))
+        stands = report.bookmark or Bookmark()
+        if ends_with is not None:
+            stands, report = Bookmark(*ends_with), replace(report, last=ends_with[1])
+        bookmark = replace(stands, run=self.job.run, done=done, identity=self.unit.identity)
+        entry = StoredCut(self.unit.where, rows, Position(next_offset, bookmark.to_metadata()))
+        cuts.add(entry)
+        if cuts.is_due():
+            cuts.flush()
+        skipped = joined((*report.skipped, *lacks.bad))[:SPANS_MOST]
+        after = replace(
+            report, committed=next_offset, done=done, skipped=skipped, bookmark=bookmark
+        )
+        return _Stored(entry, after)
+
+    def _row(self, file: ClosedFile, facts: Facts) -> Entry:
+        """Return what the ledger is to say of a file whose object has *facts* now."""
+        size = file.body.size
+        if facts != file.facts:  # a longer object was there already
+            head = self.clients.store.head(file.key)
+            size = size if head is None else head.size
+        return stored(
+            self.unit.where, file.key, file.spec.view, facts, size, file.cut.span, self.job.run,
+            self.job.clock.ms(),
+        )  # fmt: skip
+
+    def _tell_open(self, files: OpenFiles) -> None:
+        """Tell now and then what has been read and could still be lost."""
+        if self.job.clock.steady_s() - self._told >= TELL_S:
+            self._tell_progress(files.records)
+
+    def _tell_progress(self, open_records: int) -> None:
+        self._told = self.job.clock.steady_s()
+        self.line.tell(self.report.progress(self.job.run, open_records))
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A cut that is stored, and the report that holds once it is committed."""
+
+    cut: StoredCut
+    after: PartitionReport
+
+
+def _finish(upload: Future[None] | None) -> None:
+    if upload is not None:
+        upload.result()
+
+
+def _object_event(run: str, file: ClosedFile) -> dict[str, Any]:
+    facts = file.facts
+    return {
+        "type": "object", "run": run, "key": file.key, "first": facts.first_offset,
+        "last": facts.last_offset, "records": facts.records, "bytes": file.body.size,
+        "min_timestamp": facts.min_timestamp, "max_timestamp": facts.max_timestamp,
+        "sha256": facts.sha256,
+    }  # fmt: skip
