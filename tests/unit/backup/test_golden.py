@@ -20,7 +20,7 @@ from kbackup.verify.run import Notes, verify
 from tests.support.configurations import load
 from tests.support.fakes import FakeCluster
 from tests.support.target import FakeTarget, Restoring
-from tests.unit.verify.test_run import NOW
+from tests.support.verified import NOW
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "cf14769"
 ORDERS = [TopicPartition("orders", at) for at in range(2)]

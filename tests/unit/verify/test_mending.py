@@ -19,7 +19,7 @@ from kbackup.runs.summary import Summary
 from kbackup.verify.mending import Acceptance, Mending
 from kbackup.verify.run import Notes, verify
 from tests.support.hand_clock import HandClock
-from tests.unit.verify.test_run import NOW, here
+from tests.support.verified import NOW, here
 
 WHERE = TopicPartition("orders", 0)
 ID = TopicIdentity("cluster-1", "id")

@@ -1,0 +1,95 @@
+"""What `verify` says of a backup, as tests ask for it."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import jsonschema
+import pytest
+from backup_samples import (
+    BYTES,
+    JSON,
+    JSON_GZIP,
+    RECORD,
+    SIBLINGS,
+    Backup,
+)
+
+from kbackup.channel import Line
+from kbackup.cli.json_lines import schema
+from kbackup.flow.views import ReadOptions
+from kbackup.runs.known import of_run_records
+from kbackup.runs.summary import Summary
+from kbackup.verify.run import Notes, Read, verify
+from kbackup.verify.task import VerifyJob, verify_task
+
+LINES = jsonschema.Draft202012Validator(schema())
+
+NOW = datetime(2026, 11, 21, 2, tzinfo=UTC)
+
+LAYOUTS = [
+    pytest.param(RECORD, id="whole records"),
+    pytest.param(JSON, id="json"),
+    pytest.param(JSON_GZIP, id="gzip"),
+    pytest.param(BYTES, id="bytes"),
+    pytest.param(SIBLINGS, id="siblings"),
+]
+
+
+class Verified:
+    """What `verify` says of a backup.
+
+    Attributes:
+        events: All it tells.
+        summary: The summary line.
+    """
+
+    def __init__(self, backup: Backup, *, deep: bool = False, **options: Any) -> None:
+        summary = Summary("r", "restore verify")
+        reading = options.pop("reading", ReadOptions())
+        options = {"notes": Notes(of_run_records(backup.runs)), "now": NOW} | options
+        if deep:
+            options = {"read": here(backup, reading)} | options
+        store = options.pop("store", backup.store)
+        self.events = [*verify(store, backup.layout, reading, summary, **options)]
+        self.summary = summary.finish()
+
+    @property
+    def exit_code(self) -> int:
+        return int(self.summary["exit_code"])
+
+    @property
+    def errors(self) -> list[tuple[str, str | None]]:
+        """Code and key of each error."""
+        return [
+            (event["code"], event["key"]) for event in self.findings if event["level"] == "error"
+        ]
+
+    @property
+    def notes(self) -> list[tuple[str, str]]:
+        """Code and text of each note."""
+        return [
+            (event["code"], event["text"]) for event in self.findings if event["level"] == "note"
+        ]
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["type"] == "finding"]
+
+    @property
+    def states(self) -> list[str]:
+        return [event["state"] for event in self.events if event["type"] == "partition"]
+
+    @property
+    def texts(self) -> str:
+        return "\n".join(str(event["text"]) for event in self.findings)
+
+
+def here(backup: Backup, reading: ReadOptions) -> Read:
+    """Return the task, run in this process in place of Spark."""
+    job = VerifyJob(backup.settings, reading)
+    return lambda units: [*verify_task(job, units, Line(None))]
+
+
+def offsets(verified: Verified) -> list[list[int]]:
+    """Return the offsets of each error."""
+    return [event["offsets"] for event in verified.findings if event["level"] == "error"]

@@ -1,0 +1,127 @@
+"""What cannot be checked, and how much is read."""
+
+from gzip import compress as pack
+from pathlib import Path
+
+import pytest
+from backup_samples import JSON, Backup
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbackup.verify.share import Share
+from tests.support.verified import Verified
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "expected"),
+    [
+        pytest.param("orders+0+0000000000.json", b'{"n":0}\n', "not checkable", id="json"),
+        pytest.param("orders+0+0000000000.bin", b"text\n", "not checkable", id="bytes"),
+        pytest.param("orders+0+0000000000.json.gz", pack(b'{"n":0}\n'), "ok", id="gzip has a CRC"),
+    ],
+)
+def test_what_nothing_could_show_is_never_called_ok(
+    tmp_path: Path, name: str, data: bytes, expected: str
+) -> None:
+    """
+    A connector's plain text has no checksum: readable is all that can be said of it.
+    """
+    backup = Backup.in_folder(tmp_path)
+    path = backup.path(f"topics/orders/partition=0/{name}")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+
+    verified = Verified(backup, deep=True)
+
+    assert (0, [expected]) == (verified.exit_code, verified.states)
+
+
+def test_objects_that_cannot_be_checked_are_counted(tmp_path: Path) -> None:
+    """
+    Good objects do not vouch for others beside them.
+    """
+    backup = Backup.in_folder(tmp_path)
+    backup.run("orders", 0, range(3), views=JSON)
+    path = backup.path("topics/orders/partition=0/orders+0+0000000003.json")
+    path.write_bytes(b'{"n":3}\n')
+
+    assert ["ok, 1 not checkable"] == Verified(backup, deep=True).states
+    assert ["all there, 1 objects not checkable"] == Verified(backup).states
+
+
+# How much to read
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(max_size=30), unique=True), st.integers(1, 9))
+def test_the_parts_hold_each_object_once(keys: list[str], parts: int) -> None:
+    """
+    Seven daily parts read all of a backup in a week, each object once.
+    """
+    found = [[key for key in keys if Share(part, parts).takes(key)] for part in range(1, parts + 1)]
+
+    assert sorted(keys) == sorted(key for part in found for key in part)
+
+
+def test_a_part_reads_its_objects_and_says_so() -> None:
+    """
+    What was not read is not called ok: the row says how much was.
+    """
+    backup = Backup()
+    keys = backup.put("orders", 0, *([at] for at in range(40)))
+    backup.replace(keys[7], b"x")
+
+    found = [Verified(backup, deep=True, share=Share(part, 4)) for part in (1, 2, 3, 4)]
+
+    assert 40 == sum(verified.summary["objects"] for verified in found)
+    assert [("corrupt", keys[7])] == [error for verified in found for error in verified.errors]
+    assert [0, 0, 0, 7] == sorted(verified.exit_code for verified in found)
+    assert 3 == sum("of 40 objects read" in verified.states[0] for verified in found)
+    assert [] == [note for verified in found for note in verified.notes]
+
+
+def test_a_sample_is_a_share_of_the_objects() -> None:
+    """
+    A sample of another run is of other objects, about as many as were asked for.
+    """
+    keys = [f"topics/orders/partition=0/orders+0+{at:010}.json" for at in range(2000)]
+    first, second = (
+        {key for key in keys if Share.parse(None, "10%", seed).takes(key)} for seed in ("a", "b")
+    )
+
+    assert first != second
+    assert 120 < len(first) < 280
+    assert 120 < len(second) < 280
+
+
+@pytest.mark.parametrize(
+    ("part", "sample", "expected"),
+    [
+        pytest.param("1/7", None, Share(1, 7, seed="s"), id="part"),
+        pytest.param(None, "5%", Share(percent=5, seed="s"), id="sample"),
+        pytest.param(None, "0.5", Share(percent=0.5, seed="s"), id="sample without sign"),
+        pytest.param("7/7", "100%", Share(7, 7, seed="s"), id="both"),
+    ],
+)
+def test_a_share_is_read(part: str | None, sample: str | None, expected: Share) -> None:
+    """
+    Parts are numbered from 1, samples are per cent.
+    """
+    assert expected == Share.parse(part, sample, "s")
+
+
+@pytest.mark.parametrize(
+    ("part", "sample"),
+    [
+        *((part, None) for part in ("0/7", "8/7", "1", "1/0", "-1/7", "a/b", "")),
+        *((None, sample) for sample in ("0%", "101%", "-5%", "x", "")),
+    ],
+)
+def test_a_share_that_cannot_be_is_refused(part: str | None, sample: str | None) -> None:
+    """
+    A part that does not exist would read nothing and report success.
+    """
+    with pytest.raises(Exception, match=r"is not a (part|share)") as caught:
+        Share.parse(part, sample, "s")
+
+    assert 2 == caught.value.exit_code  # type: ignore[attr-defined]

@@ -1,0 +1,234 @@
+"""Objects and siblings that are gone are missed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from backup_samples import SIBLINGS, Backup
+
+from kbackup.errors import IncompleteBackupError
+from kbackup.flow.views import ReadOptions
+from tests.support.verified import LAYOUTS, Verified, offsets
+
+
+@pytest.mark.parametrize("deep", [pytest.param(False, id="names"), pytest.param(True, id="deep")])
+@pytest.mark.parametrize("views", [LAYOUTS[0], LAYOUTS[1], LAYOUTS[3]])
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        pytest.param(0, [0, 3], id="first"),
+        pytest.param(1, [4, 6], id="middle"),
+        pytest.param(2, [7, 9], id="last"),
+    ],
+)
+def test_an_object_that_a_run_stored_is_missed(
+    at: int, expected: list[int], views: Any, deep: bool
+) -> None:
+    """
+    An object removed at the start, in the middle or at the end is named, with its offsets.
+    """
+    backup = Backup()
+    keys = backup.run("orders", 0, range(4), range(4, 7), range(7, 10), views=views)
+    backup.store.delete(keys[at])
+
+    verified = Verified(backup, deep=deep)
+
+    assert (7, [("missing_object", keys[at])]) == (verified.exit_code, verified.errors)
+    assert [expected] == offsets(verified)
+    assert ["damaged"] == verified.states
+    assert [] == verified.notes
+
+
+def test_a_partition_without_any_object_is_missed() -> None:
+    """
+    When all of a partition is gone the run records still speak of it.
+    """
+    backup = Backup()
+    keys = backup.run("orders", 0, range(4)) + backup.run("orders", 1, range(4))
+    backup.store.delete(keys[1])
+
+    verified = Verified(backup)
+
+    assert [("missing_object", keys[1])] == verified.errors
+    assert ["all there", "damaged"] == verified.states
+
+
+def test_a_topic_without_any_object_is_missed() -> None:
+    """
+    When a whole topic is gone nobody can say how its objects were named, but that they are gone.
+    """
+    backup = Backup()
+    [key] = backup.run("orders", 0, range(4))
+    backup.store.delete(key)
+
+    verified = Verified(backup)
+
+    assert (7, [("missing_object", None)], [[0, 3]]) == (
+        verified.exit_code, verified.errors, offsets(verified),
+    )  # fmt: skip
+
+
+def test_what_an_earlier_and_a_later_run_miss_is_told_once() -> None:
+    """
+    Two runs may have stored the same offsets; a missing object is one error.
+    """
+    backup = Backup()
+    keys = backup.run("orders", 0, range(4), range(4, 7))
+    backup.run("orders", 0, range(4), range(4, 7))
+    backup.store.delete(keys[0])
+
+    assert [("missing_object", keys[0])] == Verified(backup).errors
+
+
+def test_others_objects_do_not_stand_in_for_a_lost_one() -> None:
+    """
+    A run's first object is missed even where as many objects as it stored are there.
+    """
+    backup = Backup()
+    keys = backup.run("orders", 0, range(4), range(4, 7))
+    backup.store.delete(keys[0])
+    backup.put("orders", 0, [6])
+
+    assert [("missing_object", keys[0])] == Verified(backup).errors
+
+
+def test_a_loss_among_holes_is_told_with_all_of_them() -> None:
+    """
+    Where holes outnumber the missing objects nobody can say which it is, so none is accused.
+    """
+    backup = Backup()
+    keys = backup.run("orders", 0, [0, 1], [3, 4], [6, 7], [9])
+    backup.store.delete(keys[1])
+
+    verified = Verified(backup)
+
+    [event] = [found for found in verified.findings if found["level"] == "error"]
+    assert ("missing_object", None, [2, 8]) == (event["code"], event["key"], event["offsets"])
+    assert "1 of the 4 objects" in event["text"]
+    assert "2-5, 8" in event["text"]
+
+
+def test_missing_offsets_are_named_for_another_backup() -> None:
+    """
+    The last line says which offsets to back up again.
+    """
+    backup = Backup()
+    keys = backup.run("orders", 1, range(4), range(4, 7)) + backup.run("paid", 0, range(3))
+    backup.run("late", 0, range(1000, 1002))
+    backup.store.delete(keys[1])
+    backup.store.delete(keys[2])
+
+    verified = Verified(backup)
+
+    [text] = [event["text"] for event in verified.events if event["type"] == "warning"]
+    assert text.endswith(": orders:1:4,paid:0:0")
+
+
+def test_a_named_topic_that_nobody_knows_is_an_error() -> None:
+    """
+    A cron job that verifies a topic with a typing error must not report success.
+    """
+    backup = Backup()
+    backup.put("orders", 0, [0])
+
+    with pytest.raises(IncompleteBackupError):
+        Verified(backup, names=["order"])
+
+
+# Siblings: F7
+
+
+@pytest.mark.parametrize("which", [pytest.param(0, id="keys"), pytest.param(1, id="headers")])
+@pytest.mark.parametrize(
+    ("cut", "promised", "expected"),
+    [
+        pytest.param(1, False, 7, id="one of many"),
+        pytest.param(2, False, 0, id="the last, unpromised"),
+        pytest.param(2, True, 7, id="the last, promised"),
+    ],
+)
+def test_a_missing_sibling_is_missed(which: int, cut: int, promised: bool, expected: int) -> None:
+    """
+    A value object whose keys or headers are missing is damaged where the configuration promises
+    them, or where objects before and behind have them; else they may never have been stored.
+    """
+    backup = Backup()
+    keys = backup.put("orders", 0, range(2), range(2, 4), range(4, 6), views=SIBLINGS)
+    lost = keys[3 * cut + which]
+    backup.store.delete(lost)
+    reading = ReadOptions(wants_keys=promised, wants_headers=promised)
+
+    verified = Verified(backup, reading=reading)
+
+    assert expected == verified.exit_code
+    assert ([("missing_object", lost)] if expected else []) == verified.errors
+
+
+def test_a_missing_sibling_is_not_a_missing_object_too() -> None:
+    """
+    A run's count of objects and the lost sibling are one error.
+    """
+    backup = Backup()
+    keys = backup.run("orders", 0, range(2), range(2, 4), range(4, 6), views=SIBLINGS)
+    backup.store.delete(keys[3])
+
+    assert [("missing_object", keys[3])] == Verified(backup, deep=True).errors
+
+
+@pytest.mark.parametrize(
+    ("cut", "expected"), [pytest.param(1, 7, id="between"), pytest.param(2, 0, id="at the end")]
+)
+def test_siblings_without_their_value_are_told(cut: int, expected: int) -> None:
+    """
+    Keys without values at the end are what an interrupted run leaves; before that, a loss.
+    """
+    backup = Backup()
+    keys = backup.put("orders", 0, range(2), range(2, 4), range(4, 6), views=SIBLINGS)
+    backup.store.delete(keys[3 * cut + 2])
+
+    verified = Verified(backup, deep=True)
+
+    assert expected == verified.exit_code
+    assert ([("missing_object", keys[3 * cut + 2])] if expected else []) == verified.errors
+    assert 1 == len(verified.findings)
+
+
+def test_a_directory_of_keys_alone_is_no_loss() -> None:
+    """
+    Tombstones have no value, so a connector keeps their keys in a directory of their own.
+    """
+    backup = Backup()
+    keys = backup.put("orders", 0, range(2), range(2, 4), views=SIBLINGS)
+    moved = keys[0].replace("partition=0", "tombstone")
+    backup.replace(keys[0], backup.body(keys[0]), to=moved)
+    for key in keys[:3]:
+        backup.store.delete(key)
+
+    verified = Verified(backup, deep=True)
+
+    assert (0, []) == (verified.exit_code, verified.errors)
+    assert 4 == verified.summary["objects"]
+
+
+@pytest.mark.parametrize(
+    "mutate",
+    [
+        pytest.param(lambda lines: lines[:-1], id="a row short"),
+        pytest.param(lambda lines: [*lines, lines[-1]], id="a row long"),
+    ],
+)
+@pytest.mark.parametrize("which", [pytest.param(0, id="keys"), pytest.param(1, id="headers")])
+def test_rows_are_never_paired_by_guess(
+    which: int, mutate: Callable[[list[bytes]], list[bytes]]
+) -> None:
+    """
+    A sibling that has not just one row for each value is damaged, and named.
+    """
+    backup = Backup()
+    keys = backup.put("orders", 0, range(4), views=SIBLINGS)
+    lines = backup.body(keys[which]).splitlines(keepends=True)
+    backup.replace(keys[which], b"".join(mutate(lines)))
+
+    verified = Verified(backup, deep=True)
+
+    assert (7, [("corrupt", keys[which])]) == (verified.exit_code, verified.errors)

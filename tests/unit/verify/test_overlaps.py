@@ -1,0 +1,102 @@
+"""The same offsets in more than one object."""
+
+from typing import Any
+
+import pytest
+from backup_samples import BYTES, JSON, Backup, batch
+
+from tests.support.verified import Verified, offsets
+
+
+def test_the_same_records_twice_are_noted() -> None:
+    """
+    Retries leave whole records twice; each is restored once, so that is no damage.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(6))
+    [key] = backup.put("orders", 0, range(3, 6))
+
+    verified = Verified(backup, deep=True)
+
+    [event] = verified.findings
+    assert (0, "note", "overlap", key, [3, 5]) == (
+        verified.exit_code, event["level"], event["code"], event["key"], event["offsets"],
+    )  # fmt: skip
+
+
+def test_no_hole_is_seen_behind_a_doubled_object() -> None:
+    """
+    An object within another leaves no hole behind its own end.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(10), range(3, 6), range(10, 12))
+
+    assert ["overlap"] == [each["code"] for each in Verified(backup, deep=True).findings]
+
+
+def test_what_compaction_took_in_between_makes_no_difference() -> None:
+    """
+    A rerun after a compaction stores fewer records at the same offsets, and no others.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(6), [3, 5, 6])
+
+    verified = Verified(backup, deep=True)
+
+    assert (0, ["overlap"]) == (verified.exit_code, [each["code"] for each in verified.findings])
+
+
+def test_other_records_at_the_same_offsets_are_an_error() -> None:
+    """
+    Two records for one offset come from two topics of one name; nobody can say which is right.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(6))
+    [key] = backup.put("orders", 0, batch([3, 4], value=b"another"))
+
+    verified = Verified(backup, deep=True)
+
+    assert (7, [("overlap", key)], [[3, 4]]) == (
+        verified.exit_code, verified.errors, offsets(verified),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("views", [JSON, BYTES])
+def test_values_that_reach_into_the_next_object_are_an_error(views: Any) -> None:
+    """
+    Values do not say their offsets, so a restore would write them twice.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(6), views=views)
+    [key] = backup.put("orders", 0, range(5, 9), views=views)
+
+    verified = Verified(backup, deep=True)
+
+    assert (7, [("overlap", key)]) == (verified.exit_code, verified.errors)
+
+
+def test_values_beside_whole_records_are_noted() -> None:
+    """
+    Where both layouts hold the same offsets the whole records are used.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(3), range(3, 6))
+    backup.put("orders", 0, range(3), range(3, 6), views=JSON)
+
+    verified = Verified(backup, deep=True)
+
+    assert 0 == verified.exit_code
+    assert [("overlap", "2 value objects are beside whole records, which are used instead")] == (
+        verified.notes
+    )
+
+
+def test_values_before_whole_records_are_no_overlap() -> None:
+    """
+    A backup that changed to whole records at some offset holds each record once.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(3), views=JSON)
+    backup.put("orders", 0, range(3, 6))
+
+    assert [] == Verified(backup, deep=True).findings
