@@ -7,6 +7,7 @@ from s3fault import S3Faults
 
 from kbackup.local.s3 import LocalS3
 from kbackup.stores import StoreSettings
+from kbackup.stores.s3 import S3Store
 from tests.support.truth import client_of
 
 PART_BYTES = 1024
@@ -51,3 +52,18 @@ def settings(s3_server: LocalS3, proxy: S3Faults) -> StoreSettings:
             "s3.retry.backoff.ms": 1,
         },
     )
+
+
+@pytest.fixture
+def pauses() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def store(settings: StoreSettings, pauses: list[float]) -> S3Store:
+    return S3Store(settings, read_timeout=5, sleep=pauses.append)
+
+
+@pytest.fixture
+def bucket(settings: StoreSettings) -> str:
+    return settings.url.removeprefix("s3://")

@@ -1,0 +1,229 @@
+"""An S3 server that says no, and settings that cannot work: named at once, with what to do."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from mypy_boto3_s3 import S3Client
+from s3fault import Fault, S3Faults
+
+from kbackup.errors import (
+    ConfigurationError,
+    ObjectNotFoundError,
+    StoreError,
+)
+from kbackup.stores import StoreSettings
+from kbackup.stores.s3 import S3Store
+from kbackup.testing import put_bytes
+from tests.support.s3_requests import (
+    COMPLETE,
+    CREATE,
+    DELETE,
+    GET,
+    LARGE,
+    LIST,
+    PART,
+    PUT,
+    SMALL,
+    WORK,
+    keys,
+    unfinished,
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        pytest.param("AccessDenied", "allow s3:PutObject", id="denied"),
+        pytest.param("SignatureDoesNotMatch", "secret access key", id="wrong secret"),
+        pytest.param("InvalidAccessKeyId", "correct the access key", id="unknown key"),
+    ],
+)
+def test_a_refusal_is_not_tried_again(
+    store: S3Store, proxy: S3Faults, bucket: str, code: str, remedy: str
+) -> None:
+    """
+    B4: who is not allowed is told what to allow, at once.
+    """
+    proxy.faults = [Fault(PUT, "status", status=403, code=code)]
+
+    with pytest.raises(StoreError, match=f"s3:PutObject on s3://{bucket}/a: {code}") as caught:
+        put_bytes(store, "a", SMALL)
+
+    assert remedy in caught.value.do
+    assert 1 == proxy.seen(PUT)
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(PART, id="part"), pytest.param(COMPLETE, id="complete")]
+)
+def test_a_permission_that_ends_in_the_middle_leaves_nothing(
+    store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str, step: str
+) -> None:
+    """
+    B4: an upload that is denied half-way names the permission, and leaves no object and no parts.
+    """
+    proxy.faults = [Fault(step, "status", status=403, code="AccessDenied")]
+
+    with pytest.raises(StoreError, match=r"s3:PutObject on .*AccessDenied") as caught:
+        put_bytes(store, "a", LARGE)
+
+    assert ("allow s3:PutObject", 1) == (caught.value.do, proxy.seen(step))
+    assert ([], 0) == (keys(truth, bucket), unfinished(truth, bucket))
+
+
+def test_expired_credentials_are_asked_for_once_more(store: S3Store, proxy: S3Faults) -> None:
+    """
+    B4: credentials that ran out on the way are renewed.
+    """
+    proxy.faults = [Fault(PUT, "status", status=400, code="ExpiredToken", nth=(1,))]
+
+    assert put_bytes(store, "a", SMALL)
+    assert 2 == proxy.seen(PUT)
+
+
+def test_credentials_that_stay_expired_end_in_an_error(store: S3Store, proxy: S3Faults) -> None:
+    """
+    B4: renewing is tried once.
+    """
+    proxy.faults = [Fault(PUT, "status", status=400, code="ExpiredToken")]
+
+    with pytest.raises(StoreError, match="ExpiredToken") as caught:
+        put_bytes(store, "a", SMALL)
+
+    assert ("renew the session's credentials", 2) == (caught.value.do, proxy.seen(PUT))
+
+
+@pytest.mark.parametrize("work", [PUT, CREATE, GET, LIST, DELETE])
+def test_a_missing_bucket_is_an_error_at_first_use(settings: StoreSettings, work: str) -> None:
+    """
+    B5: no bucket is not an empty bucket.
+    """
+    store = S3Store(replace(settings, url="s3://no-such-bucket"))
+
+    with pytest.raises(StoreError, match="NoSuchBucket") as caught:
+        WORK[work](store)
+
+    assert not isinstance(caught.value, ObjectNotFoundError)
+    assert "create the bucket" in caught.value.do
+
+
+def test_the_right_region_is_named(store: S3Store, proxy: S3Faults) -> None:
+    """
+    B5: a bucket elsewhere says where it is.
+    """
+    where = (("x-amz-bucket-region", "eu-north-1"),)
+    proxy.faults = [Fault(PUT, "status", status=301, code="PermanentRedirect", headers=where)]
+
+    with pytest.raises(StoreError, match="PermanentRedirect") as caught:
+        put_bytes(store, "a", SMALL)
+
+    assert "set s3.region to eu-north-1" == caught.value.do
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"url": "s3://"}, id="no bucket"),
+        pytest.param({"url": "s3://lake/topics"}, id="a folder in it"),
+        pytest.param({"endpoint_url": "nonsense"}, id="endpoint without scheme"),
+        pytest.param({"endpoint_url": "http://AKIACANARY:SECRETCANARY@h"}, id="credentials in it"),
+        pytest.param(
+            {"options": {"aws.access.key.id": "AKIACANARY"}}, id="half of the credentials"
+        ),
+    ],
+)
+def test_malformed_settings_are_refused(settings: StoreSettings, changes: dict[str, Any]) -> None:
+    """
+    B5: what cannot work is a matter of configuration, and no credential is repeated.
+    """
+    with pytest.raises(ConfigurationError) as caught:
+        S3Store(replace(settings, **changes))
+
+    assert "CANARY" not in str(caught.value.to_dict())
+
+
+def test_a_name_no_bucket_can_have_is_refused(settings: StoreSettings) -> None:
+    """
+    B5: no server is asked for it.
+    """
+    store = S3Store(replace(settings, url="s3://No_Bucket!"))
+
+    with pytest.raises(ConfigurationError, match="No_Bucket!"):
+        [*store.list("")]
+
+
+def test_a_wrong_clock_is_explained(store: S3Store, proxy: S3Faults) -> None:
+    """
+    B18: an hour off, in seconds.
+    """
+    server = datetime.now(UTC) - timedelta(hours=1)
+    extra = f"<ServerTime>{server:%Y-%m-%dT%H:%M:%SZ}</ServerTime>"
+    proxy.faults = [Fault(PUT, "status", status=403, code="RequestTimeTooSkewed", extra=extra)]
+
+    with pytest.raises(StoreError, match=r"clock differs by 36\d\d s") as caught:
+        put_bytes(store, "a", SMALL)
+
+    assert "set this host's clock" == caught.value.do
+
+
+def test_a_redirect_to_another_host_is_not_followed(store: S3Store, proxy: S3Faults) -> None:
+    """
+    G10: requests and their signatures go to the configured host alone.
+    """
+    with S3Faults(proxy.upstream) as elsewhere:
+        there = (("Location", f"{elsewhere.url}/lake/a"),)
+        proxy.faults = [Fault("", "status", status=307, code="TemporaryRedirect", headers=there)]
+
+        with pytest.raises(StoreError, match="TemporaryRedirect"):
+            store.open("a")
+
+        assert [] == elsewhere.log
+
+
+def test_credentials_in_a_servers_answer_are_masked(store: S3Store, proxy: S3Faults) -> None:
+    """
+    P8: a server may repeat what it was sent; we do not.
+    """
+    said = "key AKIACANARY, secret SECRETCANARY"
+    proxy.faults = [Fault(PUT, "status", status=403, code="AccessDenied", message=said)]
+
+    with pytest.raises(StoreError, match=r"key \*{8}, secret \*{8}") as caught:
+        put_bytes(store, "a", SMALL)
+
+    assert "CANARY" not in str(caught.value.to_dict())
+
+
+def test_no_credentials_is_an_error_with_a_remedy(
+    settings: StoreSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    B4: who has no credentials is told where they can be.
+    """
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN", "PROFILE"):
+        monkeypatch.delenv(f"AWS_{name}", raising=False)
+    for name in ("CONFIG_FILE", "SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(f"AWS_{name}", "/dev/null")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    store = S3Store(replace(settings, options={}))
+
+    with pytest.raises(StoreError) as caught:
+        store.head("a")
+
+    assert "set AWS_ACCESS_KEY_ID" in caught.value.do
+
+
+def test_more_threads_than_connections_are_no_news(
+    store: S3Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Nobody is warned of a connection that is closed because the others are enough.
+    """
+    put_bytes(store, "a", SMALL)
+
+    with ThreadPoolExecutor(40) as pool:
+        list(pool.map(lambda _: store.head("a"), range(400)))
+
+    assert [] == [record.getMessage() for record in caplog.records]

@@ -1,0 +1,95 @@
+"""Checks, and what ties them together."""
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbackup.config import Doubt
+from kbackup.doctor import Check, examination, failed, kafka
+from kbackup.errors import KafkaError
+from kbackup.kafka.native import library
+from tests.support.examined import levels, one, settings
+from tests.unit.doctor.test_spark import Java
+
+
+@pytest.mark.parametrize(
+    ("area", "code"),
+    [("configuration", 2), ("disk", 2), ("store", 6), ("kafka", 5), ("spark", 9)],
+)
+def test_a_failed_area_has_its_exit_code(area: Any, code: int) -> None:
+    """
+    A script learns from the number whom to wake.
+    """
+    assert code == failed(area, "x", KafkaError("what", "why", "do")).failure()["exit_code"]
+
+
+def test_a_check_without_a_remedy_says_null() -> None:
+    """
+    In JSON unknown is null, and never an empty text.
+    """
+    assert Check("disk", "TMPDIR", "ok", "all well").event()["do"] is None
+
+
+# All together
+
+
+def test_a_wrong_configuration_keeps_cluster_and_store_out_of_it() -> None:
+    """
+    With values that are not those of the run nothing worth knowing can be asked.
+    """
+    doubt = Doubt("error", "value", "flush.size", "option", "flush.size=x (option)", "why", "do")
+    unreachable = settings(bootstrap_servers="127.0.0.1:1", store_url="http://127.0.0.1:1")
+
+    found = list(examination.examine(unreachable, [doubt], Java, starts=False))
+
+    assert {"configuration", "disk", "spark"} == {check.area for check in found}
+    assert "fail" == one(found, "flush.size").level
+
+
+def test_a_folder_is_examined_like_a_bucket(tmp_path: Path) -> None:
+    """
+    A local folder is a store too.
+    """
+    here = settings(None, store_url=tmp_path.as_uri())
+
+    found = levels(examination.examine(here, [], Java, writes=True, starts=False))
+
+    assert {
+        "readable": "ok",
+        "writable": "ok",
+        "clock": "ok",
+        "cluster": "warn",
+    }.items() <= found.items()
+
+
+def test_a_stop_ends_the_examination() -> None:
+    """
+    Whoever interrupts it does not wait for the next cluster to time out.
+    """
+    stop = threading.Event()
+    found = []
+    for check in examination.examine(settings(), [], Java, starts=False, stop=stop):
+        found.append(check)
+        stop.set()
+
+    assert 1 == len(found)
+
+
+def test_objects_in_place_of_columns_are_worth_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Whoever installed without a compiler learns why a run is slow; whoever asked for it, nothing.
+    """
+    monkeypatch.setattr(library, "_found", lambda: library.UnavailableError("no compiler"))
+    now = datetime.now(UTC)
+
+    auto, python, native = (
+        next(kafka.checks(settings(bootstrap_servers="h:1", kafka_client=wanted), None, now))
+        for wanted in ("auto", "python", "native")
+    )
+
+    assert ["warn", "ok", "fail"] == [auto.level, python.level, native.level]
+    assert "half the speed: no compiler" in auto.text
+    assert "kafka.client=native" in native.text

@@ -1,0 +1,135 @@
+"""What the doctor says of topics and their retention."""
+
+from datetime import timedelta
+
+import pytest
+
+from kbackup.doctor import examination, kafka, retention
+from kbackup.doctor.retention import LogState
+from kbackup.records import Span
+from kbackup.runs import history, wiring
+from kbackup.stores.memory import MemoryStore
+from kbackup.testing import FaultyStore
+from tests.support.examined import HOUR_MS, NOW, settings
+
+
+def test_without_brokers_nothing_is_asked_of_kafka() -> None:
+    """
+    A restore's configuration may leave the cluster to the command line.
+    """
+    found = list(kafka.checks(settings(), {}, NOW))
+
+    assert [("warn", "not checked: no bootstrap.servers")] == [(c.level, c.text) for c in found]
+
+
+@pytest.mark.parametrize(
+    ("log", "hours", "level", "text"),
+    [
+        pytest.param(
+            LogState("orders", 24 * HOUR_MS, {}, True), 30, "fail",
+            "orders keeps 24 h, last good backup 30 h ago: data is being lost", id="too late",
+        ),
+        pytest.param(
+            LogState("orders", 24 * HOUR_MS, {}, False), 30, "ok",
+            "orders keeps 24 h, last good backup 30 h ago, nothing new since", id="nothing to lose",
+        ),
+        pytest.param(
+            LogState("orders", 24 * HOUR_MS, {}, True), 13, "warn",
+            "orders keeps 24 h, last good backup 13 h ago: half of the time is over", id="late",
+        ),
+        pytest.param(
+            LogState("orders", 24 * HOUR_MS, {}, True), 2, "ok",
+            "orders keeps 24 h, last good backup 2 h ago", id="in time",
+        ),
+        pytest.param(
+            LogState("orders", 24 * HOUR_MS, {}, True), None, "ok",
+            "orders keeps 24 h, no good backup is on record yet", id="first run to come",
+        ),
+        pytest.param(
+            LogState("orders", None, {}, True), 900, "ok",
+            "orders keeps records for ever", id="no retention",
+        ),
+        pytest.param(
+            LogState("orders", 0, {}, True), 1, "fail",
+            "orders keeps 0 s, last good backup 60 min ago: data is being lost", id="keeps nothing",
+        ),
+        pytest.param(
+            LogState("orders", 24 * HOUR_MS, {2: Span(10, 20)}, True), 1, "fail",
+            "orders: offsets 10 to 19 of partition 2 have expired before they were backed up: "
+            "data is being lost", id="gone already",
+        ),
+    ],
+)  # fmt: skip
+def test_retention_is_held_against_the_age_of_the_backup(
+    log: LogState, hours: int | None, level: str, text: str
+) -> None:
+    """
+    A topic that forgets sooner than it is backed up loses data without a word.
+    """
+    backup = None if hours is None else NOW - timedelta(hours=hours)
+
+    found = retention.judge(log, backup, NOW)
+
+    assert (level, text) == (found.level, found.text)
+    assert (level != "ok") == bool(found.do)
+
+
+def test_topics_at_risk_have_a_line_each() -> None:
+    """
+    Among a hundred topics the two that lose data are seen.
+    """
+    logs = [LogState(f"t{at}", HOUR_MS, {}, is_pending=at < 2) for at in range(100)]
+    backups = {log.topic: NOW - timedelta(hours=2) for log in logs}
+
+    found = list(retention.lines(logs, backups, NOW))
+
+    assert ["fail", "fail", "ok"] == [check.level for check in found]
+    assert "98 topics keep their records long enough" == found[-1].text
+
+
+def test_retention_without_run_records_is_not_called_good() -> None:
+    """
+    Without the store nobody knows how old the backup is.
+    """
+    found = list(retention.lines([LogState("t", 1, {}, True)], None, NOW))
+
+    assert ["warn"] == [check.level for check in found]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (86400, "24 h"), (604800, "7 d")],
+)
+def test_times_are_said_as_people_say_them(seconds: int, text: str) -> None:
+    """
+    Retention is set in milliseconds, and thought of in days.
+    """
+    assert text == retention.time_span(seconds)
+
+
+def test_the_newest_good_run_of_each_topic_counts(store: MemoryStore) -> None:
+    """
+    A run that failed, one of the future, and one without the topic do not.
+    """
+    layout = wiring.layout(settings())
+
+    def record(run: str, code: int, *topics: str) -> None:
+        rows = [{"topic": topic, "partition": 0} for topic in topics]
+        told = {"run": run, "command": "sink", "exit_code": code, "partitions": rows}
+        history.write_run(store, layout, told)
+
+    record("2026-11-21T08:00:00Z-0001", 0, "orders", "audit")
+    record("2026-11-21T09:00:00Z-0002", 3, "orders")
+    record("2026-11-21T10:00:00Z-0003", 5, "orders", "audit")
+    record("2026-11-22T10:00:00Z-0004", 0, "orders")
+
+    found = examination.last_backups(store, settings(), NOW)
+
+    assert {"orders": NOW.replace(hour=9), "audit": NOW.replace(hour=8)} == found
+
+
+def test_run_records_that_cannot_be_had_are_not_taken_for_none() -> None:
+    """
+    Unknown is not never.
+    """
+    assert examination.last_backups(FaultyStore("503"), settings(), NOW) is None

