@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from time import monotonic
 
 from tests.simulation.events import Begun, Ended, Event, Produced, Stored, TargetShows, Touched
-from tests.simulation.play import Play, Shape, Step
+from tests.simulation.play import Play
+from tests.simulation.script import Shape, Step
 
 _TRIES_S = 20.0
 _SHOWN = 40

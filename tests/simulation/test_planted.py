@@ -5,7 +5,8 @@ from random import Random
 import pytest
 
 from tests.simulation.planted import PLANTED
-from tests.simulation.play import Play, Shape, Step
+from tests.simulation.play import Play
+from tests.simulation.script import Shape, Step
 
 TOPICS = dict.fromkeys(("A2", "A8"), (("alpha", 1), ("beta", 1)))
 STEPS = {

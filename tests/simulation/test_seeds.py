@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.simulation.play import Play, Shape, Step, script_of
+from tests.simulation.play import Play
+from tests.simulation.script import Shape, Step, script_of
 from tests.simulation.showing import described
 
 CHUNK = 50

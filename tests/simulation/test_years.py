@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation.play import long_script_of
+from tests.simulation.script import long_script_of
 from tests.simulation.test_seeds import GATE, NIGHT, play_one
 
 EVERY = 100

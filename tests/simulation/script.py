@@ -1,0 +1,93 @@
+"""A script of steps, made from a number.
+
+Each step draws from a number of its own, so a step can be left out and the others stay as they
+are: that is how a history that breaks a promise is made small.
+"""
+
+from dataclasses import dataclass, replace
+from random import Random
+
+TOPICS = ("alpha", "beta")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happens, and the number its dice begin with."""
+
+    kind: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}#{self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What stays the same throughout a script.
+
+    Attributes:
+        topics: What is backed up, with the number of partitions.
+        flush_size: Records a file.
+        flush_on_stop: Whether a run closes its last short file.
+        exactly_once: How a restore writes.
+        group: One group for sink and restore, as some operators set it; None for one each.
+        hours: Over how many directories records are spread, by their timestamps; 0: by partition.
+        timestamp_type: Who sets timestamps: 1 the producer, 2 the broker.
+    """
+
+    topics: tuple[tuple[str, int], ...]
+    flush_size: int
+    flush_on_stop: bool = True
+    exactly_once: bool = True
+    group: str | None = None
+    hours: int = 0
+    timestamp_type: int = 1
+
+
+WEIGHTS = {
+    "produce": 26, "sink": 24, "sink unsaid": 2, "sink slow": 2, "restore": 12, "verify": 5,
+    "expire": 4, "compact": 2,
+    "recreate": 1, "set group back": 2, "set group ahead": 1, "forget group": 3,
+    "empty target": 2, "empty target in part": 1, "recreate target": 1, "delete object": 1,
+    "copy object": 1, "two at once": 5, "add partition": 1, "merge": 2, "idle": 2,
+    "forget restore": 1,
+}  # fmt: skip
+
+
+def script_of(seed: int) -> tuple[Shape, list[Step]]:
+    """The script that a number stands for."""
+    rng = Random(f"script {seed}")
+    topics = TOPICS[: rng.choice((1, 1, 2))]
+    shape = Shape(
+        tuple((name, rng.choice((1, 1, 2))) for name in topics),
+        rng.choice((1, 2, 3, 4, 5, 6, 50)),
+        flush_on_stop=rng.random() < 0.8,
+        exactly_once=rng.random() < 0.85,
+        group="mine" if rng.random() < 0.08 else None,
+    )
+    kinds = rng.choices([*WEIGHTS], [*WEIGHTS.values()], k=rng.randint(5, 14))
+    steps = [Step(kind, rng.randrange(10**6)) for kind in ["produce", "sink", *kinds, "final"]]
+    return _varied(seed, shape, steps)
+
+
+def _varied(seed: int, shape: Shape, steps: list[Step]) -> tuple[Shape, list[Step]]:
+    """Give a script what came to the simulation later; most of each stays as it was."""
+    rng = Random(f"more of script {seed}")
+    if rng.random() < 0.25:
+        shape = replace(shape, hours=rng.choice((2, 3)))
+    if rng.random() < 0.15:
+        shape = replace(shape, timestamp_type=2)
+    for kind, chance in {"follow": 0.35, "three at once": 0.12, "status": 0.5}.items():
+        if rng.random() < chance:
+            at = rng.randint(2, len(steps) - 1)
+            steps = [*steps[:at], Step(kind, rng.randrange(10**6)), *steps[at:]]
+    return shape, steps
+
+
+def long_script_of(seed: int, runs: int = 1000) -> tuple[Shape, list[Step]]:
+    """A year: as `script_of`, with many runs in the middle."""
+    rng = Random(f"long script {seed}")
+    shape, steps = script_of(seed)
+    shape = replace(shape, topics=(("alpha", 1), ("beta", 1)))
+    year = [Step("one of many", rng.randrange(10**6)) for _ in range(runs)]
+    return shape, [*steps[:-1], *year, *script_of(seed + 1)[1]]

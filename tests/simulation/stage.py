@@ -1,0 +1,248 @@
+"""Where a script is performed: the world in memory, and the commands as they are."""
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from random import Random
+from typing import Any
+
+from kbackup import config
+from kbackup.config import Settings
+from kbackup.errors import KbackupError
+from kbackup.records import TopicPartition
+from kbackup.restore.run import RestoreRun
+from kbackup.runs import known, locks, wiring
+from kbackup.runs.stopping import Stop
+from kbackup.runs.summary import Summary
+from kbackup.runs.world import World
+from kbackup.sink.run import SinkRun
+from kbackup.sink.status import status
+from kbackup.verify.run import Notes, verify
+from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
+from tests.simulation.bucket import Bucket, SimStoreSettings
+from tests.simulation.cluster import Kafka, SimConnection
+from tests.simulation.events import Ended, Event, Note, Ruled, Vouched
+from tests.simulation.process import Clock, KilledError, Process, Script, Tasks
+from tests.simulation.promises import CANARY, Checker, Violation
+from tests.simulation.script import Shape
+
+COPY = "copy-$0"
+
+_BY_HOUR = {
+    "partitioner_class": "hourly", "timestamp_extractor": "record", "locale": "en",
+    "timezone": "UTC",
+}  # fmt: skip
+"""Each object in the directory of its hour."""
+
+_STRICT = {"flush_on_stop": False, "rotate_interval_ms": "-1"}
+"""Files are cut by the number of their records alone."""
+
+
+class Stage:
+    """Clusters, bucket and clock, and the commands that are run there.
+
+    Attributes:
+        history: All that happened.
+        violations: The promises that were broken, by the number of the step.
+    """
+
+    def __init__(self, shape: Shape, *, stop_at_first: bool = True) -> None:
+        self.shape = shape
+        self.history: list[Event] = []
+        self.violations: list[tuple[int, Violation]] = []
+        self.ended: list[Ended] = []
+        self._stops = stop_at_first
+        self._checker = Checker()
+        self._checked = 0
+        self.clock = Clock()
+        self.kafka = Kafka(self.history)
+        self.kafka.now_ms = self.clock.ms
+        self.bucket = Bucket(self.history, self.clock, self.kafka)
+        self._names = itertools.count()
+        self._troubles: set[str] = set()
+        for name, partitions in shape.topics:
+            self.kafka.create(name, partitions, is_source=True)
+        if not shape.flush_on_stop and not shape.hours:
+            self.history.append(Ruled(shape.flush_size))
+        settings = self._settings("sink", topics="alpha")
+        self._layout = wiring.layout(settings)
+        self._sink_group = wiring.group(settings, "sink")
+        self.kafka.sink_groups.add(self._sink_group)
+
+    def _check(self, number: int) -> None:
+        while self._checked < len(self.history):
+            found = self._checker.take(self.history[self._checked])
+            self.violations += [(number, violation) for violation in found]
+            self._checked += 1
+
+    # who acts
+
+    def _process(self, rng: Random, script: Script) -> Process:
+        process = Process(f"run {next(self._names)}", rng, self.clock, script)
+        process.on_request = lambda: self.bucket.land(process.rng, 0.02)
+        return process
+
+    def _settings(self, command: config.Command, **options: Any) -> Settings:
+        given = {
+            "bootstrap_servers": "nowhere:9092",
+            "s3_bucket_name": "lake",
+            "no_lock": True,
+            **({} if self.shape.group is None else {"group": self.shape.group}),
+            **options,
+        }
+        settings = config.load(command, options=given, files=(), environ={}).settings
+        return settings.model_copy(update={"kafka_admin": {"sasl.password": CANARY}})
+
+    def _world(self, process: Process) -> World:
+        return World(
+            SimConnection(self.kafka, process),
+            SimStoreSettings(self.bucket, process),  # type: ignore[arg-type]
+            Tasks(process),
+            self.clock,
+        )
+
+    def _end(
+        self, kind: str, process: Process, summary: dict[str, Any] | None, told: list[Any],
+        targets: dict[TopicPartition, TopicPartition] | None = None,
+    ) -> Ended | None:  # fmt: skip
+        """Note how a command ended; nothing where it was killed."""
+        if summary is None or process.is_dead:
+            self.history.append(Note(f"{kind} was killed at request {process.requests}"))
+            return None
+        seen = vars(process).get("seen", {})
+        committed = vars(process).get("committed", {})
+        done = len(vars(process).get("written", ()))
+        if kind in ("sink", "follow"):
+            done = sum(
+                offset in self._checker.stored(where) and offset < committed.get(where, 0)
+                for where, offset in vars(process).get("read", ())
+            )
+        script = process.script
+        found = Ended(
+            kind,
+            summary["exit_code"],
+            {where: (topic_id, span.end_offset) for where, (topic_id, span) in seen.items()},
+            summary["records"],
+            done,
+            targets or {},
+            sum(count for kind, count in process.of_kind.items() if not kind.startswith("kafka")),
+            json.dumps([*told, summary], default=str),
+            bool(script.faults or script.events or script.worker_dies_at or script.is_slow),
+            process.name,
+            self._may_leave(),
+        )
+        self.ended.append(found)
+        self.history.append(found)
+        return found
+
+    def _may_leave(self) -> int:
+        """Records of a partition that a good sink may leave to the next one."""
+        files = max(1, self.shape.hours)
+        return 0 if self.shape.flush_on_stop else files * (self.shape.flush_size - 1)
+
+    def sink(self, process: Process, kind: str = "sink", **options: Any) -> Ended | None:
+        """Run a sink."""
+        settings = self._settings(
+            "sink",
+            **{
+                "topics": ",".join(name for name, _ in self.shape.topics),
+                "flush_size": str(self.shape.flush_size),
+                **({} if self.shape.flush_on_stop else _STRICT),
+                **(_BY_HOUR if self.shape.hours else {}),
+                **options,
+            },
+        )
+        told: list[Any] = []
+        summary = self._survive(
+            process, lambda: SinkRun(settings, told.append, Stop(), self._world(process))()
+        )
+        if summary is not None:
+            self._check(-1)
+        return self._end(kind, process, summary, told)
+
+    def follow(self, process: Process) -> Ended | None:
+        """Run a sink that follows, until it has had its turns."""
+        return self.sink(process, "follow", follow=True, rotate_idle_ms="2000")
+
+    def status(self, process: Process) -> Ended | None:
+        """Ask how the backup fares."""
+        store = SimStoreSettings(self.bucket, process).open()
+        names = [name for name, _ in self.shape.topics]
+        summary = self._survive(
+            process,
+            lambda: status(
+                store, self._layout, max_age_s=None, now=self.clock.now(), names=names
+            ),
+        )  # fmt: skip
+        if summary is not None and summary["last_success"] is not None:
+            until = datetime.fromisoformat(summary["last_success"]).timestamp() * 1000
+            topics = {where: self.kafka.topics[where.topic].topic_id for where in self._wheres()}
+            self.history.append(Vouched(int(until), topics, self._may_leave()))
+        return self._end("status", process, summary, [])
+
+    def restore(self, process: Process, rename: str = COPY, **options: Any) -> Ended | None:
+        """Run a restore."""
+        given = {**({} if self.shape.exactly_once else {"exactly_once": False}), **options}
+        settings = self._settings("restore", rename=rename, **given)
+        names = settings.topics or tuple(name for name, _ in self.shape.topics)
+        targets = {
+            where: TopicPartition(rename.replace("$0", name), where.partition)
+            for name in names
+            for where in self._wheres(name)
+        }
+        told: list[Any] = []
+        summary = self._survive(
+            process, lambda: RestoreRun(settings, told.append, Stop(), self._world(process))()
+        )
+        return self._end("restore", process, summary, told, targets)
+
+    def verify(self, process: Process, *, deep: bool) -> Ended | None:
+        """Run a verification."""
+        settings = self._settings("verify")
+        summary = Summary("verify", "restore verify")
+        told: list[Any] = []
+
+        def work() -> dict[str, Any]:
+            try:
+                told.extend(self._verification(settings, process, summary, deep=deep))
+            except KbackupError as error:
+                summary.fail(error)
+            return summary.finish()
+
+        found = self._survive(process, work)
+        return self._end("verify --deep" if deep else "verify", process, found, told)
+
+    def _verification(
+        self, settings: Settings, process: Process, summary: Summary, *, deep: bool
+    ) -> Iterator[Any]:
+        place = SimStoreSettings(self.bucket, process)
+        store, layout = place.open(), wiring.layout(settings)
+        said = known.read(store, layout, self.clock, settings.topics, settings.topics_regex)
+        job = VerifyJob(place, wiring.reading(settings))  # type: ignore[arg-type]
+
+        def read(units: Sequence[VerifyUnit]) -> list[Any]:
+            return Tasks(process)(
+                lambda share, line: verify_task(job, share, line), units, told, Stop().event
+            )
+
+        def told(_: Any) -> None:
+            pass
+
+        yield from verify(
+            store, layout, wiring.reading(settings), summary, now=self.clock.now(),
+            notes=Notes(said, locks.holders(store, layout, "sink")),
+            read=read if deep else None,
+        )  # fmt: skip
+
+    @staticmethod
+    def _survive(process: Process, work: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+        try:
+            return work()
+        except KilledError:
+            assert process.is_dead
+            return None
+
+    def _wheres(self, *names: str) -> list[TopicPartition]:
+        topics = [self.kafka.topics[name] for name in names or [n for n, _ in self.shape.topics]]
+        return [TopicPartition(t.name, n) for t in topics for n in range(len(t.logs))]
