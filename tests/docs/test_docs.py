@@ -25,6 +25,7 @@ from kbackup.kafka import reader, writer
 from kbackup.kafka.reader_objects import FETCH_BYTES
 from kbackup.kafka.reader_source import BATCH_BYTES
 from kbackup.restore import ahead
+from kbackup.restore.transaction import TRANSACTION_BYTES, TRANSACTION_RECORDS
 from kbackup.sink.job import SinkJob
 
 CHECKOUT = Path(__file__).parents[2]
@@ -270,7 +271,7 @@ def test_a_transaction_is_as_large_as_is_said() -> None:
     """
     What a killed restore may have to write again is told as it is.
     """
-    size = f"{transaction.TRANSACTION_RECORDS:,} records or {transaction.TRANSACTION_BYTES // MIB} MiB"
+    size = f"{TRANSACTION_RECORDS:,} records or {TRANSACTION_BYTES // MIB} MiB"
 
     assert size in text(DOCS / "explanation" / "guarantees.md")
 
