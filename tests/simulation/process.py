@@ -1,5 +1,6 @@
 """A run as the world sees it: a row of requests that may meet a fault, a kill or another run."""
 
+import io
 import random
 import secrets
 import sys
@@ -10,13 +11,18 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
 from uuid import UUID, uuid4
 
+import pyarrow as pa
+
+from kbackup.backup.ledger.stream import parsed
 from kbackup.channel import Event, Line
 from kbackup.engine import Report, deal
+from kbackup.errors import CorruptObjectError
+from kbackup.formats.record_reading import read_records
 from kbackup.restore.ahead import Ahead
 from kbackup.runs.stopping import linked
 from kbackup.sink.beats import BEAT_S, Beats
@@ -359,9 +365,33 @@ def _datetime(clock: Clock) -> type[datetime]:
     return Datetime
 
 
+_parsed = lru_cache(2_000)(parsed)
+"""The same bytes are read many times in a play, and say the same each time."""
+
+
+def _remembered(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
+    """As `read_records`, which reads the same bytes once."""
+    file.seek(0)
+    batches, error = _read(file.read(), max_record_bytes)
+    yield from batches
+    if error is not None:
+        raise error.with_traceback(None)
+
+
+@lru_cache(2_000)
+def _read(body: bytes, max_record_bytes: int) -> tuple[list[pa.RecordBatch], Exception | None]:
+    found: list[pa.RecordBatch] = []
+    try:
+        found.extend(read_records(io.BytesIO(body), max_record_bytes))
+    except CorruptObjectError as error:
+        return found, error
+    return found, None
+
+
 def _originals() -> dict[str, Any]:
     """What is replaced, wherever a module of kbackup has it, by whatever name."""
     return {
+        "parsed": parsed, "read_records": read_records,
         "pool": ThreadPoolExecutor, "ahead": Ahead, "beats": Beats, "linked": linked,
         "random": random, "uuid4": uuid4, "secrets": secrets,
         "module": time, "time": time.time, "time_ns": time.time_ns, "monotonic": time.monotonic,
@@ -388,6 +418,7 @@ def deterministic(rng: Random, clock: Clock) -> Iterator[None]:
     """No threads, no dice and no time of their own in any module of kbackup."""
     virtual = _Time(clock)
     replaced: dict[str, Any] = {
+        "parsed": _parsed, "read_records": _remembered,
         "pool": SerialPool, "ahead": SerialAhead, "beats": SerialBeats,
         "linked": lambda *_: nullcontext(), "random": rng,
         "uuid4": lambda: UUID(bytes=rng.randbytes(16)),

@@ -52,6 +52,10 @@ _TOP: Final = 9_999_999_999_999
 _NAME: Final = re.compile(
     r"(?P<down>\d{13})-[0-9a-f]{16}(?:\.(?P<watermark>\d{13})\.snapshot)?\.parquet", re.ASCII
 )
+_PART_CODEC: Final = "snappy"
+_SNAPSHOT_CODEC: Final = "zstd"
+"""In a column of a few rows, zstd's frames cost more bytes than it saves, and half the time."""
+
 _THREADS: Final = 16
 _TRIES: Final = 5
 _VERSION_KEY: Final = b"kbackup.ledger"
@@ -218,7 +222,7 @@ class Stream:
         }
         named = _down(self.clock.ms())
         name = f"{named}-{secrets.token_hex(8)}.{watermark:013d}.snapshot.parquet"
-        self._put(name, self._file(self.form.merged(rows), metadata))
+        self._put(name, self._file(self.form.merged(rows), metadata, _SNAPSHOT_CODEC))
 
     def _is_believed(self, watermark: int) -> bool:
         """Whether a snapshot may be used: one of the future would hide what is yet to come."""
@@ -297,34 +301,58 @@ class Stream:
         key = self.prefix + name.text
         try:
             with self.store.open(key) as body:
-                file = pq.ParquetFile(body, pre_buffer=False)  # small, and here already
-                metadata = file.metadata.metadata or {}
-                if int(metadata[_VERSION_KEY]) > VERSION:
-                    raise CorruptObjectError(key, "a later version of kbackup wrote it", "")
-                rows = file.read(columns=self.form.schema.names, use_threads=False)
-            return rows.select(self.form.schema.names).cast(self.form.schema), metadata
+                return parsed(key, body.read(), self.form.schema)
         except ObjectNotFoundError as error:
             raise CorruptObjectError(key, "it has gone since it was listed") from error
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             raise _damaged(key, error) from error
 
-    def _file(self, rows: pa.Table, metadata: Mapping[bytes, str]) -> bytes:
+    def _file(
+        self, rows: pa.Table, metadata: Mapping[bytes, str], codec: str = _PART_CODEC
+    ) -> bytes:
         sink = io.BytesIO()
         with pq.ParquetWriter(
             sink,
             self.form.schema,
-            compression="zstd",
+            compression=codec,
             use_dictionary=False,
             write_statistics=False,
             store_schema=False,
         ) as writer:  # fmt: skip  (half the bytes of a part would be what is left out)
-            writer.write_table(rows.cast(self.form.schema))
+            writer.write_table(_as(rows, self.form.schema))
             writer.add_key_value_metadata({_VERSION_KEY: str(VERSION), **metadata})
         return sink.getvalue()
 
     def _put(self, name: str, body: bytes) -> None:
         digest = hashlib.sha256(body).hexdigest()
         self.store.put(self.prefix + name, io.BytesIO(body), sha256=digest, metadata={})
+
+
+def parsed(key: str, body: bytes, schema: pa.Schema) -> tuple[pa.Table, dict[bytes, bytes]]:
+    """Return the rows of a file, and its metadata.
+
+    Args:
+        key: For errors.
+        body: The whole file.
+        schema: Of the rows to return; other columns are left out.
+
+    Raises:
+        CorruptObjectError: If it is of a later version.
+        ArrowException: If it is damaged; or `OSError`, `KeyError` or `ValueError`.
+    """
+    file = pq.ParquetFile(pa.BufferReader(body), pre_buffer=False)
+    metadata = file.metadata.metadata or {}
+    if int(metadata[_VERSION_KEY]) > VERSION:
+        raise CorruptObjectError(key, "a later version of kbackup wrote it", "")
+    if file.schema_arrow.equals(schema):
+        return file.read(use_threads=False), metadata
+    rows = file.read(columns=schema.names, use_threads=False)
+    return _as(rows.select(schema.names), schema), metadata
+
+
+def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return *rows* as they are where they fit already: a cast looks at each column."""
+    return rows if rows.schema.equals(schema) else rows.cast(schema)
 
 
 def _watermark(wall_ms: int) -> int:
