@@ -3,16 +3,15 @@
 import json
 import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from kbackup.cli.backup import OpenedBackup
 from kbackup.cli.options import DEEP, GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, find_jvm, run
-from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Event
 
 _TEMPLATE = "%t[%p]@%o %T %k %h %s\\n"
 """How records are printed where nothing else is asked for."""
@@ -78,71 +77,60 @@ def verify_command(
         from kbackup.verify.mending import Acceptance  # noqa: PLC0415
         from kbackup.verify.share import Share  # noqa: PLC0415
 
-        summary = _summary("restore verify")
-        share = Share.parse(part, sample, summary.run)
+        at = OpenedBackup.of(session, "restore verify")
+        share = Share.parse(part, sample, at.summary.run)
         acceptance = Acceptance.parse(accept_missing, accept_before)
-        _mend(session, summary, acceptance, rebuild=rebuild)
-        _verify(session, summary, share, deep=deep or part is not None or sample is not None)
-        return summary.finish(session.stop.signal)
+        _mend(at, acceptance, rebuild=rebuild)
+        _verify(at, share, deep=deep or part is not None or sample is not None)
+        return at.summary.finish(session.stop.signal)
 
     run("verify", "restore verify", parameters, work)
 
 
-def _mend(session: Session, summary: Summary, acceptance: Any, *, rebuild: bool) -> None:
-    from kbackup.runs import wiring  # noqa: PLC0415
-    from kbackup.stores import open_store  # noqa: PLC0415
+def _mend(at: OpenedBackup, acceptance: Any, *, rebuild: bool) -> None:
     from kbackup.verify.mending import Mending  # noqa: PLC0415
 
-    settings = session.settings
+    settings = at.session.settings
     mending = Mending(
-        open_store(wiring.store_settings(settings)),
-        wiring.layout(settings),
-        wiring.reading(settings),
-        summary,
-        SystemClock(),
+        at.store,
+        at.layout,
+        at.reading(),
+        at.summary,
+        at.clock,
         settings.topics,
         settings.topics_regex,
     )
     if rebuild:
-        for event in mending.rebuild():
-            session.tell(event)
+        at.tell(mending.rebuild())
     if acceptance:
-        for event in mending.accept(acceptance):
-            session.tell(event)
+        at.tell(mending.accept(acceptance))
 
 
-def _verify(session: Session, summary: Summary, share: Any, *, deep: bool) -> None:
-    from kbackup.runs import known, locks, wiring  # noqa: PLC0415
-    from kbackup.stores import open_store  # noqa: PLC0415
+def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
+    from kbackup.runs import locks, wiring  # noqa: PLC0415
     from kbackup.verify.run import Notes, on_spark, verify  # noqa: PLC0415
     from kbackup.verify.task import VerifyJob  # noqa: PLC0415
 
-    settings, clock = session.settings, SystemClock()
-    store = open_store(wiring.store_settings(settings))
-    layout = wiring.layout(settings)
-    said = known.read(store, layout, clock, settings.topics, settings.topics_regex)
-    notes = Notes(said, locks.holders(store, layout, "sink"))
+    session, reading = at.session, at.reading()
+    notes = Notes(at.known(), locks.holders(at.store, at.layout, "sink"))
     read = None
     if deep:
-        job = VerifyJob(wiring.store_settings(settings), wiring.reading(settings))
-        engine = wiring.engine_settings(settings, find_jvm())
-        read = on_spark(job, engine, session.tell, session.stop.event)
-    events = verify(
-        store,
-        layout,
-        wiring.reading(settings),
-        summary,
-        now=clock.now(),
-        names=settings.topics,
-        pattern=settings.topics_regex,
-        partitions=settings.partitions,
-        only_format=settings.format_class,
-        notes=notes,
-        read=read,
-        share=share,
+        engine = wiring.engine_settings(session.settings, find_jvm())
+        read = on_spark(VerifyJob(at.place, reading), engine, session.tell, session.stop.event)
+    at.tell(
+        verify(
+            at.store,
+            at.layout,
+            reading,
+            at.summary,
+            now=at.clock.now(),
+            only_format=session.settings.format_class,
+            notes=notes,
+            read=read,
+            share=share,
+            **at.asked,
+        )
     )
-    for event in events:
-        session.tell(event)
 
 
 @click.command("peek", cls=_Peek)
@@ -163,21 +151,18 @@ def peek_command(what: str, count: int, template: str | None, **parameters: Any)
 
     def work(session: Session) -> Event:
         from kbackup.look.peek import peek  # noqa: PLC0415
-        from kbackup.runs import wiring  # noqa: PLC0415
-        from kbackup.stores import open_store  # noqa: PLC0415
 
-        settings = session.settings
-        store = open_store(wiring.store_settings(settings))
+        at, settings = OpenedBackup.of(session, "restore peek"), session.settings
         records = peek(
-            store,
-            wiring.layout(settings),
-            wiring.reading(settings),
+            at.store,
+            at.layout,
+            at.reading(),
             what,
             count=count,
             only_format=settings.format_class,
         )
         _print(records, None if settings.json_ else template or _TEMPLATE)
-        return _summary("restore peek").finish()
+        return at.summary.finish()
 
     run("peek", "restore peek", parameters, work)
 
@@ -203,9 +188,3 @@ def _print(records: Iterable[Event], template: str | None) -> None:
             raise KbackupError("stdout cannot be written", out.error.strerror or str(out.error))
         if not out.is_open:
             return
-
-
-def _summary(command: str) -> Summary:
-    from kbackup.runs.history import new_run_id  # noqa: PLC0415
-
-    return Summary(new_run_id(datetime.now(UTC)), command)

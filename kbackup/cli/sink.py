@@ -1,12 +1,12 @@
 """``kbackup sink``: run, plan, status, prune."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kbackup.cli import Family
+from kbackup.cli.backup import OpenedBackup
 from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, find_jvm, run
 from kbackup.errors import ConfigurationError
@@ -71,21 +71,11 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
 
     def work(session: Session) -> Event:
         from kbackup import durable  # noqa: PLC0415
-        from kbackup.runs import wiring  # noqa: PLC0415
         from kbackup.sink import status  # noqa: PLC0415
-        from kbackup.stores import open_store  # noqa: PLC0415
 
         oldest = None if max_age is None else _seconds("--max-age", max_age)
-        settings = session.settings
-        found = status.status(
-            open_store(wiring.store_settings(settings)),
-            wiring.layout(settings),
-            max_age_s=oldest,
-            now=datetime.now(UTC),
-            names=settings.topics,
-            pattern=settings.topics_regex,
-            partitions=settings.partitions,
-        )
+        at = OpenedBackup.of(session, "sink status")
+        found = status.status(at.store, at.layout, max_age_s=oldest, now=at.clock.now(), **at.asked)
         if prometheus is not None:
             try:
                 durable.replace_file(Path(prometheus), status.prometheus(found).encode())
@@ -115,29 +105,22 @@ def prune_command(older_than: str, **parameters: Any) -> None:
     """Throw away what killed runs have left of uploads in parts: it is not listed, and paid for."""
 
     def work(session: Session) -> Event:
-        from kbackup.runs import wiring  # noqa: PLC0415
-        from kbackup.runs.history import new_run_id  # noqa: PLC0415
-        from kbackup.runs.summary import Summary  # noqa: PLC0415
         from kbackup.sink.prune import prune  # noqa: PLC0415
-        from kbackup.stores import open_store  # noqa: PLC0415
 
         seconds = _seconds("--older-than", older_than)
-        settings, now = session.settings, datetime.now(UTC)
-        summary = Summary(new_run_id(now), "sink prune")
-        events = prune(
-            open_store(wiring.store_settings(settings)),
-            wiring.layout(settings),
-            summary,
-            now=now,
-            older_than_s=seconds,
-            names=settings.topics,
-            pattern=settings.topics_regex,
-            partitions=settings.partitions,
-            is_dry=settings.dry_run,
+        at = OpenedBackup.of(session, "sink prune")
+        at.tell(
+            prune(
+                at.store,
+                at.layout,
+                at.summary,
+                now=at.clock.now(),
+                older_than_s=seconds,
+                is_dry=session.settings.dry_run,
+                **at.asked,
+            )
         )
-        for event in events:
-            session.tell(event)
-        return summary.finish()
+        return at.summary.finish()
 
     run("prune", "sink prune", parameters, work)
 

@@ -1,13 +1,13 @@
 """``kbackup restore thaw``: ask for archived objects."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from kbackup.cli.backup import OpenedBackup
 from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, run
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Event
 
 
 class _Thaw(GroupedCommand):
@@ -37,26 +37,20 @@ def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
 
     def work(session: Session) -> Event:
         from kbackup.look.thaw import thaw  # noqa: PLC0415
-        from kbackup.runs import wiring  # noqa: PLC0415
-        from kbackup.runs.history import new_run_id  # noqa: PLC0415
-        from kbackup.stores import open_store  # noqa: PLC0415
 
-        settings = session.settings
-        summary = Summary(new_run_id(datetime.now(UTC)), "restore thaw")
-        events = thaw(
-            open_store(wiring.store_settings(settings)),
-            wiring.layout(settings),
-            wiring.reading(settings).formats,
-            days=days,
-            tier=tier,
-            names=settings.topics,
-            pattern=settings.topics_regex,
-            partitions=settings.partitions,
-            only_format=settings.format_class,
-            is_dry=settings.dry_run,
+        at = OpenedBackup.of(session, "restore thaw")
+        at.tell(
+            thaw(
+                at.store,
+                at.layout,
+                at.reading().formats,
+                days=days,
+                tier=tier,
+                only_format=session.settings.format_class,
+                is_dry=session.settings.dry_run,
+                **at.asked,
+            )
         )
-        for event in events:
-            session.tell(event)
-        return summary.finish()
+        return at.summary.finish()
 
     run("thaw", "restore thaw", parameters, work)

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
+from kbackup.cli.backup import OpenedBackup
 from kbackup.cli.options import DEEP, GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, run
-from kbackup.clock import SystemClock
 from kbackup.errors import ConfigurationError, KbackupError
 from kbackup.runs.summary import Event, Summary
 
@@ -60,41 +60,32 @@ def topics_command(
 
     def work(session: Session) -> Event:
         from kbackup.look.topics import topics  # noqa: PLC0415
-        from kbackup.runs import known, wiring  # noqa: PLC0415
-        from kbackup.runs.history import new_run_id  # noqa: PLC0415
-        from kbackup.stores import open_store  # noqa: PLC0415
 
-        settings = session.settings
         as_of_ms = None if as_of is None else _moment("--as-of", as_of)
-        where = wiring.store_settings(settings)
-        store = open_store(where)
-        layout = wiring.layout(settings)
-        summary = Summary(new_run_id(datetime.now(UTC)), "restore topics")
+        at = OpenedBackup.of(session, "restore topics")
         events = topics(
-            store,
-            layout,
-            wiring.reading(settings),
-            names=settings.topics,
-            pattern=settings.topics_regex,
-            partitions=settings.partitions,
-            only_format=settings.format_class,
+            at.store,
+            at.layout,
+            at.reading(),
+            only_format=session.settings.format_class,
             deep=deep,
             has_map=has_map or page is not None,
             has_tree=has_tree,
             as_of_ms=as_of_ms,
-            known=known.read(store, layout, SystemClock(), settings.topics, settings.topics_regex),
+            known=at.known(),
+            **at.asked,
         )
         coverages: list[Event] = []
         for event in events:
             if event["type"] == "coverage":
                 coverages.append(event)
             if event["type"] != "coverage" or has_map:
-                _tell_one(session, summary, event)
+                _tell_one(at, event)
         if page is not None:
-            moment = as_of_ms if as_of_ms is not None else SystemClock().ms()
-            place = "/".join(filter(None, [where.url.rstrip("/"), layout.topics_dir]))
-            _write_page(page, place, moment, summary, coverages)
-        return summary.finish()
+            moment = as_of_ms if as_of_ms is not None else at.clock.ms()
+            place = "/".join(filter(None, [at.place.url.rstrip("/"), at.layout.topics_dir]))
+            _write_page(page, place, moment, at.summary, coverages)
+        return at.summary.finish()
 
     run("topics", "restore topics", parameters, work)
 
@@ -124,12 +115,11 @@ def _write_page(
         ) from error
 
 
-def _tell_one(session: Session, summary: Summary, event: Event) -> None:
+def _tell_one(at: OpenedBackup, event: Event) -> None:
     """Tell an event; the summary keeps rows of partitions, and warnings."""
     if event["type"] == "warning":
         facts = {name: value for name, value in event.items() if name not in ("type", "run")}
-        session.tell(summary.warn(**facts))
-        return
-    if event["type"] == "partition":
-        summary.partitions.append({name: event[name] for name in event if name != "type"})
-    session.tell(event)
+        event = at.summary.warn(**facts)
+    elif event["type"] == "partition":
+        at.summary.partitions.append({name: event[name] for name in event if name != "type"})
+    at.tell([event])
