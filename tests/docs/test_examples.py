@@ -239,6 +239,7 @@ def test_plugins_of_ones_own_are_found(installed: str) -> None:
         ("partitioners", "bucket", "kbackup-bucket"),
         ("extractors", "header", "kbackup-header-time"),
         ("stores", "sqlite", "kbackup-sqlite"),
+        ("transforms", "drop_large", "kbackup-drop-large"),
     ] == [
         (line["seam"], line["name"], line["package"])
         for line in mine

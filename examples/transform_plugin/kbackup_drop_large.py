@@ -1,0 +1,31 @@
+"""``DropLarge``: leaves out records whose value has more than so many bytes."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import pyarrow.compute as pc
+
+from kbackup.options import Option, integer
+from kbackup.transforms.data import Records
+
+MAX_BYTES: Final = integer(
+    "max.bytes", "The largest value that is kept, in bytes.", 1_000_000, ge=0
+)
+
+
+class DropLarge:
+    """Goes by the value as Kafka holds it; a record without one is kept."""
+
+    class_names: ClassVar[tuple[str, ...]] = ("DropLarge",)
+    sides: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
+    options: ClassVar[tuple[Option[Any], ...]] = (MAX_BYTES,)
+
+    def configure(self, options: Mapping[str, Any], side: str) -> None:
+        """Take ``max.bytes``; there are no sides."""
+        self._max = MAX_BYTES.of(options)
+
+    def apply(self, records: Records) -> Records:
+        """Return the records without the large ones, which are counted as left out."""
+        is_large = pc.greater(pc.binary_length(records.batch["value"]), self._max)
+        return records.leave_out(is_large.fill_null(False))
