@@ -15,7 +15,7 @@ _HARMLESS: Final = re.compile(
 _HEADING: Final = "Error occurred during initialization of VM"
 """What a JVM prints above its reason."""
 
-_FULL: Final = ("No space left on device", "Disk quota exceeded")
+_FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
 
 _SPARK_MIB: Final = 1
 """What Spark itself puts into TMPDIR; tasks need room for the files that they fill."""

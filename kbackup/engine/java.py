@@ -15,6 +15,12 @@ from typing import Any, Final, Self
 from kbackup.engine.complaints import exit_sentence
 
 _LOOK_S: Final = 0.005
+_START_S: Final = 180.0
+"""How long a JVM may take to say where it listens: a second or two, a minute on a busy machine."""
+
+_ROOM_BYTES: Final = 64 << 10
+"""What it writes to its folder before it listens, generously."""
+
 _SAID: Final = "gateway"
 _NOT_NEEDED: Final = "it was not needed any more"
 
@@ -36,10 +42,15 @@ class Java:
 
     @classmethod
     def run(cls, command: Sequence[str], environment: Mapping[str, str], log: Any) -> Self:
-        """Start one; what it prints goes to *log*."""
+        """Start one; what it prints goes to *log*.
+
+        Raises:
+            OSError: If it cannot be started, or there is no room for what it has to say.
+        """
         folder = Path(tempfile.mkdtemp(prefix="kbackup-jvm-"))
         said = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / _SAID)}
         try:
+            _check_room(folder)
             process = subprocess.Popen(  # noqa: S603  (a Java that was found, options of ours)
                 [command[0], f"-Djava.io.tmpdir={folder}", *command[1:]],
                 stdin=subprocess.PIPE,  # when it breaks, the JVM ends
@@ -57,7 +68,7 @@ class Java:
         """Return pyspark's connection to the JVM, once it listens.
 
         Raises:
-            OSError: If the JVM ended first, or was dropped.
+            OSError: If the JVM ended first, did not listen in time, or was dropped.
         """
         try:
             said = self._said()
@@ -76,9 +87,12 @@ class Java:
 
     def _said(self) -> bytes:
         """Return what it says of where it listens, and take it."""
+        deadline = time.monotonic() + _START_S
         while not (self.folder / _SAID).is_file():  # it appears whole, by a rename
             if self.process.poll() is not None:
                 raise OSError(exit_sentence(self.process.returncode))
+            if time.monotonic() > deadline:
+                raise OSError(f"Java did not say where it listens within {_START_S:.0f} s")
             time.sleep(_LOOK_S)
         with self._lock:
             if self._is_dropped:
@@ -104,3 +118,16 @@ class Java:
         if self.process.stdin is not None:
             self.process.stdin.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _check_room(folder: Path) -> None:
+    """Refuse to start a JVM that could not say where it listens.
+
+    It would neither end nor have room to say why: its main thread dies, and others keep it alive.
+
+    Raises:
+        OSError: If *folder* is on a disk that is full.
+    """
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(_ROOM_BYTES))
+        file.flush()

@@ -1,12 +1,15 @@
 """The process of Spark's JVM, played by a program that takes any option and does nothing."""
 
+import resource
 import struct
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from kbackup.engine import java as module
 from kbackup.engine.java import Java
 
 _SAID = struct.pack(">ii", 4711, 6) + b"secret"
@@ -56,3 +59,32 @@ def test_a_jvm_that_is_in_use_is_not_dropped(java: Java) -> None:
     java.drop()
 
     assert java.process.poll() is None
+
+
+def test_a_jvm_without_room_for_what_it_has_to_say_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    It would neither listen nor end, and whoever started it would wait for ever.
+    """
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with (tmp_path / "log").open("wb") as log:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+        try:
+            with pytest.raises(OSError, match="File too large"):
+                Java.run(["/bin/false"], {}, log)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert ["log"] == [each.name for each in tmp_path.iterdir()]
+
+
+def test_a_jvm_that_never_listens_is_given_up(java: Java, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    P7: no wait is endless; its main thread may have died while others keep it alive.
+    """
+    monkeypatch.setattr(module, "_START_S", 0.0)
+
+    with pytest.raises(OSError, match="did not say where it listens"):
+        java.gateway(lambda: pytest.fail("connected to a JVM that does not listen"))
