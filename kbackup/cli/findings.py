@@ -89,5 +89,7 @@ def verify_count(summary: Event, partitions: Sequence[Event], findings: Sequence
         f"{digits(number)} {_kind(code).lower()}"
         for code, number in Counter(error["code"] for error in errors).items()
     ]
+    if not errors and summary.get("errors"):
+        results.append("not all of it could be checked")
     parts.append(duration(summary.get("seconds")))
     return f"{', '.join(parts)}: {', '.join(results) or 'nothing wrong'}"

@@ -387,3 +387,20 @@ def test_what_was_not_checked_is_not_called_ok(told: Any, show: Any) -> None:
     shown = show(each.command, each.lines[:-1], each.summary).stdout
 
     assert ["not checkable"] == re.findall(r"legacy .*\?   (.*)", shown)
+
+
+def test_what_could_not_be_read_is_not_called_good(show: Any) -> None:
+    """
+    A disk that is full while ``verify --deep`` reads is no finding, and no clean bill either.
+    """
+    row = {"type": "partition", "topic": "a", "partition": 0, "objects": 0, "state": "not read"}
+    error = {"code": "no_space", "exit_code": 1, "what": "no space in TMPDIR", "why": "", "do": ""}
+    summary = {
+        "command": "restore verify", "result": "failed", "exit_code": 1, "errors": [error],
+        "partitions": [row],
+    }  # fmt: skip
+
+    shown = show("restore verify", [row], summary).stdout
+
+    assert "nothing wrong" not in shown
+    assert "not all of it could be checked" in shown
