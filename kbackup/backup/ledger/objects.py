@@ -5,8 +5,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kbackup.backup.ledger.rows import ACCEPTED, GAP, MISSING, PASSED, SKIPPED, Entry
+from kbackup.backup.ledger.rows import ACCEPTED, GAP, MISSING, PASSED, SKIPPED, Entry, named
 from kbackup.backup.ledger.stream import Damage
+from kbackup.naming import View
 from kbackup.records import Facts, Span, TopicPartition, joined
 
 
@@ -34,20 +35,18 @@ class PartitionLedger:
     def missing(self, present: Container[str]) -> list[Entry]:
         """Return what was stored and is not there, nor accepted as removed, in offset order.
 
-        An object whose offsets were backed up again, under other keys, is not missing.
+        An object whose offsets were backed up again, under other keys, is not missing, and what
+        was gone when the ledger was begun is not once a run has backed it up again.
 
         Args:
             present: The keys of a listing that was made after the ledger was read.
         """
         gone = [entry for key, entry in self.objects.items() if key not in present]
         there = self._unbroken(present) if gone else {}
-        gone = [
-            entry for entry in gone
-            if entry.last is None or not any(
-                span.start_offset <= entry.first and entry.span.end_offset <= span.end_offset
-                for span in there.get(entry.view, ())
-            )
-        ]  # fmt: skip
+        gone = [entry for entry in gone if not _is_within(entry, there.get(entry.view, ()))]
+        again = self._unbroken(present, since=True) if self.lost else {}
+        stored = [span for view in _MAIN for span in again.get(view, ())]
+        lost = [entry for entry in self.lost if not _is_within(entry, stored)]
         by_key = {one.key: one.time for one in self.accepted if one.key is not None}
         ranges = [one for one in self.accepted if one.key is None]
 
@@ -61,17 +60,25 @@ class PartitionLedger:
                 for one in ranges
             )
 
-        lacking = [entry for entry in (*gone, *self.lost) if not is_accepted(entry)]
+        lacking = [entry for entry in (*gone, *lost) if not is_accepted(entry)]
         return sorted(lacking, key=lambda entry: (entry.first, entry.key or ""))
 
-    def _unbroken(self, present: Container[str]) -> dict[str | None, list[Span]]:
+    def _unbroken(
+        self, present: Container[str], *, since: bool = False
+    ) -> dict[str | None, list[Span]]:
         """Return, for each view, the ranges of which the objects that are there hold each offset.
 
         An object says that of itself where it has as many records as offsets.
+
+        Args:
+            present: The keys of a listing.
+            since: Only of objects that a run has entered since the ledger was begun.
         """
         found: dict[str | None, list[Span]] = {}
         for key, one in sorted(self.objects.items(), key=lambda pair: pair[1].first):
             if key not in present or one.last is None or one.records != len(one.span):
+                continue
+            if since and not one.run:
                 continue
             spans = found.setdefault(one.view, [])
             if spans and one.first <= spans[-1].end_offset:
@@ -106,6 +113,17 @@ class PartitionLedger:
 
 NOTHING: Final = PartitionLedger()
 """What is known of a partition that is not in the ledger; never added to."""
+
+_MAIN: Final = (named(View.RECORD), named(View.VALUE))
+"""The views that make an object: keys and headers are beside it."""
+
+
+def _is_within(entry: Entry, spans: Sequence[Span]) -> bool:
+    """Whether one of *spans* holds all offsets of an object."""
+    return entry.last is not None and any(
+        span.start_offset <= entry.first and entry.span.end_offset <= span.end_offset
+        for span in spans
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -310,6 +310,24 @@ def test_what_an_earlier_version_lost_is_accepted_too() -> None:
     assert {"accepted", "missing", "object"} == {entry.kind for entry in entries(found.rows)}
 
 
+def test_what_was_lost_before_the_ledger_is_not_missed_once_it_was_backed_up_again() -> None:
+    """
+    Run records speak of two objects; the next run, which begins at the start, makes one of them.
+    """
+    backup = Backup()
+    keys = backup.run("orders", 0, range(10), range(10, 20))
+    history.write_run(backup.store, backup.layout, backup.runs[0])
+    for key in keys:
+        backup.store.delete(key)
+    list(mending(backup).accept(Acceptance.parse(["orders:1:0-1"], None)))  # begins the ledger
+    assert 7 == verified(backup)[0]
+
+    [key] = backup.put("orders", 0, range(20), identity=ID)
+    enter(backup, key, range(20))
+
+    assert 0 == verified(backup)[0]
+
+
 @pytest.mark.parametrize("text", ["orders:0", "orders:0:9-1", "a/b:0:1-2", "orders:x:1-2"])
 def test_what_is_no_range_is_a_usage_error(text: str) -> None:
     """
