@@ -7,7 +7,9 @@ from kbackup.config.doubts import Doubt, Value, error, warning
 from kbackup.config.parsing import names_store
 from kbackup.config.property import READING, SINK, STATUS
 from kbackup.config.settings import BY_NAME, PLACES
+from kbackup.errors import IllegalTopicNameError
 from kbackup.joda import zones
+from kbackup.naming import check_topic
 from kbackup.options import Suspicion, read_names
 
 _DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
@@ -61,6 +63,11 @@ def dead_letters(given: Mapping[str, Value]) -> Iterator[Doubt]:
     if has_topic and topic is not None and topic.text in names:
         why = "it is among the topics that are backed up, and would feed itself"
         yield error("combination", _DEAD_LETTERS, topic, why, "choose another topic")
+    if has_topic and topic is not None:
+        try:
+            check_topic(topic.text)
+        except IllegalTopicNameError as problem:
+            yield error("value", _DEAD_LETTERS, topic, problem.why, "choose another name")
 
 
 def zones_of(given: Mapping[str, Value]) -> Iterator[Doubt]:

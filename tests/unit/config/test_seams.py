@@ -51,6 +51,11 @@ BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
             "errors.deadletterqueue.topic.name",
             id="dead letters that feed themselves",
         ),
+        pytest.param(
+            "errors.tolerance=all\nerrors.deadletterqueue.topic.name=a b",
+            "errors.deadletterqueue.topic.name",
+            id="dead letters in a topic that cannot be",
+        ),
         pytest.param("s3.proxy.url=ftp://p", "s3.proxy.url", id="proxy"),
         pytest.param(
             "s3.wan.mode=true\ns3.path.style.access.enabled=true", "s3.wan.mode", id="accelerate"
