@@ -232,7 +232,7 @@ def of_plugins(declared: Declared) -> Iterator[Property]:
         yield Property(
             commands=commands,
             short=option.short,
-            aliases=option.aliases,
+            aliases=tuple(prefix + alias for alias in option.aliases),
             example=option.example,
             is_secret=option.is_secret,
             is_option=not option.is_secret,

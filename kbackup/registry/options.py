@@ -51,29 +51,22 @@ CA: Final = text(
     "schema.registry.ssl.ca.location",
     "PEM file or folder of the authorities that signed the registry's certificate.",
     example="/etc/ssl/registry-ca.pem",
-)
-TRUST_STORE: Final = text(
-    "schema.registry.ssl.truststore.location",
-    "The same by the connectors' name; it takes a PEM file.",
-    example="/etc/ssl/registry-ca.pem",
+    aliases=("schema.registry.ssl.truststore.location",),
 )
 TRUST_STORE_TYPE: Final = text(
     "schema.registry.ssl.truststore.type", "Type of the trust store; PEM is the only one.", "PEM"
 )
 CERTIFICATE: Final = text(
     "schema.registry.ssl.certificate.location",
-    "PEM file with this client's certificate, for registries that ask for one.",
+    "PEM file with this client's certificate, and its private key where that has no file of its "
+    "own, for registries that ask for one.",
     example="/etc/ssl/client.pem",
+    aliases=("schema.registry.ssl.keystore.location",),
 )
 KEY: Final = text(
     "schema.registry.ssl.key.location",
     "PEM file with the private key, where it is not in the certificate's file.",
     example="/etc/ssl/client.key",
-)
-KEY_STORE: Final = text(
-    "schema.registry.ssl.keystore.location",
-    "Certificate and private key in one PEM file, by the connectors' name.",
-    example="/etc/ssl/client.pem",
 )
 KEY_STORE_TYPE: Final = text(
     "schema.registry.ssl.keystore.type", "Type of the key store; PEM is the only one.", "PEM"
@@ -117,8 +110,8 @@ VALUE_STRATEGY: Final = text(
 )
 
 OPTIONS: Final = (
-    URL, SOURCE, USER_INFO, CA, TRUST_STORE, TRUST_STORE_TYPE, CERTIFICATE, KEY, KEY_STORE,
-    KEY_STORE_TYPE, KEY_PASSWORD, PROXY_HOST, PROXY_PORT, CONNECT_MS, READ_MS, RETRIES, WAIT_MS,
+    URL, SOURCE, USER_INFO, CA, TRUST_STORE_TYPE, CERTIFICATE, KEY, KEY_STORE_TYPE,
+    KEY_PASSWORD, PROXY_HOST, PROXY_PORT, CONNECT_MS, READ_MS, RETRIES, WAIT_MS,
     WAIT_MAX_MS, KEY_STRATEGY, VALUE_STRATEGY,
 )  # fmt: skip
 
@@ -153,8 +146,8 @@ def settings_of(properties: Mapping[str, Any]) -> Any:
     return RegistrySettings(
         urls,
         _user(properties, urls),
-        CA.of(properties) or TRUST_STORE.of(properties),
-        CERTIFICATE.of(properties) or KEY_STORE.of(properties),
+        CA.of(properties),
+        CERTIFICATE.of(properties),
         KEY.of(properties),
         KEY_PASSWORD.of(properties) or "",
         f"http://{host}:{PROXY_PORT.of(properties)}" if host else "",

@@ -1,12 +1,15 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kbackup import config
 from kbackup.errors import ConfigurationError
 from kbackup.registry.options import settings_of
 from kbackup.registry.subjects import subject
 
 URL = "schema.registry.url"
+SIDES = ("key", "value")
 
 
 @pytest.mark.parametrize(
@@ -97,15 +100,33 @@ def test_times_are_in_seconds() -> None:
     )
 
 
-def test_trust_is_given_by_either_name() -> None:
+@pytest.mark.parametrize("part", SIDES)
+@pytest.mark.parametrize(
+    ("name", "attribute"),
+    [
+        ("ssl.ca.location", "ca"),
+        ("ssl.truststore.location", "ca"),
+        ("ssl.certificate.location", "certificate"),
+        ("ssl.keystore.location", "certificate"),
+    ],
+)
+def test_a_file_is_given_by_either_name(
+    tmp_path: Path, part: str, name: str, attribute: str
+) -> None:
     """
     The connectors' name and the plain one stand for the same file.
     """
-    names = ("schema.registry.ssl.truststore.location", "schema.registry.ssl.ca.location")
+    file = tmp_path / "c.properties"
+    both = "".join(f"{each}.converter=avro\n{each}.converter.{URL}=https://h\n" for each in SIDES)
+    file.write_text(
+        f"{part}.converter.schema.registry.{name}=/file.pem\n{both}format.class=avro\n"
+        "s3.bucket.name=lake\nbootstrap.servers=b:1\ntopics=orders\nflush.size=1\n"
+    )
 
-    assert ["/ca.pem"] * 2 == [
-        settings_of({URL: "https://h", name: "/ca.pem"}).ca for name in names
-    ]
+    loaded = config.load("sink", files=(file,), options={}, environ={})
+
+    properties = getattr(loaded.settings, f"{part}_converter_properties")
+    assert "/file.pem" == getattr(settings_of(properties), attribute)
 
 
 @pytest.mark.parametrize(
