@@ -121,6 +121,7 @@ def test_a_file_is_given_by_either_name(
     file.write_text(
         f"{part}.converter.schema.registry.{name}=/file.pem\n{both}format.class=avro\n"
         "s3.bucket.name=lake\nbootstrap.servers=b:1\ntopics=orders\nflush.size=1\n"
+        "store.kafka.keys=true\nkeys.format.class=avro\n"
     )
 
     loaded = config.load("sink", files=(file,), options={}, environ={})
