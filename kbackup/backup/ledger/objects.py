@@ -93,8 +93,7 @@ class PartitionLedger:
 
         Objects that were there and have gone since count too.  None where nothing is known.
         """
-        ends = [one.next_offset for one in self.objects.values() if one.next_offset is not None]
-        return max((*ends, *(one.end_offset for one in (*self.gaps, *self.passed))), default=None)
+        return self._end(one.next_offset for one in self.objects.values())
 
     def end(self, present: Container[str]) -> int | None:
         """Return where the backup goes on if its position is lost.
@@ -103,12 +102,14 @@ class PartitionLedger:
         before the end of a gap has expired; or where a run had come to without anything to store.
         None where nothing of that is known.
         """
-        cuts: dict[int, bool] = {}
-        for key, entry in self.objects.items():
-            if entry.next_offset is not None:
-                cuts[entry.next_offset] = cuts.get(entry.next_offset, True) and key in present
-        ends = [end for end, is_whole in cuts.items() if is_whole]
-        return max((*ends, *(one.end_offset for one in (*self.gaps, *self.passed))), default=None)
+        broken = {one.next_offset for key, one in self.objects.items() if key not in present}
+        cuts = {one.next_offset for one in self.objects.values()}
+        return self._end(cuts - broken)
+
+    def _end(self, cuts: Iterable[int | None]) -> int | None:
+        """Return the highest of the ends of *cuts* and of what no object holds."""
+        known = (end for end in cuts if end is not None)
+        return max((*known, *(one.end_offset for one in (*self.gaps, *self.passed))), default=None)
 
 
 NOTHING: Final = PartitionLedger()
