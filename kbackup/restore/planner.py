@@ -1,7 +1,8 @@
 """Makes the plan of a restore, with what forbids it; nothing is changed while it is made."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final
 
 from kbackup.backup.catalog import Catalog, FileSet, nothing_there
@@ -29,6 +30,25 @@ from kbackup.runs.selection import select
 from kbackup.stores import ObjectHead, Store
 
 _THREADS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one partition adds to the plan of its topic.
+
+    Attributes:
+        sets: What of the backup is asked for.
+        unit: What of it a task has to do; None for nothing.
+        records: Records in *sets*; None where that is not known before they are read.
+        refusals: Why nothing may be done.
+        warnings: Codes and sentences.
+    """
+
+    sets: Sequence[FileSet]
+    unit: RestoreUnit | None
+    records: int | None
+    refusals: Sequence[KbackupError]
+    warnings: Sequence[tuple[str, str]]
 
 
 class Planner:
@@ -185,39 +205,18 @@ class Planner:
         )
         config = created if target.partitions is None else target.config or {}
         limit = config.get("max.message.bytes")
-        units, chosen = list[RestoreUnit](), list[FileSet]()
-        counts: list[int | None] = []
-        for where in self._stored.get(intent.source, []):
-            if not self._is_wanted(where):
-                continue
-            sets, shadowed = self._chosen(where)
-            if shadowed:
-                text = f"{where}: {shadowed} value objects are in the whole-record objects too"
-                warnings.append(("shadowed", text))
-            counts.append(self._judged(where, sets).records())
-            if not self._window.is_everything:
-                counts[-1] = None  # not known before they are read
-                refusals += soundness.indivisible(where, sets, self._window, self._facts)
-                sets = [files for files in sets if self._window.takes(files, self._facts(files))]
-            chosen += sets
-            at = TopicPartition(intent.target, where.partition)
-            standing = standings.get(at, Standing())
-            left = remaining(self._facts, sets, standing.mark)
-            if left.refusal is not None:
-                refusals.append(left.refusal)
-            if left.sets:
-                units.append(
-                    RestoreUnit(
-                        at,
-                        left.sets,
-                        held.mark(standing, self._source(where), at, sets[0].start_offset),
-                        held.positions.get(at),
-                        standing.mark is None,
-                        left.before,
-                        None if limit is None else int(limit),
-                        self._window,
-                    )
-                )
+        max_bytes = None if limit is None else int(limit)
+        parts = [
+            self._part(
+                where, TopicPartition(intent.target, where.partition), held, standings, max_bytes
+            )
+            for where in self._stored.get(intent.source, [])
+            if self._is_wanted(where)
+        ]
+        units = [part.unit for part in parts if part.unit is not None]
+        chosen = [files for part in parts for files in part.sets]
+        refusals += [refusal for part in parts for refusal in part.refusals]
+        warnings += [warning for part in parts for warning in part.warnings]
         objects = sum(len(files.files) for files in chosen)
         stored = sum(file.size for files in chosen for file in files.files)
         wheres = self._stored.get(intent.source, [])
@@ -241,8 +240,45 @@ class Planner:
         action = _action(target, has_units=bool(units), is_refused=bool(refusals))
         return PlannedTopic(
             intent, target, tuple(units), action, created, tuple(refusals),
-            tuple(warnings), objects, _total(counts), stored,
+            tuple(warnings), objects, _total(part.records for part in parts), stored,
         )  # fmt: skip
+
+    def _part(
+        self,
+        where: TopicPartition,
+        at: TopicPartition,
+        held: Held,
+        standings: Mapping[TopicPartition, Standing],
+        max_message_bytes: int | None,
+    ) -> _Part:
+        """Plan one partition of a backup, which goes to the partition *at*."""
+        sets, shadowed = self._chosen(where)
+        warnings, refusals = [], []
+        if shadowed:
+            text = f"{where}: {shadowed} value objects are in the whole-record objects too"
+            warnings.append(("shadowed", text))
+        records = self._judged(where, sets).records()
+        if not self._window.is_everything:
+            records = None  # not known before they are read
+            refusals += soundness.indivisible(where, sets, self._window, self._facts)
+            sets = [files for files in sets if self._window.takes(files, self._facts(files))]
+        standing = standings.get(at, Standing())
+        left = remaining(self._facts, sets, standing.mark)
+        if left.refusal is not None:
+            refusals.append(left.refusal)
+        unit = None
+        if left.sets:
+            unit = RestoreUnit(
+                at,
+                left.sets,
+                held.mark(standing, self._source(where), at, sets[0].start_offset),
+                held.positions.get(at),
+                standing.mark is None,
+                left.before,
+                max_message_bytes,
+                self._window,
+            )
+        return _Part(sets, unit, records, refusals, warnings)
 
     def _splittable(self, units: Sequence[RestoreUnit]) -> list[KbackupError]:
         if self._settings.yes_split_on_newline:
