@@ -12,7 +12,7 @@ from typing import Any, Final
 from kbackup.backup.ledger.objects import passed
 from kbackup.backup.ledger.rows import Entry, stored
 from kbackup.channel import Line
-from kbackup.errors import KbackupError
+from kbackup.errors import KbackupError, StoppedError
 from kbackup.flow.convert import Conversion
 from kbackup.flow.cut import Append, Cut, cut
 from kbackup.flow.write import ClosedFile, OpenFiles
@@ -119,6 +119,9 @@ class Work:
                         cuts.flush_beside()
                     case Cut(next_offset):
                         _finish(upload)
+                        upload = None
+                        if self.line.is_stopped():  # one batch may have many cuts
+                            raise StoppedError(f"{unit.where} stopped")
                         self._rejects.settle()
                         closed = files.close(Span(start, next_offset))
                         upload = cuts.submit(

@@ -100,7 +100,9 @@ def test_a_broker_that_dies_and_comes_back_is_waited_for(s3: LocalS3) -> None:
             assert big.records(partition) == backup.records(big.topic, partition)
 
 
-def test_a_broker_that_stays_away_ends_both_and_the_next_runs_go_on(s3: LocalS3) -> None:
+def test_a_broker_that_stays_away_ends_both_and_the_next_runs_go_on(
+    s3: LocalS3, proxy: S3Faults
+) -> None:
     """
     Frozen in the middle of a sink and of a restore: exit 5, nothing half done, nothing twice.  A
     sink that follows ends too.
@@ -110,12 +112,18 @@ def test_a_broker_that_stays_away_ends_both_and_the_next_runs_go_on(s3: LocalS3)
         big = back_up_large(cluster, s3, "broker-stays-away", 1, 7000)
         s3.create_bucket("broker-stays-away-again")
         other = big.kbackup.with_environment(KBACKUP_S3_BUCKET_NAME="broker-stays-away-again")
+        proxy.faults = [  # neither ends before the other one is in its middle
+            Fault("PUT /broker-stays-away-again/topics/", "delay", after=5, seconds=1),
+            Fault("GET /broker-stays-away/topics/", "delay", after=4, seconds=15),
+        ]
+        slow = {"KBACKUP_STORE_URL": proxy.url}
+        sinks, restores = other.with_environment(**slow), big.kbackup.with_environment(**slow)
         sink_words = ("sink", "-t", big.topic, "--flush-size", "100", "--group", "again")
         restore_words = big.restore("copy_of_")
         follow_words = ("sink", "-t", big.topic, "--follow", "--group", "follows", "--no-lock")
         with (
-            running(other, *sink_words) as sink,
-            running(big.kbackup, *restore_words) as restore,
+            running(sinks, *sink_words) as sink,
+            running(restores, *restore_words) as restore,
             running(big.kbackup, *follow_words) as follow,
         ):
             sink.wait_for("object", 3)
@@ -125,7 +133,8 @@ def test_a_broker_that_stays_away_ends_both_and_the_next_runs_go_on(s3: LocalS3)
             stopped = [command.finish(300) for command in (sink, restore, follow)]
             os.kill(broker.pid, signal.SIGCONT)
         half = Backup(s3, "broker-stays-away-again").records(big.topic, 0)
-        goes_on = [other.json(*sink_words), big.kbackup.json(*restore_words)]
+        proxy.faults = []
+        goes_on = [sinks.json(*sink_words), restores.json(*restore_words)]
 
         assert [5, 5, 5] == [run.code for run in stopped]
         assert all("Traceback" not in run.stderr for run in stopped)
@@ -393,17 +402,20 @@ def test_a_sink_that_was_asleep_while_another_did_its_work_changes_nothing(
 
 
 def test_a_restore_that_was_asleep_while_another_did_its_work_is_fenced(
-    cluster: TestCluster, large: Large
+    cluster: TestCluster, proxy: S3Faults, large: Large
 ) -> None:
     """
     Who takes over aborts what the sleeper had begun; woken up, it writes nothing any more.
     """
+    proxy.faults = [Fault("GET .*/topics/", "delay", after=16, seconds=5)]  # it does not end
+    slow = large.kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
     words = (*large.restore("zombie_of_"), "--no-lock")
 
-    with running(large.kbackup, *words) as sleeper:
+    with running(slow, *words) as sleeper:
         sleeper.wait_for("progress", 2)
         sleeper.signal_all(signal.SIGSTOP)
-        ended(large.kbackup, *words)
+        proxy.faults = []
+        ended(slow, *words)
         sleeper.signal_all(signal.SIGCONT)
         woken = sleeper.finish(300)
 

@@ -40,7 +40,13 @@ def backup(s3: LocalS3, bucket: str) -> Backup:
 
 @pytest.mark.parametrize(("number", "code"), CODES)
 def test_a_stopped_sink_says_what_is_safe_and_the_next_run_goes_on(
-    number: int, code: int, kbackup: Kbackup, cluster: TestCluster, backup: Backup, topic: str
+    number: int,
+    code: int,
+    kbackup: Kbackup,
+    cluster: TestCluster,
+    proxy: S3Faults,
+    backup: Backup,
+    topic: str,
 ) -> None:
     """
     After a signal the summary agrees with group and bucket, and the next run completes the rest.
@@ -50,7 +56,10 @@ def test_a_stopped_sink_says_what_is_safe_and_the_next_run_goes_on(
     for partition, records in written.items():
         cluster.write(topic, records, partition)
 
-    with running(kbackup, "sink", "-t", topic, *SMALL) as command:
+    proxy.faults = [Fault("PUT /[^/]+/topics/", "delay", after=8, seconds=2)]  # it does not end
+    slow = kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
+
+    with running(slow, "sink", "-t", topic, *SMALL) as command:
         command.wait_for("object", 5)
         command.signal(number)
         stopped = command.finish()
@@ -72,22 +81,25 @@ def test_a_stopped_sink_says_what_is_safe_and_the_next_run_goes_on(
 
 @pytest.mark.parametrize(("number", "code"), CODES[:2])
 def test_a_stopped_restore_goes_on_and_delivers_every_record_once(
-    number: int, code: int, cluster: TestCluster, large: Large
+    number: int, code: int, cluster: TestCluster, proxy: S3Faults, large: Large
 ) -> None:
     """
     After a signal what the summary counts is in the target; the next run adds the rest, once.
     """
+    proxy.faults = [Fault("GET .*/topics/", "delay", after=16, seconds=5)]  # it does not end
+    slow = large.kbackup.with_environment(KBACKUP_STORE_URL=proxy.url)
     words = large.restore(f"signal_{number}_of_")
     target = f"signal_{number}_of_{large.topic}"
     whole = large.partitions * large.count
 
-    with running(large.kbackup, *words) as command:
+    with running(slow, *words) as command:
         command.wait_for("progress")
         command.signal(number)
         stopped = command.finish()
         command.leave_nothing()
     safe = sum(len(cluster.read(target, partition)) for partition in range(large.partitions))
-    rest = ended(large.kbackup, *words)
+    proxy.faults = []
+    rest = ended(slow, *words)
 
     assert (code, "stopped") == (stopped.code, stopped.summary["result"])
     assert safe == stopped.summary["records"] < whole

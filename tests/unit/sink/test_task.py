@@ -10,6 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from kbackup.channel import Event
 from kbackup.clock import SystemClock
 from kbackup.flow.cut import Rule
 from kbackup.flow.views import ViewSpec
@@ -20,7 +21,7 @@ from kbackup.naming import Layout, View
 from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.task import back_up
-from kbackup.stores import StoreSettings
+from kbackup.stores import StoreSettings, open_store
 from tests.support.fakes import FakePositions, FakeReader, SilentLine
 
 
@@ -72,11 +73,11 @@ class OpenPositions(FakePositions):
 class Connection:
     """A cluster that has one partition of this log."""
 
-    def __init__(self, log: pa.RecordBatch) -> None:
-        self._log = log
+    def __init__(self, log: pa.RecordBatch, rows: int = 20) -> None:
+        self._log, self._rows = log, rows
 
     def reader(self, _group: str) -> OpenReader:
-        return OpenReader(self._log, rows=20)
+        return OpenReader(self._log, rows=self._rows)
 
     def positions(self, _group: str) -> OpenPositions:
         return OpenPositions()
@@ -114,3 +115,39 @@ def test_a_full_disk_is_a_report_that_says_how_much_is_needed(
     failure = report["failure"]
     assert ("no_space", 1, 0) == (failure["code"], failure["exit_code"], report["records"])
     assert failure["why"].startswith("about ")
+
+
+class LineThatStops(SilentLine):
+    """A driver that asks the task to stop as soon as it hears of an object."""
+
+    def tell(self, event: Event) -> None:
+        if event["type"] == "object":
+            self._stopped.set()
+
+
+def test_a_task_stops_between_two_cuts_of_one_batch() -> None:
+    """
+    However many files the records at hand would fill, a stop waits for no more than those that
+    are on their way, and what is stored is committed.
+    """
+    rows = [
+        {"offset": at, "timestamp": 1, "timestamp_type": 1, "key": None, "headers": [],
+         "value": b"%d" % at}
+        for at in range(1000)
+    ]  # fmt: skip
+    kafka: Any = Connection(pa.RecordBatch.from_pylist(rows, SCHEMA), rows=1000)
+    whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
+    settings = StoreSettings(f"memory://{uuid4()}")
+    job = SinkJob(
+        "r1", kafka, settings, Layout(), SystemClock(), (whole,), "default", "record",
+        Rule(records=2), "group",
+    )  # fmt: skip
+
+    (report,) = back_up(
+        job, [SinkUnit(TopicPartition("orders", 0), Span(0, 1000))], LineThatStops()
+    )
+    stored = list(open_store(settings).list("topics/"))
+
+    assert "stopped" == report["failure"]["code"]
+    assert 1 <= len(stored) <= 2
+    assert 2 * len(stored) == report["committed"] == report["records"]
