@@ -30,8 +30,8 @@ from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.newcomers import NEWCOMERS_S, Newcomers
 from kbackup.sink.news import News, Tell
 from kbackup.sink.plan import PlannedPartition, SinkPlan
-from kbackup.sink.rejects import ErrorPolicy
 from kbackup.sink.task import back_up
+from kbackup.sink.wiring import error_policy, job_of
 from kbackup.stores import Store, open_store
 
 _log: Final = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class SinkRun:
                 )
                 self._open(plan, cluster)
                 self._enter(plan, cluster)
-                if (topic := _policy(settings).topic) is not None:
+                if (topic := error_policy(settings).topic) is not None:
                     factor = settings.errors_deadletterqueue_topic_replication_factor
                     ensure_topic(cluster, topic, factor)
                 self._prepare(plan.partitions, plan.group, cluster)
@@ -167,25 +167,7 @@ class SinkRun:
         cluster.set_positions(group, positions)
 
     def _job(self, plan: SinkPlan) -> SinkJob:
-        settings = self._settings
-        return SinkJob(
-            run=self._run,
-            kafka=self._world.kafka,
-            store=self._world.store,
-            layout=self._layout,
-            clock=self._world.clock,
-            views=wiring.views(settings),
-            partitioner=settings.partitioner_class,
-            rule=wiring.rule(settings),
-            extractor=settings.timestamp_extractor,
-            affix=wiring.affix(settings),
-            transforms=settings.transforms,
-            plugin_options=wiring.partitioner_options(settings),
-            group=plan.group,
-            flush_tail=settings.flush_on_stop,
-            drops_nulls=settings.view == "value" and settings.behavior_on_null_values == "ignore",
-            errors=_policy(settings),
-        )
+        return job_of(self._settings, self._world, self._run, plan.group)
 
     def _once(self, plan: SinkPlan, cluster: Cluster, store: Store) -> None:
         units: Sequence[SinkUnit] = plan.units()
@@ -366,22 +348,6 @@ class SinkRun:
             good = datetime.fromtimestamp(min(until, self._looked), UTC)
         good = good or self._earlier
         return {**summary, "last_success": None if good is None else moments.text(good)}
-
-
-def _policy(settings: Settings) -> ErrorPolicy:
-    """Return what becomes of bad records; without tolerance no dead letter is written."""
-    tolerates = settings.errors_tolerance == "all"
-    return ErrorPolicy(
-        tolerates=tolerates,
-        topic=settings.errors_deadletterqueue_topic_name if tolerates else None,
-        has_context=settings.errors_deadletterqueue_context_headers_enable,
-        takes_nulls=settings.report_null_values_to_dlq,
-        reports_all=settings.errors_log_enable,
-        reports_time=settings.errors_log_include_messages,
-        connector=settings.name or "kbackup",
-        retry_s=settings.errors_retry_timeout / 1000,
-        longest_wait_s=settings.errors_retry_delay_max_ms / 1000,
-    )
 
 
 def _gone(where: TopicPartition) -> KbackupError:

@@ -1,0 +1,52 @@
+"""From settings to what a sink's tasks need to know."""
+
+from kbackup.config import Settings
+from kbackup.runs import wiring
+from kbackup.runs.world import World
+from kbackup.sink.job import SinkJob
+from kbackup.sink.rejects import ErrorPolicy
+
+
+def job_of(settings: Settings, world: World, run: str, group: str) -> SinkJob:
+    """Return the job of a run's tasks.
+
+    Args:
+        settings: The configuration.
+        world: Where cluster, store and time come from.
+        run: The run's id.
+        group: Keeps the positions.
+    """
+    return SinkJob(
+        run=run,
+        kafka=world.kafka,
+        store=world.store,
+        layout=wiring.layout(settings),
+        clock=world.clock,
+        views=wiring.views(settings),
+        partitioner=settings.partitioner_class,
+        rule=wiring.rule(settings),
+        extractor=settings.timestamp_extractor,
+        affix=wiring.affix(settings),
+        transforms=settings.transforms,
+        plugin_options=wiring.partitioner_options(settings),
+        group=group,
+        flush_tail=settings.flush_on_stop,
+        drops_nulls=settings.view == "value" and settings.behavior_on_null_values == "ignore",
+        errors=error_policy(settings),
+    )
+
+
+def error_policy(settings: Settings) -> ErrorPolicy:
+    """Return what becomes of bad records; without tolerance no dead letter is written."""
+    tolerates = settings.errors_tolerance == "all"
+    return ErrorPolicy(
+        tolerates=tolerates,
+        topic=settings.errors_deadletterqueue_topic_name if tolerates else None,
+        has_context=settings.errors_deadletterqueue_context_headers_enable,
+        takes_nulls=settings.report_null_values_to_dlq,
+        reports_all=settings.errors_log_enable,
+        reports_time=settings.errors_log_include_messages,
+        connector=settings.name or "kbackup",
+        retry_s=settings.errors_retry_timeout / 1000,
+        longest_wait_s=settings.errors_retry_delay_max_ms / 1000,
+    )
