@@ -14,7 +14,6 @@ from typing import Final
 from kbackup.config.property import READING, SINK
 
 _BOTH: Final = SINK | READING
-_NOT_YET: Final = "this version of kbackup cannot do it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,6 @@ _UNPACKERS: Final[dict[str, Callable[[], Any]]] = {
     "bzip2": bz2.BZ2Decompressor,
     "xz": lambda: lzma.LZMADecompressor(memlimit=2**28),
 }
-_UNPACK_ERRORS: Final = (zlib.error, lzma.LZMAError, pa.ArrowException)
 
 
 class BlockWriter:

@@ -91,12 +91,6 @@ class Pattern:
             raise ValueError("expected a pattern such as 'year'=YYYY/'month'=MM/'day'=dd")
         return tuple(_part(token[0], self.names) for token in _TOKEN.finditer(self.text))
 
-    @property
-    def names_zone(self) -> bool:
-        """Whether it prints the short name of a zone."""
-        letters = (token[1] for token in _TOKEN.finditer(self.text))
-        return "z" in letters
-
     def printed(self, ms: int, zone: Zone) -> str:
         """Return the text of the moment *ms* in *zone*."""
         moment = _Moment(ms, ms + zone.offset(ms), zone)

@@ -23,7 +23,6 @@ except ImportError as problem:
 
 T = TypeVar("T")
 
-_UNKNOWN_ID: Final = 40403
 _UNKNOWN: Final = (40401, 40402, 40403)
 """Error codes of an unknown subject, version and schema."""
 _USER_INFO: Final = re.compile(r"(?<=://)[^/@\s]*@")

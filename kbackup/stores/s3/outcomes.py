@@ -30,11 +30,6 @@ def is_forgotten(error: StoreError) -> bool:
     return error.place.get("s3_code") == "NoSuchUpload"
 
 
-def may_be_free(error: StoreError) -> bool:
-    """Whether a put that is sent once more may find its key free, or begin a new upload."""
-    return is_taken(error) or is_forgotten(error)
-
-
 def is_lost(error: StoreError) -> bool:
     """Whether the request may have been carried out all the same."""
     status = error.place.get("status")
