@@ -41,7 +41,7 @@ class Held:
 
 
 def _read(body: bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    file = pq.ParquetFile(io.BytesIO(body), pre_buffer=False)
+    file = pq.ParquetFile(pa.BufferReader(body), pre_buffer=False)
     return file.read(columns, use_threads=False)
 
 

@@ -375,7 +375,7 @@ def _remembered(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatc
     batches, error = _read(file.read(), max_record_bytes)
     yield from batches
     if error is not None:
-        raise error.with_traceback(None)
+        raise error
 
 
 @lru_cache(2_000)
@@ -384,7 +384,7 @@ def _read(body: bytes, max_record_bytes: int) -> tuple[list[pa.RecordBatch], Exc
     try:
         found.extend(read_records(io.BytesIO(body), max_record_bytes))
     except CorruptObjectError as error:
-        return found, error
+        return found, error.with_traceback(None)
     return found, None
 
 

@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -91,8 +92,7 @@ class Stage:
             **({} if self.shape.group is None else {"group": self.shape.group}),
             **options,
         }
-        settings = config.load(command, options=given, files=(), environ={}).settings
-        return settings.model_copy(update={"kafka_admin": {"sasl.password": CANARY}})
+        return _load(command, **given)
 
     def _world(self, process: Process) -> World:
         return World(
@@ -246,3 +246,10 @@ class Stage:
     def _wheres(self, *names: str) -> list[TopicPartition]:
         topics = [self.kafka.topics[name] for name in names or [n for n, _ in self.shape.topics]]
         return [TopicPartition(t.name, n) for t in topics for n in range(len(t.logs))]
+
+
+@lru_cache(1_000)
+def _load(command: config.Command, **given: Any) -> Settings:
+    """The same options make the same settings, which nobody changes."""
+    settings = config.load(command, options=given, files=(), environ={}).settings
+    return settings.model_copy(update={"kafka_admin": {"sasl.password": CANARY}})
