@@ -2,8 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +11,11 @@ from kbackup.cli.options import DEEP, GroupedCommand, GroupedOption, config_opti
 from kbackup.cli.running import Session, find_jvm, run
 from kbackup.errors import KbackupError
 from kbackup.runs.summary import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kbackup.look.kcat import Record
 
 _TEMPLATE = "%t[%p]@%o %T %k %h %s\\n"
 """How records are printed where nothing else is asked for."""
@@ -167,7 +171,7 @@ def peek_command(what: str, count: int, template: str | None, **parameters: Any)
     run("peek", "restore peek", parameters, work)
 
 
-def _print(records: Iterable[Event], template: str | None) -> None:
+def _print(records: "Iterable[Record]", template: str | None) -> None:
     """Write records to stdout; a reader that has seen enough ends it quietly."""
     from kbackup.cli.escape import escape  # noqa: PLC0415  (imports rich)
     from kbackup.cli.streams import Stream  # noqa: PLC0415

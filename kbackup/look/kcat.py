@@ -7,11 +7,26 @@ import base64
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from kbackup.errors import ConfigurationError
 
-Record = Mapping[str, Any]
+Shown = str | dict[str, str] | None
+"""Bytes as JSON: text where they are UTF-8, else ``{"$base64": ...}``; null is null."""
+
+
+class Record(TypedDict):
+    """A record as ``peek`` yields it: a JSON value under kcat's names."""
+
+    topic: str
+    partition: int
+    offset: int
+    tstype: str
+    ts: int | None
+    headers: list[list[Any]]  # pairs of a name and `Shown`
+    key: Shown
+    payload: Shown
+
 
 _TOKEN: Final = re.compile(r"%(.?)|\\(x[0-9A-Fa-f]{1,2}|0[0-7]{0,3}|.)|([^%\\]+|\\\Z)", re.DOTALL)
 _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t"}
@@ -61,19 +76,19 @@ def _piece(match: re.Match[str], template: str) -> bytes | Callable[[Record], by
     return _LETTERS[letter]
 
 
-def _stored(value: Any) -> bytes | None:
+def _stored(value: Shown) -> bytes | None:
     """Return the bytes that `shown_bytes` made JSON of."""
     if value is None:
         return None
     return value.encode() if isinstance(value, str) else base64.b64decode(value["$base64"])
 
 
-def _length(value: Any) -> int:
+def _length(value: Shown) -> int:
     stored = _stored(value)
     return -1 if stored is None else len(stored)
 
 
-def _printed(value: Any, null: bytes = b"") -> bytes:
+def _printed(value: Shown, null: bytes = b"") -> bytes:
     stored = _stored(value)
     return null if stored is None else stored
 

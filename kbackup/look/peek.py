@@ -1,7 +1,7 @@
 """``restore peek``: records of an object, or of a partition from an offset on, in kcat's words."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,11 +16,10 @@ from kbackup.errors import (
     ObjectNotFoundError,
 )
 from kbackup.flow.views import ReadOptions
+from kbackup.look.kcat import Record
 from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
 from kbackup.records import TimestampType, TopicPartition
 from kbackup.stores import Store
-
-Record = dict[str, Any]
 
 _PLACE: Final = re.compile(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,10})(?:@(\d{1,19}))?)?", re.ASCII)
 
@@ -157,7 +156,7 @@ def _from(sets: Sequence[FileSet], offset: int | None) -> list[FileSet]:
     ]
 
 
-def _shown(where: TopicPartition, row: dict[str, Any]) -> Record:
+def _shown(where: TopicPartition, row: Mapping[str, Any]) -> Record:
     return {
         "topic": where.topic,
         "partition": where.partition,

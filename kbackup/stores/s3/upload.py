@@ -3,8 +3,9 @@
 import base64
 import hashlib
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, TypedDict
 
 from kbackup.errors import StoreError
 from kbackup.spool import Section
@@ -20,6 +21,25 @@ MAX_PARTS: Final = 10_000
 """S3's limit; parts grow where a body would need more."""
 
 _CHUNK: Final = 1 << 20
+
+
+class Condition(TypedDict, total=False):
+    """What must hold for a body to be stored, as S3 takes it."""
+
+    IfMatch: str
+    IfNoneMatch: str
+
+
+class Kind(TypedDict, total=False):
+    """Which checksums the parts of an upload have, as S3 takes it."""
+
+    ChecksumAlgorithm: str
+
+
+class Checksum(TypedDict, total=False):
+    """Of a body, in base64, as S3 takes it."""
+
+    ChecksumSHA256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +109,10 @@ class Upload:
         Raises:
             StoreError: It is not known to be stored; no parts are left, if that could be helped.
         """
-        condition = self._condition() if features.conditional else {}
+        condition: Condition = self._condition() if features.conditional else {}
         if self.size <= part_bytes:
             digest = bytes.fromhex(self.sha256)
+            checksum: Checksum = _checksum(digest) if features.checksums else {}
             requests.send(
                 "put_object",
                 self.key,
@@ -99,21 +120,21 @@ class Upload:
                 Key=self.key,
                 ContentLength=self.size,
                 Metadata=self.metadata,
-                **(_checksum(digest) if features.checksums else {}),
+                **checksum,
                 **condition,
             )
         else:
             self._send_parts(requests, part_bytes, features, condition)
 
-    def _condition(self) -> dict[str, Any]:
+    def _condition(self) -> Condition:
         if self.if_match is not None:
             return {"IfMatch": f'"{self.if_match}"'}
         return {"IfNoneMatch": "*"} if self.if_absent else {}
 
     def _send_parts(
-        self, requests: "Requests", part_bytes: int, features: Features, condition: dict[str, Any]
+        self, requests: "Requests", part_bytes: int, features: Features, condition: Condition
     ) -> None:
-        kind: dict[str, Any] = {"ChecksumAlgorithm": "SHA256"} if features.checksums else {}
+        kind: Kind = {"ChecksumAlgorithm": "SHA256"} if features.checksums else {}
         created = requests.send(
             "create_multipart_upload",
             self.key,
@@ -121,72 +142,102 @@ class Upload:
             Metadata=self.metadata,
             **kind,
         )
-        one: dict[str, Any] = {"Key": self.key, "UploadId": created["UploadId"]}
+        begun = _Begun(requests, self.key, created["UploadId"], features)
         length = max(part_bytes, -(-self.size // MAX_PARTS))
         try:
             parts = [
-                _send_part(
-                    requests,
-                    one,
-                    number,
-                    Section(self.body, start, min(length, self.size - start)),
-                    features,
-                )
+                begun.send(number, Section(self.body, start, min(length, self.size - start)))
                 for number, start in enumerate(range(0, self.size, length), 1)
             ]
-            _complete(requests, one, parts, condition)
+            begun.complete(parts, condition)
         except BaseException as error:
-            _abort(requests, one, is_tried_again=not outcomes.is_worn_out(error))
+            begun.abort(is_tried_again=not outcomes.is_worn_out(error))
             raise
 
 
-def _complete(
-    requests: "Requests",
-    one: dict[str, Any],
-    parts: list[dict[str, Any]],
-    condition: dict[str, Any],
-) -> None:
-    done = requests.send(
-        "complete_multipart_upload",
-        one["Key"],
-        MultipartUpload={"Parts": parts},
-        **one,
-        **condition,
-    )
-    if not done.get("ETag"):
-        what = f"s3:PutObject on {requests.resource(one['Key'])}"
-        raise StoreError(what, "the upload was completed without an ETag", "run again")
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part that is stored.
 
-
-def _send_part(
-    requests: "Requests", one: dict[str, Any], number: int, section: Section, features: Features
-) -> dict[str, Any]:
-    checksum = _checksum(_sha256(section)) if features.checksums else {}
-    answer = requests.send(
-        "upload_part",
-        f"{one['Key']} part {number}",
-        body=section,
-        PartNumber=number,
-        ContentLength=section.size,
-        **one,
-        **checksum,
-    )
-    return {"PartNumber": number, "ETag": answer["ETag"], **checksum}
-
-
-def _abort(requests: "Requests", one: dict[str, Any], *, is_tried_again: bool) -> None:
-    """Throw an upload's parts away, if that can be done; nobody sees them in any case.
-
-    Asked once where a part has spent its budget: the same server is not worth another one.
+    Attributes:
+        number: From 1.
+        etag: The server's.
+        checksum: Of its content; empty where the server takes none.
     """
-    try:
-        requests.send("abort_multipart_upload", one["Key"], is_tried_again=is_tried_again, **one)
-    except StoreError as error:
-        if not outcomes.is_forgotten(error):
-            _log.warning("the parts of an unfinished upload are left: %s", error)
+
+    number: int
+    etag: str
+    checksum: Checksum
+
+    def named(self) -> dict[str, object]:
+        """Return what completing the upload says of it."""
+        return {"PartNumber": self.number, "ETag": self.etag, **self.checksum}
 
 
-def _checksum(digest: bytes) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """An upload in parts that the server knows of.
+
+    Attributes:
+        requests: To the server.
+        key: Of the object that it is to become.
+        upload_id: The server's.
+        features: What the server has.
+    """
+
+    requests: "Requests"
+    key: str
+    upload_id: str
+    features: Features
+
+    def send(self, number: int, section: Section) -> _Part:
+        """Store one part."""
+        checksum: Checksum = _checksum(_sha256(section)) if self.features.checksums else {}
+        answer = self.requests.send(
+            "upload_part",
+            f"{self.key} part {number}",
+            body=section,
+            PartNumber=number,
+            ContentLength=section.size,
+            Key=self.key,
+            UploadId=self.upload_id,
+            **checksum,
+        )
+        return _Part(number, answer["ETag"], checksum)
+
+    def complete(self, parts: Sequence[_Part], condition: Condition) -> None:
+        """Make the object of its *parts*."""
+        done = self.requests.send(
+            "complete_multipart_upload",
+            self.key,
+            MultipartUpload={"Parts": [part.named() for part in parts]},
+            Key=self.key,
+            UploadId=self.upload_id,
+            **condition,
+        )
+        if not done.get("ETag"):
+            what = f"s3:PutObject on {self.requests.resource(self.key)}"
+            raise StoreError(what, "the upload was completed without an ETag", "run again")
+
+    def abort(self, *, is_tried_again: bool) -> None:
+        """Throw the parts away, if that can be done; nobody sees them in any case.
+
+        Asked once where a part has spent its budget: the same server is not worth another one.
+        """
+        try:
+            self.requests.send(
+                "abort_multipart_upload",
+                self.key,
+                is_tried_again=is_tried_again,
+                Key=self.key,
+                UploadId=self.upload_id,
+            )
+        except StoreError as error:
+            if not outcomes.is_forgotten(error):
+                _log.warning("the parts of an unfinished upload are left: %s", error)
+
+
+def _checksum(digest: bytes) -> Checksum:
     return {"ChecksumSHA256": base64.b64encode(digest).decode()}
 
 
