@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.connect import nested
+from kbackup.connect import nested, varints
 from kbackup.connect.avro_schema import AvroStyle
 from kbackup.connect.schema import ConnectSchema, Type
 
@@ -37,32 +37,13 @@ def encode(values: pa.Array, schema: ConnectSchema, style: AvroStyle) -> pa.Bina
     return pc.if_else(values.is_valid(), marked, none) if values.null_count else marked
 
 
-def long(numbers: pa.Array) -> pa.BinaryArray:
-    """Return whole numbers in Avro's variable length; null stays null."""
-    signed = numbers.cast(pa.int64())
-    doubled = pc.shift_left(signed.view(pa.uint64()), pa.scalar(1, pa.uint64()))
-    left = pc.if_else(pc.less(signed, 0), pc.bit_wise_not(doubled), doubled)
-    most = pc.max(left).as_py() or 0
-    parts = []
-    for at in range(max(1, -(-most.bit_length() // 7))):
-        rest = pc.shift_right(left, pa.scalar(7, pa.uint64()))
-        more = pc.if_else(pc.greater(rest, 0), pa.scalar(128, pa.uint64()), 0)
-        byte = pc.bit_wise_or(pc.bit_wise_and(left, pa.scalar(127, pa.uint64())), more)
-        part = _BYTES.take(byte)
-        if at:
-            part = pc.if_else(pc.greater(left, 0), part, _NOTHING)
-        parts.append(part)
-        left = rest
-    return _joined(parts)
-
-
 def _plain(values: pa.Array, schema: ConnectSchema, style: AvroStyle) -> pa.BinaryArray:
     """Return the rows of *values* without what says whether they are null."""
     symbols = style.symbols(schema)
     if symbols is not None:
-        return long(pc.index_in(values, pa.array(symbols, pa.string())))
+        return varints.signed(pc.index_in(values, pa.array(symbols, pa.string())))
     if schema.bits is not None:
-        return long(values)
+        return varints.signed(values)
     match schema.type:
         case Type.FLOAT32:
             return values.view(pa.binary(4)).cast(pa.binary())
@@ -71,7 +52,7 @@ def _plain(values: pa.Array, schema: ConnectSchema, style: AvroStyle) -> pa.Bina
         case Type.BOOLEAN:
             return _BYTES.take(values.cast(pa.uint8()))
         case Type.STRING | Type.BYTES:
-            return _joined([long(pc.binary_length(values)), values.cast(pa.binary())])
+            return _joined([varints.signed(pc.binary_length(values)), values.cast(pa.binary())])
         case Type.STRUCT:
             columns = nested.fields(values, schema)
             fields = [field for _, field in schema.fields]
@@ -92,7 +73,7 @@ def _plain(values: pa.Array, schema: ConnectSchema, style: AvroStyle) -> pa.Bina
 def _blocks(values: pa.ListArray, items: pa.BinaryArray) -> pa.BinaryArray:
     """Return lists of encoded items, each list as one block."""
     lists, lengths = nested.relisted(values, items)
-    count = pc.if_else(pc.equal(lengths, 0), _NOTHING, long(lengths))
+    count = pc.if_else(pc.equal(lengths, 0), _NOTHING, varints.signed(lengths))
     found = pc.binary_join_element_wise(count, pc.binary_join(lists, _NOTHING), _ZERO, _NOTHING)
     return _masked(found, values)
 

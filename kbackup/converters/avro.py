@@ -20,7 +20,7 @@ from kbackup.connect.avro_wire import AVRO as AVRO_DATUMS
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import registered
 from kbackup.converters.avro_options import CONNECT_META, ENHANCED
-from kbackup.converters.registered import Asked
+from kbackup.converters.registered import Asked, Under
 from kbackup.errors import BadRecordError
 from kbackup.registry import AVRO, RegisteredSchema
 from kbackup.registry.framing import framed
@@ -98,30 +98,26 @@ class AvroConverter:
             raise registered.no_registry()
         return self.asked
 
-    def _of_schema(self, datums: pa.BinaryArray, schema_id: int, found: RegisteredSchema) -> Column:
-        """Return *datums* under the schema of Connect that stands for *found*.
+    def _of_schema(self, datums: pa.BinaryArray, under: Under) -> Column:
+        """Return *datums* under the schema of Connect that stands for theirs.
 
         Raises:
             ValueError: If there is none.
         """
-        if found.kind != AVRO:
-            raise ValueError(f"it is a schema of the kind {found.kind}, not {AVRO}")
+        found = under.of_kind(AVRO)
         text = united(found.text, [text for _, text in found.imports])
         schema = avro_values.connect_schema(text)
         values, wrong = avro_columns.decode(datums, text), dict[int, str]()
         if values is None:
             values, wrong = avro_values.decode_each(datums, text)
-        what = f"a value is no Avro under schema {schema_id}, which it names"
+        what = f"a value is no Avro under schema {under.id}, which it names"
         bad = tuple(Bad(row, what, why, _DO) for row, why in sorted(wrong.items()))
         encoded = Encoded(values, datums, Schema(text, encoding=AVRO_DATUMS))
-        return Column(values, self._versioned(schema, schema_id).of_column(), bad, encoded)
+        return Column(values, self._versioned(schema, under.id).of_column(), bad, encoded)
 
     def _versioned(self, schema: ConnectSchema, schema_id: int) -> ConnectSchema:
         """Return *schema* with its version in the registry, unless it brings one.
 
         Source: ``AvroData.toConnectSchema``: a union with null has none.
         """
-        if schema.version is not None or schema.optional:
-            return schema
-        version = self._registry().version(schema_id, schema.name)
-        return schema if version is None else replace(schema, version=version)
+        return schema if schema.optional else self._registry().versioned(schema, schema_id)

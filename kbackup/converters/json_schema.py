@@ -27,7 +27,7 @@ from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import registered
 from kbackup.converters.json_options import DECIMAL_FORMAT
 from kbackup.converters.json_schema_options import ADDITIONAL, NOT_REQUIRED
-from kbackup.converters.registered import Asked
+from kbackup.converters.registered import Asked, Under
 from kbackup.errors import BadRecordError
 from kbackup.registry import JSON, RegisteredSchema
 from kbackup.registry.framing import framed
@@ -106,21 +106,18 @@ class JsonSchemaConverter:
             raise registered.no_registry()
         return self.asked
 
-    def _of_schema(self, bodies: pa.BinaryArray, schema_id: int, found: RegisteredSchema) -> Column:
-        """Return *bodies* under the schema of Connect that stands for *found*.
+    def _of_schema(self, bodies: pa.BinaryArray, under: Under) -> Column:
+        """Return *bodies* under the schema of Connect that stands for theirs.
 
         Raises:
             ValueError: If there is none.
         """
-        if found.kind != JSON:
-            raise ValueError(f"it is a schema of the kind {found.kind}, not {JSON}")
+        found = under.of_kind(JSON)
         schema = from_json_schema(found.text, found.imports, self._schemas)
         values, wrong = _read(bodies, schema)
-        what = f"a value is not what schema {schema_id} says, which it names"
+        what = f"a value is not what schema {under.id} says, which it names"
         bad = tuple(Bad(row, what, why, _DO) for row, why in sorted(wrong.items()))
-        if schema.version is None:
-            version = self._registry().version(schema_id, schema.name)
-            schema = replace(schema, version=version)
+        schema = self._registry().versioned(schema, under.id)
         return Column(values, schema.of_column(), bad)
 
 

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.columns import Bad, Column, Encoded
+from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import PART, TOPIC
 from kbackup.errors import BadRecordError, ConfigurationError, RegistryError
 from kbackup.registry import RegisteredSchema, Registry, connect
-from kbackup.registry.framing import unframed
+from kbackup.registry.framing import Frames, unframed
 from kbackup.registry.options import KEY_STRATEGY, URL, VALUE_STRATEGY, settings_of
 from kbackup.registry.subjects import subject
 
@@ -54,6 +55,12 @@ class Asked:
     def version(self, schema_id: int, record: str | None) -> int | None:
         """Return the version of a schema of the record *record* under its subject."""
         return self.registry.version(schema_id, self.subject(record))
+
+    def versioned(self, schema: ConnectSchema, schema_id: int) -> ConnectSchema:
+        """Return *schema* with its version in the registry, unless it brings one."""
+        if schema.version is not None:
+            return schema
+        return replace(schema, version=self.version(schema_id, schema.name))
 
     def subject(self, record: str | None) -> str:
         """Return the subject of a schema of the record *record*."""
@@ -114,8 +121,34 @@ def column_of(
         return pa.array(rows, kind), bad
 
 
-Decode = Callable[[pa.BinaryArray, int, RegisteredSchema], Column]
-"""Turns values without their heads, none of them null, under a schema and its id into a column."""
+@dataclass(frozen=True, slots=True)
+class Under:
+    """What values are under.
+
+    Attributes:
+        id: The schema's in the registry.
+        schema: The schema.
+        message: Which message of it, as `kbackup.registry.framing.Frames.messages` says; empty
+            where schemas have one only.
+    """
+
+    id: int
+    schema: RegisteredSchema
+    message: bytes = b""
+
+    def of_kind(self, kind: str) -> RegisteredSchema:
+        """Return the schema.
+
+        Raises:
+            ValueError: If it is of another kind.
+        """
+        if self.schema.kind != kind:
+            raise ValueError(f"it is a schema of the kind {self.schema.kind}, not {kind}")
+        return self.schema
+
+
+Decode = Callable[[pa.BinaryArray, Under], Column]
+"""Turns values without their heads, none of them null, and what they are under into a column."""
 
 
 @dataclass(slots=True)
@@ -126,7 +159,12 @@ class _Group:
     given: int = 0
 
 
-def decode(column: pa.BinaryArray, registry: Registry, of_schema: Decode) -> Sequence[Column]:
+def decode(
+    column: pa.BinaryArray,
+    registry: Registry,
+    of_schema: Decode,
+    unframe: Callable[[pa.BinaryArray], Frames] = unframed,
+) -> Sequence[Column]:
     """Return *column* as `kbackup.converters.Converter.decode` does.
 
     A row that names no schema, one that the registry does not know, or one that its converter has
@@ -136,23 +174,32 @@ def decode(column: pa.BinaryArray, registry: Registry, of_schema: Decode) -> Seq
         column: Values as Kafka has them.
         registry: Knows the schemas.
         of_schema: Decodes the values of one schema; its ``ValueError`` says why it cannot.
+        unframe: Takes the heads off.
 
     Raises:
         RegistryError: If the registry does not answer; its ``row`` says for which row.
     """
-    frames = unframed(column)
+    frames = unframe(column)
     bad: dict[int, Bad] = {}
     if frames.ids.null_count > column.null_count:
         wrong = pc.and_(frames.ids.is_null(), column.is_valid())
         for row in pc.indices_nonzero(wrong).to_pylist():
             bad[row] = _headless(column[row].as_py())
-    kinds = frames.ids.dictionary_encode()
+    keys, messages = frames.ids, frames.messages
+    if messages is not None:
+        if messages.null_count > frames.ids.null_count:
+            wrong = pc.and_(messages.is_null(), frames.ids.is_valid())
+            bad |= {row: _messageless(row) for row in pc.indices_nonzero(wrong).to_pylist()}
+        keys = pc.binary_join_element_wise(keys.cast(pa.string()).cast(pa.binary()), messages, b":")
+    kinds = keys.dictionary_encode()
     groups: dict[int, _Group] = {}
     usable: list[int | None] = []
-    for kind, schema_id in enumerate(kinds.dictionary.to_pylist()):
+    for kind in range(len(kinds.dictionary)):
         rows = pc.indices_nonzero(pc.equal(kinds.indices, kind))
+        schema_id = frames.ids[rows[0].as_py()].as_py()
+        message = b"" if messages is None else messages[rows[0].as_py()].as_py()
         try:
-            group = _group(frames.bodies, rows, schema_id, registry, of_schema)
+            group = _group(frames.bodies, rows, registry, of_schema, schema_id, message)
         except RegistryError as error:
             error.row = rows[0].as_py()
             raise
@@ -176,15 +223,16 @@ def decode(column: pa.BinaryArray, registry: Registry, of_schema: Decode) -> Seq
 def _group(
     bodies: pa.BinaryArray,
     rows: pa.Array,
-    schema_id: int,
     registry: Registry,
     of_schema: Decode,
+    schema_id: int,
+    message: bytes,
 ) -> _Group:
     found = registry.schema(schema_id)
     if found is None:
         raise ValueError("the Schema Registry has no schema of this id")
     mine = bodies if len(rows) == len(bodies) else bodies.take(rows)
-    return _Group(of_schema(mine, schema_id, found))
+    return _Group(of_schema(mine, Under(schema_id, found, message)))
 
 
 def _runs(
@@ -219,6 +267,11 @@ def _headless(value: bytes) -> Bad:
     what = "a record names no schema of a Schema Registry"
     why = f"it begins with {value[:5].hex(' ')} instead of 00 and the schema's id"
     return Bad(0, what, "it is empty" if not value else why, _DO)
+
+
+def _messageless(row: int) -> Bad:
+    what = "a record names no message of its schema"
+    return Bad(row, what, "after the schema's id its bytes are no indexes of a message", _DO)
 
 
 def _sorted(bad: Mapping[int, Bad]) -> tuple[Bad, ...]:

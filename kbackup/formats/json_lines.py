@@ -39,7 +39,7 @@ HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string()
 _EXTENSION: Final = ".json"
 _TYPED: Final = ("boolean", "double", "float", "integer", "long", "short")
 """Converters whose columns are under a schema."""
-_REGISTERED: Final = ("avro", "json_schema")
+_REGISTERED: Final = ("avro", "json_schema", "protobuf")
 """Those whose schemas are in a Schema Registry."""
 
 _NEWLINE: Final = b"\n"

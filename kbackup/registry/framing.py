@@ -11,6 +11,9 @@ import pyarrow.compute as pc
 
 HEAD_BYTES: Final = 5
 _MAGIC: Final = 0
+FIRST_MESSAGE: Final = b"\0"
+"""What stands between head and value where it is the first message of its schema."""
+_DEPTH_MAX: Final = 64
 _END: Final = 2**31 - 1
 """Where a slice to the end of each value ends: Arrow fails on large columns without it."""
 
@@ -22,10 +25,13 @@ class Frames:
     Attributes:
         ids: ``int64``: the schema's id in each row, null where the row is null or has no head.
         bodies: ``binary``: what follows the head, null where *ids* is.
+        messages: ``binary``: which message of the schema a row is, as `message_at` has it, null
+            where *ids* is or a row does not say; None where schemas have one only.
     """
 
     ids: pa.Int64Array
     bodies: pa.BinaryArray
+    messages: pa.BinaryArray | None = None
 
 
 def unframed(column: pa.BinaryArray) -> Frames:
@@ -37,6 +43,27 @@ def unframed(column: pa.BinaryArray) -> Frames:
     if of_rows.null_count > column.null_count:
         bodies = pc.if_else(of_rows.is_valid(), bodies, pa.scalar(None, pa.binary()))
     return Frames(of_rows, bodies)
+
+
+def unframed_messages(column: pa.BinaryArray) -> Frames:
+    """Take the head off each row of *column*, and what says which message of its schema it is.
+
+    Source: Confluent's wire format: the number of indexes and each index, from the outermost
+    message inwards, in variable length with the sign in the lowest bit; a zero is the first one.
+    """
+    frames = unframed(column)
+    first = pc.binary_slice(frames.bodies, 0, 1)
+    if pc.all(pc.equal(first, FIRST_MESSAGE), min_count=0).as_py():
+        return Frames(frames.ids, pc.binary_slice(frames.bodies, 1, _END), first)
+    parts = [_parted(body) for body in frames.bodies.to_pylist()]
+    messages = pa.array([message for message, _ in parts], pa.binary())
+    return Frames(frames.ids, pa.array([body for _, body in parts], pa.binary()), messages)
+
+
+def message_at(message: bytes) -> list[int]:
+    """Return the indexes that *message*, of `Frames.messages`, is made of."""
+    found, _ = _indexes(message)
+    return found or [0]
 
 
 def framed(schema_id: int, bodies: pa.BinaryArray) -> pa.BinaryArray:
@@ -54,3 +81,35 @@ def _id(head: bytes | None) -> int | None:
     if head is None or len(head) < HEAD_BYTES or head[0] != _MAGIC:
         return None
     return int.from_bytes(head[1:], "big", signed=True)
+
+
+def _parted(body: bytes | None) -> tuple[bytes | None, bytes | None]:
+    """Return what says which message it is, and the message; None twice where nothing does."""
+    if body is None:
+        return None, None
+    try:
+        _, end = _indexes(body)
+    except (IndexError, ValueError):
+        return None, None
+    return body[:end], body[end:]
+
+
+def _indexes(body: bytes) -> tuple[list[int], int]:
+    """Return the indexes that *body* begins with, and where they end."""
+    count, at = _number(body, 0)
+    if not 0 <= count <= _DEPTH_MAX:
+        raise ValueError(f"{count} indexes of messages")
+    found = []
+    for _ in range(count):
+        index, at = _number(body, at)
+        found.append(index)
+    return found, at
+
+
+def _number(body: bytes, at: int) -> tuple[int, int]:
+    found = 0
+    for step in range(5):
+        found |= (body[at + step] & 127) << (7 * step)
+        if body[at + step] < 128:
+            return found >> 1 ^ -(found & 1), at + step + 1
+    raise ValueError("an index of a message is too long")

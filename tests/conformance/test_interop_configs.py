@@ -117,12 +117,17 @@ def test_a_run_with_it_is_a_configuration_or_an_error_of_one(
     assert exit_code in (0, 2)
 
 
-PLACEHOLDER = re.compile(r"(^|\.)\$[A-Za-z_]|<[A-Z]|\$\{[\w:./-]+\}")
-FILLED_IN = {"store.url": "http://localhost:9000", "timezone": "UTC"}
+PLACEHOLDER = re.compile(r"(^|\.)\$[A-Za-z_]|<[A-Z]|\$\{[\w:./-]+\}|^SCHEMA_REGISTRY$")
+FILLED_IN = {
+    "store.url": "http://localhost:9000",
+    "timezone": "UTC",
+    "schema.registry.url": "http://registry:8081",
+    "value.converter.schema.registry.url": "http://registry:8081",
+}
 SCHEMATIC = ("AvroFormat", "ParquetFormat")
 """Formats that need schemas: where a file leaves the converter to its worker, it leaves the
 registry to it too, which then has to be given."""
-RUN_AT_LEAST = 48
+RUN_AT_LEAST = 49
 """Sinks of the collection's 62 that run once their placeholders are filled in."""
 
 
@@ -130,7 +135,9 @@ def filled_in(path: Path) -> dict[str, str]:
     """Return a configuration with something sensible in the place of each placeholder."""
     found = {entry.name: entry.text for entry in files.read(path)}
     for name, text in found.items():
-        if PLACEHOLDER.search(text):
+        if name.endswith("basic.auth.user.info"):  # what stands there is no user:password
+            found[name] = "user:password"
+        elif PLACEHOLDER.search(text):
             is_number = name.endswith((".ms", ".size", "tasks.max"))
             found[name] = "6000000" if is_number else FILLED_IN.get(name, "filled-in")
     return found

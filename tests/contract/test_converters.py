@@ -9,6 +9,7 @@ import pytest
 from kbackup import converters, plugins
 from kbackup.connect import json_text
 from kbackup.connect import schema as connect
+from kbackup.connect.protobuf_plan import planned
 from kbackup.converters import Converter
 from kbackup.converters.json_text import JsonConverter
 from kbackup.converters.registered import Asked
@@ -39,9 +40,11 @@ OWN: dict[str, list[bytes | None]] = {
 
 AVRO = '{"type": "string", "connect.version": 1}'
 JSON_SCHEMA = '{"type": "string", "connect.version": 1}'
+PROTOBUF = planned(connect.ConnectSchema(connect.Type.STRING)).text()
 REGISTERED = {
     "avro": ("AVRO", AVRO, [b"\x02a", b"\0", b"\x04bc", "\x04é".encode()]),
     "json_schema": ("JSON", JSON_SCHEMA, [b'"a"', b'""', b'"bc"', '"é"'.encode()]),
+    "protobuf": ("PROTOBUF", PROTOBUF, [b"\0\x0a\1a", b"\0", b"\0\x0a\2bc", b"\0\x0a\2\xc3\xa9"]),
 }
 """Kind and text of a schema, and values under it without what names it."""
 

@@ -7,6 +7,8 @@ import pyarrow as pa
 import pytest
 
 from kbackup import converters, extractors, formats, partitioners, plugins
+from kbackup.connect import schema as connect
+from kbackup.connect.protobuf_plan import planned
 from kbackup.converters import Converter
 from kbackup.converters.numbers import BooleanConverter
 from kbackup.extractors import TimestampExtractor
@@ -33,9 +35,11 @@ OPTIONS: Final = {
 """What partitioners cannot do without."""
 
 
+PROTOBUF = planned(connect.ConnectSchema(connect.Type.STRING)).text()
 REGISTERED = {
     "avro": ("AVRO", '"string"', [b"\x02a", b"\0", b"\x04bc", b"\x04de"]),
     "json_schema": ("JSON", '{"type": "string"}', [b'"a"', b'""', b'"bc"', b'"de"']),
+    "protobuf": ("PROTOBUF", PROTOBUF, [b"\0\x0a\1a", b"\0", b"\0\x0a\2bc", b"\0\x0a\2de"]),
 }
 """Kind and text of a schema, and values under it without what names it."""
 

@@ -76,7 +76,11 @@ class FakeRegistry:
 
     def schema(self, schema_id: int) -> Any:
         """Return what was registered under an id, parsed."""
-        return json.loads(self._schemas[schema_id - 1]["schema"])
+        return json.loads(self.text(schema_id))
+
+    def text(self, schema_id: int) -> str:
+        """Return what was registered under an id."""
+        return str(self._schemas[schema_id - 1]["schema"])
 
     def subjects(self) -> dict[str, list[int]]:
         """Return the ids under each subject, in the order of their versions."""

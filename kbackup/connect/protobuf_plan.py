@@ -1,0 +1,329 @@
+"""The message of Protobuf that stands for a schema of Kafka Connect, and its ``.proto`` file.
+
+A field that may be null is ``optional``, so that null is not 0 in what is read again, where the
+connector writes both alike.
+
+Source: schema-registry, ``ProtobufData``.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kbackup.connect.protobuf_schema import ENUM, KIND, PRECISION, TAG, UNION
+from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
+
+KINDS: Final = {
+    Type.INT8: "int32",
+    Type.INT16: "int32",
+    Type.INT32: "int32",
+    Type.INT64: "int64",
+    Type.FLOAT32: "float",
+    Type.FLOAT64: "double",
+    Type.BOOLEAN: "bool",
+    Type.STRING: "string",
+    Type.BYTES: "bytes",
+}
+LOGICAL: Final = {
+    DECIMAL: ("confluent.type.Decimal", "confluent/type/decimal.proto"),
+    DATE: ("google.type.Date", "google/type/date.proto"),
+    TIME: ("google.type.TimeOfDay", "google/type/timeofday.proto"),
+    TIMESTAMP: ("google.protobuf.Timestamp", "google/protobuf/timestamp.proto"),
+}
+"""Message of each logical type, and the file that has it."""
+
+_WRAPPERS: Final = {
+    "int32": "Int32Value",
+    "int64": "Int64Value",
+    "float": "FloatValue",
+    "double": "DoubleValue",
+    "bool": "BoolValue",
+    "string": "StringValue",
+    "bytes": "BytesValue",
+}
+_OF_INTEGERS: Final = {
+    Type.INT32: ("sint32", "sfixed32"),
+    Type.INT64: ("uint32", "fixed32", "uint64", "sint64", "fixed64", "sfixed64"),
+}
+_KEYS: Final = (Type.INT8, Type.INT16, Type.INT32, Type.INT64, Type.BOOLEAN, Type.STRING)
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_RESERVED: Final = range(19_000, 20_000)
+_TAG_MAX: Final = 2**29 - 1
+_META: Final = "confluent/meta.proto"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """An enum.
+
+    Attributes:
+        name: Of its type.
+        numbers: Symbol and number, 0 first.
+    """
+
+    name: str
+    numbers: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a message.
+
+    Attributes:
+        name: As in the schema.
+        number: On the wire.
+        kind: A word for a plain type, or the name of a message or enum.
+        label: "optional", "repeated" or nothing.
+        schema: That of the value, of each element where it is repeated.
+        message: What it holds where that is a message of its own.
+        symbols: Where it is an enum.
+        entry: Fields of key and value where it is a map.
+        oneof: The fields of which one is set where it is such a choice; it has no number then.
+    """
+
+    name: str
+    number: int
+    kind: str
+    label: str
+    schema: ConnectSchema
+    message: "Message | None" = None
+    symbols: Symbols | None = None
+    entry: tuple["Field", ...] = ()
+    oneof: tuple["Field", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message.
+
+    Attributes:
+        name: Without its package.
+        package: Empty for none.
+        fields: One for each field of the schema, in order.
+        inner: The messages that are declared in it.
+        enums: The enums that are declared in it.
+    """
+
+    name: str
+    package: str
+    fields: tuple[Field, ...]
+    inner: tuple["Message", ...] = ()
+    enums: tuple[Symbols, ...] = ()
+
+    def text(self) -> str:
+        """Return the file that declares it and nothing else."""
+        imports = sorted(set(_imports(self)))
+        lines = ['syntax = "proto3";']
+        lines += [f"package {self.package};"] if self.package else []
+        lines += [f'import "{name}";' for name in imports]
+        return "\n".join([*lines, "", *_lines(self, ""), ""])
+
+
+def planned(schema: ConnectSchema) -> Message:
+    """Return the message that stands for *schema*.
+
+    Raises:
+        ValueError: If there is none: for a list in a list, a name with other than letters, digits
+            and ``_``, or an enum without 0.
+    """
+    if schema.type is Type.STRUCT:
+        package, _, name = (schema.name or "").rpartition(".")
+        return _Planning(_type_name(name)).message(schema, package)
+    if schema.type not in KINDS:
+        raise ValueError(f"a message has fields, and {schema.type} has none")
+    plain = ConnectSchema(schema.type)
+    kind = KINDS[schema.type]
+    return Message(_WRAPPERS[kind], "google.protobuf", (Field("value", 1, kind, "", plain),))
+
+
+@dataclass(slots=True)
+class _Planning:
+    """One message being planned."""
+
+    name: str
+    inner: dict[str, tuple[ConnectSchema, Message]] = field(default_factory=dict)
+    enums: dict[str, Symbols] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+
+    def message(self, schema: ConnectSchema, package: str = "") -> Message:
+        self.taken = {name for name, _ in schema.fields}
+        given = [*_tags(schema)]
+        numbers = iter(range(1, _TAG_MAX))
+        used = set(given)
+        fields = tuple(self._field(name, each, numbers, used) for name, each in schema.fields)
+        inner = tuple(found for _, found in self.inner.values())
+        return Message(self.name, package, fields, inner, tuple(self.enums.values()))
+
+    def _field(
+        self, name: str, schema: ConnectSchema, numbers: Iterator[int], used: set[int]
+    ) -> Field:
+        if _NAME.fullmatch(name) is None:
+            raise ValueError(f"{name!r} is no name of a field in Protobuf")
+        if schema.type is Type.STRUCT and (schema.name or "").startswith(UNION):
+            chosen = tuple(
+                replace(self._field(inner, each, numbers, used), label="")
+                for inner, each in schema.fields
+            )
+            union = _type_name((schema.name or "").rpartition(".")[2])
+            return Field(union, 0, "", "", schema, oneof=chosen)
+        number = _tag(schema) or _free(numbers, used)
+        if schema.type is Type.MAP:
+            key, value = self._entry(schema)
+            return Field(name, number, f"map<{key.kind}, {value.kind}>", "", schema,
+                         entry=(key, value))  # fmt: skip
+        if schema.type is Type.ARRAY:
+            found = self._value(name, schema.items)
+            return replace(found, name=name, number=number, label="repeated")
+        label = "optional" if schema.optional or schema.default is not None else ""
+        return replace(self._value(name, schema), name=name, number=number, label=label)
+
+    def _entry(self, schema: ConnectSchema) -> tuple[Field, Field]:
+        if schema.keys.type not in _KEYS or schema.keys.parameter(ENUM) is not None:
+            raise ValueError(f"a map has keys of the type {schema.keys.type}")
+        key, value = self._value("key", schema.keys), self._value("value", schema.items)
+        return replace(key, number=1), replace(value, name="value", number=2)
+
+    def _value(self, name: str, schema: ConnectSchema) -> Field:
+        """Return a field without its number."""
+        if schema.logical is not None:
+            return Field(name, 0, LOGICAL[schema.logical][0], "", schema)
+        if schema.parameter(ENUM) is not None and schema.type in (Type.STRING, Type.INT32):
+            symbols = self._symbols(schema)
+            return Field(name, 0, symbols.name, "", schema, symbols=symbols)
+        if schema.type in KINDS:
+            given = schema.parameter(KIND)
+            is_given = given is not None and given in _OF_INTEGERS.get(schema.type, ())
+            kind = given if is_given and given is not None else KINDS[schema.type]
+            return Field(name, 0, kind, "", schema)
+        if schema.type is not Type.STRUCT or (schema.name or "").startswith(UNION):
+            raise ValueError(f"field {name!r}: a list or a map is in a list or a map")
+        message = self._message(name, schema)
+        return Field(name, 0, message.name, "", schema, message=message)
+
+    def _message(self, name: str, schema: ConnectSchema) -> Message:
+        alike = replace(schema, optional=False, parameters=(), doc=None)
+        for known, found in self.inner.values():
+            if known == alike:
+                return found
+        wanted = _type_name((schema.name or "").rpartition(".")[2])
+        unique = self._unique(wanted if wanted != name else f"{wanted}Message")
+        message = _Planning(unique).message(schema)
+        self.inner[unique] = alike, message
+        return message
+
+    def _symbols(self, schema: ConnectSchema) -> Symbols:
+        prefix = f"{ENUM}."
+        numbers = [
+            (name.removeprefix(prefix), int(number))
+            for name, number in schema.parameters
+            if name.startswith(prefix)
+        ]
+        numbers.sort(key=lambda each: each[1] != 0)
+        name = _type_name(schema.parameter(ENUM) or "")
+        if not numbers or numbers[0][1] != 0:
+            raise ValueError(f"the enum {name} has no symbol of the number 0")
+        for known in self.enums.values():
+            if known.numbers == tuple(numbers):
+                return known
+        if clash := self.taken & {symbol for symbol, _ in numbers}:
+            raise ValueError(f"two enums of one message have the symbol {min(clash)}")
+        self.taken |= {symbol for symbol, _ in numbers}
+        found = Symbols(self._unique(name), tuple(numbers))
+        self.enums[found.name] = found
+        return found
+
+    def _unique(self, name: str) -> str:
+        found, number = name, 1
+        while found in self.taken:
+            number += 1
+            found = f"{name}{number}"
+        self.taken.add(found)
+        return found
+
+
+def _tags(schema: ConnectSchema) -> Iterator[int]:
+    for _, each in schema.fields:
+        if each.type is Type.STRUCT and (each.name or "").startswith(UNION):
+            yield from _tags(each)
+        elif (number := _tag(each)) is not None:
+            yield number
+
+
+def _tag(schema: ConnectSchema) -> int | None:
+    found = schema.parameter(TAG) or ""
+    return int(found) if re.fullmatch(r"[1-9]\d{0,8}", found) else None
+
+
+def _free(numbers: Iterator[int], used: set[int]) -> int:
+    return next(each for each in numbers if each not in used and each not in _RESERVED)
+
+
+def _type_name(name: str) -> str:
+    found = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return found if _NAME.fullmatch(found) else f"ConnectDefault{found}"
+
+
+def _imports(message: Message) -> Iterator[str]:
+    for each in _all(message.fields):
+        if each.schema.logical is not None and each.message is None:
+            yield LOGICAL[each.schema.logical][1]
+        if _meta(each):
+            yield _META
+    for inner in message.inner:
+        yield from _imports(inner)
+
+
+def _all(fields: tuple[Field, ...]) -> Iterator[Field]:
+    for each in fields:
+        if not each.entry and not each.oneof:
+            yield each
+        yield from _all(each.entry)
+        yield from _all(each.oneof)
+
+
+def _lines(message: Message, indent: str) -> Iterator[str]:
+    yield f"{indent}message {message.name} {{"
+    deeper = indent + "  "
+    plain = [chosen for each in message.fields for chosen in each.oneof or (each,)]
+    if len({_json_name(each) for each in plain}) < len(plain):
+        yield f"{deeper}option deprecated_legacy_json_field_conflicts = true;"
+    for each in message.fields:
+        if each.oneof:
+            yield f"{deeper}oneof {each.name} {{"
+            yield from (f"{deeper}  {_declared(chosen)}" for chosen in each.oneof)
+            yield f"{deeper}}}"
+        else:
+            yield deeper + _declared(each)
+    for symbols in message.enums:
+        yield f"{deeper}enum {symbols.name} {{"
+        if len({number for _, number in symbols.numbers}) < len(symbols.numbers):
+            yield f"{deeper}  option allow_alias = true;"
+        yield from (f"{deeper}  {symbol} = {number};" for symbol, number in symbols.numbers)
+        yield f"{deeper}}}"
+    for inner in message.inner:
+        yield from _lines(inner, deeper)
+    yield f"{indent}}}"
+
+
+def _declared(each: Field) -> str:
+    label = f"{each.label} " if each.label else ""
+    pairs = ", ".join(f'{{ key: "{key}", value: "{text}" }}' for key, text in _meta(each))
+    meta = f" [(confluent.field_meta) = {{ params: [ {pairs} ] }}]" if pairs else ""
+    return f"{label}{each.kind} {each.name} = {each.number}{meta};"
+
+
+def _json_name(each: Field) -> str:
+    """Return the field's name in JSON, of which the compiler wants each once."""
+    return re.sub(r"_+(.?)", lambda found: found[1].upper(), each.name)
+
+
+def _meta(each: Field) -> list[tuple[str, str]]:
+    """Return what Confluent's ``field_meta`` is to say about a field."""
+    if each.schema.logical == DECIMAL:
+        precision = each.schema.parameter(PRECISION)
+        found = [("scale", str(each.schema.scale))]
+        return [("precision", precision), *found] if precision else found
+    if each.schema.type in (Type.INT8, Type.INT16) and not each.entry:
+        return [("connect.type", str(each.schema.type))]
+    return []

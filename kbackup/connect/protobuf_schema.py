@@ -1,0 +1,263 @@
+"""From the messages of Protobuf to a schema of Kafka Connect, as ``ProtobufData`` makes it.
+
+Source: schema-registry, ``ProtobufData``, ``ProtobufDataConfig``.
+"""
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.descriptor import FieldDescriptor as F
+
+from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
+
+_OWN: Final = "io.confluent.connect.protobuf"
+ENUM: Final = f"{_OWN}.Enum"
+"""Parameter that says a string was an enum; with ``.SYMBOL`` appended, its number."""
+UNION: Final = f"{_OWN}.Union"
+"""What the name of a struct begins with that stands for a ``oneof``."""
+TAG: Final = f"{_OWN}.Tag"
+"""Parameter with a field's number."""
+KIND: Final = f"{_OWN}.Type"
+"""Parameter with a number's type where it is not the plainest of its size."""
+PRECISION: Final = "connect.decimal.precision"
+
+DECIMAL_MESSAGE: Final = "confluent.type.Decimal"
+DATE_MESSAGE: Final = "google.type.Date"
+TIME_MESSAGE: Final = "google.type.TimeOfDay"
+TIMESTAMP_MESSAGE: Final = "google.protobuf.Timestamp"
+
+WRAPPERS: Final = {
+    "google.protobuf.DoubleValue": Type.FLOAT64,
+    "google.protobuf.FloatValue": Type.FLOAT32,
+    "google.protobuf.Int64Value": Type.INT64,
+    "google.protobuf.UInt64Value": Type.INT64,
+    "google.protobuf.Int32Value": Type.INT32,
+    "google.protobuf.UInt32Value": Type.INT64,
+    "google.protobuf.BoolValue": Type.BOOLEAN,
+    "google.protobuf.StringValue": Type.STRING,
+    "google.protobuf.BytesValue": Type.BYTES,
+}
+"""Messages of one value, and its type."""
+
+_SCALARS: Final = {
+    F.TYPE_INT32: ("int32", Type.INT32),
+    F.TYPE_SINT32: ("sint32", Type.INT32),
+    F.TYPE_SFIXED32: ("sfixed32", Type.INT32),
+    F.TYPE_UINT32: ("uint32", Type.INT64),
+    F.TYPE_FIXED32: ("fixed32", Type.INT64),
+    F.TYPE_INT64: ("int64", Type.INT64),
+    F.TYPE_UINT64: ("uint64", Type.INT64),
+    F.TYPE_SINT64: ("sint64", Type.INT64),
+    F.TYPE_FIXED64: ("fixed64", Type.INT64),
+    F.TYPE_SFIXED64: ("sfixed64", Type.INT64),
+    F.TYPE_FLOAT: ("float", Type.FLOAT32),
+    F.TYPE_DOUBLE: ("double", Type.FLOAT64),
+    F.TYPE_BOOL: ("bool", Type.BOOLEAN),
+    F.TYPE_STRING: ("string", Type.STRING),
+    F.TYPE_BYTES: ("bytes", Type.BYTES),
+}
+_SMALL: Final = {"int8": Type.INT8, "int16": Type.INT16}
+_FIELDS_MAX: Final = 10_000
+_DEPTH_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufStyle:
+    """What the configuration says about Protobuf's messages.
+
+    Attributes:
+        enhanced: ``enhanced.protobuf.schema.support``: names have their package.
+        int_enums: ``int.for.enums``: an enum is the number of its symbol.
+        optional_by_keyword: ``optional.for.nullables``: a field is optional where the file says so.
+        wrapped: ``wrapper.for.nullables``: a message such as ``Int64Value`` is an optional number.
+        wrapped_alone: ``wrapper.for.raw.primitives``: the same where it is the whole value.
+        indexed_unions: ``generate.index.for.unions``: fields of ``oneof`` have its index in their
+            name.
+    """
+
+    enhanced: bool = False
+    int_enums: bool = False
+    optional_by_keyword: bool = False
+    wrapped: bool = False
+    wrapped_alone: bool = True
+    indexed_unions: bool = True
+
+
+def from_message(found: Any, style: ProtobufStyle) -> ConnectSchema:
+    """Return the schema of Connect for the message with the descriptor *found*.
+
+    Raises:
+        ValueError: If Connect has nothing for it, such as for a message that contains itself.
+    """
+    if style.wrapped_alone and found.full_name in WRAPPERS:
+        return ConnectSchema(WRAPPERS[found.full_name])
+    return _Reading(style).message(found)
+
+
+def real_oneofs(found: Any) -> list[Any]:
+    """Return the ``oneof`` that a message has, without those that stand for ``optional``."""
+    proto = descriptor_pb2.DescriptorProto()
+    found.CopyToProto(proto)
+    synthetic = {each.oneof_index for each in proto.field if each.proto3_optional}
+    return [each for each in found.oneofs if each.index not in synthetic]
+
+
+def union_name(found: Any, style: ProtobufStyle) -> str:
+    """Return what the field of a ``oneof`` is called."""
+    return f"{found.name}_{found.index}" if style.indexed_unions else str(found.name)
+
+
+def is_map(found: Any) -> bool:
+    """Whether a field is a map."""
+    if found.type != F.TYPE_MESSAGE or not found.is_repeated:
+        return False
+    return bool(found.message_type.GetOptions().map_entry)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One message being read.
+
+    Attributes:
+        style: As configured.
+        begun: The messages whose fields are being read, for none can contain itself.
+        fields: How many have been read; messages in messages make many of a short file.
+    """
+
+    style: ProtobufStyle
+    begun: list[str] = field(default_factory=list)
+    fields: int = 0
+
+    def message(self, found: Any) -> ConnectSchema:
+        if found.full_name in self.begun:
+            raise ValueError(f"{found.full_name} contains itself, which has no column")
+        if len(self.begun) > _DEPTH_MAX:
+            raise ValueError(f"{found.full_name} is nested too deeply")
+        self.begun.append(found.full_name)
+        unions = real_oneofs(found)
+        fields = [(union_name(each, self.style), self._union(each)) for each in unions]
+        chosen = {each.number for union in unions for each in union.fields}
+        fields += [
+            (each.name, self._field(each)) for each in found.fields if each.number not in chosen
+        ]
+        self.begun.pop()
+        if len({name for name, _ in fields}) < len(fields):
+            raise ValueError(f"{found.full_name} has a field that is called as one of its oneof is")
+        return ConnectSchema(Type.STRUCT, name=self._name(found), fields=tuple(fields))
+
+    def _name(self, found: Any) -> str:
+        return str(found.full_name if self.style.enhanced else found.name)
+
+    def _union(self, found: Any) -> ConnectSchema:
+        fields = tuple((each.name, self._field(each).as_optional()) for each in found.fields)
+        name = f"{UNION}.{self._name(found)}"
+        return ConnectSchema(Type.STRUCT, optional=True, name=name, fields=fields)
+
+    def _field(self, found: Any) -> ConnectSchema:
+        self.fields += 1
+        if self.fields > _FIELDS_MAX:
+            raise ValueError(f"a message has more than {_FIELDS_MAX} fields, those in it included")
+        schema = self._map(found) if is_map(found) else self._plain(found)
+        if found.is_repeated and schema.type is not Type.MAP:
+            schema = ConnectSchema(Type.ARRAY, optional=True, value=schema.as_optional())
+        is_optional = schema.optional or (
+            _has_keyword(found) if self.style.optional_by_keyword else not self.style.wrapped
+        )
+        parameters = (*schema.parameters, (TAG, str(found.number)))
+        return replace(schema, optional=is_optional, parameters=parameters)
+
+    def _plain(self, found: Any) -> ConnectSchema:
+        if found.type in _SCALARS:
+            return _scalar(found)
+        if found.type == F.TYPE_ENUM:
+            return self._enum(found.enum_type)
+        if found.type != F.TYPE_MESSAGE:
+            raise ValueError(f"{found.full_name} is a group, which has no column")
+        name = found.message_type.full_name
+        if name in _LOGICAL:
+            return ConnectSchema(_LOGICAL[name][1], True, _LOGICAL[name][0], 1)
+        if name == DECIMAL_MESSAGE:
+            return _decimal(found)
+        if self.style.wrapped and name in WRAPPERS:
+            return ConnectSchema(WRAPPERS[name], optional=True)
+        return self.message(found.message_type).as_optional()
+
+    def _enum(self, found: Any) -> ConnectSchema:
+        pairs = {ENUM: found.name} | {
+            f"{ENUM}.{value.name}": str(value.number) for value in found.values
+        }
+        kind = Type.INT32 if self.style.int_enums else Type.STRING
+        return ConnectSchema(kind, True, self._name(found), parameters=tuple(pairs.items()))
+
+    def _map(self, found: Any) -> ConnectSchema:
+        entry = found.message_type
+        key, value = (self._field(each) for each in entry.fields)
+        name = re.sub(r"(?<!^)([A-Z])", r"_\1", self._name(entry).removesuffix("Entry")).lower()
+        return ConnectSchema(Type.MAP, True, name, key=key, value=value)
+
+
+_LOGICAL: Final = {
+    DATE_MESSAGE: (DATE, Type.INT32),
+    TIME_MESSAGE: (TIME, Type.INT32),
+    TIMESTAMP_MESSAGE: (TIMESTAMP, Type.INT64),
+}
+
+
+def _scalar(found: Any) -> ConnectSchema:
+    name, kind = _SCALARS[found.type]
+    if kind is Type.INT32 and (small := _meta(found).get("connect.type")) in _SMALL:
+        return ConnectSchema(_SMALL[small])
+    if kind not in (Type.INT32, Type.INT64) or name == str(kind):
+        return ConnectSchema(kind)
+    return ConnectSchema(kind, parameters=((KIND, name),))
+
+
+def _decimal(found: Any) -> ConnectSchema:
+    meta = _meta(found)
+    scale = meta.get("scale", "")
+    pairs = [("scale", scale if re.fullmatch(r"-?\d{1,5}", scale) else "0")]
+    if re.fullmatch(r"\d{1,5}", meta.get("precision", "")):
+        pairs.append((PRECISION, meta["precision"]))
+    return ConnectSchema(Type.BYTES, True, DECIMAL, 1, parameters=tuple(pairs))
+
+
+def _has_keyword(found: Any) -> bool:
+    """Whether a field is declared ``optional``."""
+    return bool(
+        found.has_presence
+        and not found.is_required
+        and found.type != F.TYPE_MESSAGE
+        and (found.containing_oneof is None or len(found.containing_oneof.fields) == 1)
+    )
+
+
+def _meta(found: Any) -> dict[str, str]:
+    """Return what Confluent's ``field_meta`` says about a field."""
+    options = found.GetOptions().SerializeToString()
+    if not options:
+        return {}
+    return dict(_OPTIONS.FromString(options).meta.params)
+
+
+def _options_class() -> Any:
+    """Return a message that has of the options of a field only Confluent's."""
+    file = descriptor_pb2.FileDescriptorProto(name="kbackup_options.proto", syntax="proto3")
+    meta = file.message_type.add(name="Meta")
+    entry = meta.nested_type.add(name="ParamsEntry")
+    entry.options.map_entry = True
+    text, other, one, many = F.TYPE_STRING, F.TYPE_MESSAGE, F.LABEL_OPTIONAL, F.LABEL_REPEATED
+    entry.field.add(name="key", number=1, type=text, label=one)
+    entry.field.add(name="value", number=2, type=text, label=one)
+    meta.field.add(
+        name="params", number=2, type=other, type_name=".Meta.ParamsEntry", label=many
+    )  # fmt: skip
+    options = file.message_type.add(name="Options")
+    options.field.add(name="meta", number=1088, type=other, type_name=".Meta", label=one)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Options"))
+
+
+_OPTIONS: Final = _options_class()

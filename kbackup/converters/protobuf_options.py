@@ -1,0 +1,41 @@
+"""The options of Protobuf through a Schema Registry."""
+
+from typing import Final
+
+from kbackup.options import boolean
+from kbackup.registry import options as registry
+
+ENHANCED: Final = boolean(
+    "enhanced.protobuf.schema.support",
+    "Whether names of messages and enums keep their package.",
+    False,
+)
+INT_ENUMS: Final = boolean(
+    "int.for.enums", "Whether an enum of Protobuf is its number, instead of its symbol.", False
+)
+OPTIONAL: Final = boolean(
+    "optional.for.nullables",
+    "Whether only fields that are declared optional, messages and enums are optional columns; "
+    "otherwise all are.",
+    False,
+)
+WRAPPED: Final = boolean(
+    "wrapper.for.nullables",
+    "Whether messages such as google.protobuf.Int64Value are optional values, and plain fields "
+    "required ones.",
+    False,
+)
+WRAPPED_ALONE: Final = boolean(
+    "wrapper.for.raw.primitives",
+    "Whether such a message is a plain value where it is the whole record.",
+    True,
+)
+INDEXED_UNIONS: Final = boolean(
+    "generate.index.for.unions",
+    "Whether the column of a oneof has its index after its name, as in choice_0.",
+    True,
+)
+
+OPTIONS: Final = (
+    *registry.OPTIONS, ENHANCED, INT_ENUMS, OPTIONAL, WRAPPED, WRAPPED_ALONE, INDEXED_UNIONS,
+)  # fmt: skip
