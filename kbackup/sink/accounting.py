@@ -1,14 +1,15 @@
 """The rows of a summary: what is planned for each partition, and what became of it."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from threading import RLock
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from kbackup.errors import TopicChangedError, TopicDeletedError
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import PartitionReport
-from kbackup.runs.summary import Summary
+from kbackup.reports import Done, PartitionReport
+from kbackup.runs.summary import Event, Summary
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 
 _CONFIG: Final = (
@@ -43,7 +44,7 @@ def topic_settings(
     }
 
 
-def planned(at: PlannedPartition) -> dict[str, Any]:
+def planned(at: PlannedPartition) -> Event:
     """Return what is to be done with a partition, for the display."""
     start = at.start.offset if at.start is not None else at.seen.log.end_offset
     return {
@@ -52,7 +53,7 @@ def planned(at: PlannedPartition) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def plan_topics(plan: SinkPlan, layout: Layout) -> Iterator[dict[str, Any]]:
+def plan_topics(plan: SinkPlan, layout: Layout) -> Iterator[Event]:
     """Yield the plan's line of each topic: what would be read from where, and stored below what."""
     of_topic: dict[str, list[PlannedPartition]] = {name: [] for name in plan.topics}
     for at in plan.partitions:
@@ -75,16 +76,79 @@ def plan_topics(plan: SinkPlan, layout: Layout) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def begin(at: PlannedPartition) -> dict[str, Any]:
-    """Return the row of a partition of which nothing has been done yet."""
-    start = at.start.offset if at.start is not None else None
-    end = at.seen.log.end_offset
-    return {
-        "topic": at.where.topic, "partition": at.where.partition, "first": None, "last": None,
-        "records": 0, "objects": 0, "bytes_stored": 0, "bytes_read": 0, "start": start,
-        "committed": start, "end": end, "lag": None if start is None else end - start,
-        "skipped": 0, "skipped_offsets": [], "state": at.state,
-    }  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How far the backup of one partition is.
+
+    Attributes:
+        where: The partition.
+        start: Where the run begins in it; None: nowhere, it is refused.
+        committed: The next offset to back up; None likewise.
+        end: The offset to back up to, as far as it is known.
+        state: What is to be done, then what has become of it.
+        done: What the run has done.
+        last: Offset of the last record that the run has stored, None without one.
+        skipped: Offsets of the records that were left out.
+        is_reported: Whether a task has said how far it came.
+    """
+
+    where: TopicPartition
+    start: int | None
+    committed: int | None
+    end: int
+    state: str
+    done: Done = field(default_factory=Done)
+    last: int | None = None
+    skipped: tuple[Span, ...] = ()
+    is_reported: bool = False
+
+    @classmethod
+    def of(cls, at: PlannedPartition) -> Self:
+        """Return the row of a partition of which nothing has been done yet."""
+        start = None if at.start is None else at.start.offset
+        return cls(at.where, start, start, at.seen.log.end_offset, at.state)
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets that are left."""
+        return None if self.committed is None else self.end - self.committed
+
+    def after(self, report: PartitionReport) -> Self:
+        """Return the row as *report* has it."""
+        row = replace(
+            self,
+            committed=report.committed,
+            end=max(self.end, report.end),
+            done=report.done,
+            last=self.last if report.last is None else report.last,
+            skipped=report.skipped,
+            is_reported=True,
+        )
+        if report.failure is not None:
+            state = "stopped" if report.failure["code"] == "stopped" else "failed"
+        elif row.lag:
+            state = "tail left open"
+        else:
+            state = "done" if row.done.records else "no records"
+        return replace(row, state=state)
+
+    def to_dict(self) -> Event:
+        """Return what the summary says of the partition."""
+        done = self.done
+        found = {
+            "topic": self.where.topic, "partition": self.where.partition, "first": done.first,
+            "last": self.last, "records": done.records, "objects": done.objects,
+            "bytes_stored": done.bytes_stored, "bytes_read": done.bytes_read, "start": self.start,
+            "committed": self.committed, "end": self.end, "lag": self.lag,
+            "skipped": done.bad_records, "skipped_offsets": [_ends(at) for at in self.skipped],
+            "state": self.state,
+        }  # fmt: skip
+        more = {"nulls_left_out": done.nulls, "filtered": done.filtered}
+        return found | more if self.is_reported else found
+
+
+def _ends(span: Span) -> list[int]:
+    return [span.start_offset, span.end_offset - 1]
 
 
 class Account:
@@ -93,7 +157,7 @@ class Account:
     def __init__(self, summary: Summary) -> None:
         self.lock = RLock()
         self._summary = summary
-        self._rows: dict[TopicPartition, dict[str, Any]] = {}
+        self._rows: dict[TopicPartition, Row] = {}
         self._gaps: dict[TopicPartition, list[Span]] = {}
         self._until: dict[TopicPartition, float | None] = {}
 
@@ -106,25 +170,31 @@ class Account:
                 a partition that has just come was empty before.
         """
         with self.lock:
-            self._rows[at.where] = begin(at)
+            self._rows[at.where] = Row.of(at)
             self._until[at.where] = until
-            self._summary.partitions.append(self._rows[at.where])
 
     def plan_again(self, at: PlannedPartition) -> None:
         """Note where a partition goes on that retention overtook."""
-        row = self._rows[at.where]
-        if at.start is not None:
-            row["committed"], row["end"] = at.start.offset, max(row["end"], at.seen.log.end_offset)
-            row["lag"] = row["end"] - row["committed"]
-        row["state"] = at.state
+        with self.lock:
+            row = replace(self._rows[at.where], state=at.state)
+            if at.start is not None:
+                end = max(row.end, at.seen.log.end_offset)
+                row = replace(row, committed=at.start.offset, end=end)
+            self._rows[at.where] = row
 
     def progress(self, event: Mapping[str, Any]) -> None:
         """Take over what is safe, from a ``progress`` event."""
         with self.lock:
-            row = self._rows[TopicPartition(event["topic"], event["partition"])]
-            row |= {name: event[name] for name in ("records", "objects", "bytes_stored")}
-            row["committed"], row["end"] = event["committed"], max(row["end"], event["end"])
-            row["lag"] = row["end"] - row["committed"]
+            where = TopicPartition(event["topic"], event["partition"])
+            row = self._rows[where]
+            done = replace(
+                row.done,
+                records=event["records"],
+                objects=event["objects"],
+                bytes_stored=event["bytes_stored"],
+            )
+            end = max(row.end, event["end"])
+            self._rows[where] = replace(row, committed=event["committed"], end=end, done=done)
 
     def take(self, report: PartitionReport) -> bool:
         """Take over a report, which counts what the whole run has done in its partition.
@@ -133,10 +203,9 @@ class Account:
             Whether it says how far the partition is and nothing has said so before.
         """
         with self.lock:
-            row = self._rows[report.where]
-            before, skipped = (row["committed"], row["end"]), row["skipped"]
-            _grow(row, report)
-            self._summary.skip("bad_records", row["skipped"] - skipped)
+            before = self._rows[report.where]
+            row = self._rows[report.where] = before.after(report)
+            self._summary.skip("bad_records", row.done.bad_records - before.done.bad_records)
             known = self._gaps.setdefault(report.where, [])
             for gap in report.gaps:
                 if gap not in known:
@@ -144,14 +213,18 @@ class Account:
                     self._summary.skip("expired_offsets", len(gap))
             if report.until is not None:
                 self._until[report.where] = report.until
-            return before != (row["committed"], row["end"])
+            return (before.committed, before.end) != (row.committed, row.end)
 
     def newly_skipped(self, report: PartitionReport) -> list[list[int]]:
         """Return the first and last offsets of spans of bad records that only *report* knows."""
         with self.lock:
-            named = self._rows[report.where]["skipped_offsets"]
-            spans = [[at.start_offset, at.end_offset - 1] for at in report.skipped]
-            return [span for span in spans if span not in named]
+            named = self._rows[report.where].skipped
+            return [_ends(span) for span in report.skipped if span not in named]
+
+    def rows(self) -> list[Event]:
+        """Return what the summary says of the partitions."""
+        with self.lock:
+            return [row.to_dict() for row in self._rows.values()]
 
     def set_aside(self, where: TopicPartition, failure: Mapping[str, Any] | None) -> bool:
         """Note why a partition stands still, None where it goes on; return whether that is new."""
@@ -178,30 +251,6 @@ class Account:
         with self.lock:
             standing = self._summary.standing
             return all(
-                row["start"] is None or standing.get(where, {}).get("code") in _FOR_GOOD
+                row.start is None or standing.get(where, {}).get("code") in _FOR_GOOD
                 for where, row in self._rows.items()
             )
-
-
-def _grow(row: dict[str, Any], report: PartitionReport) -> None:
-    done = report.done
-    row |= {
-        "records": done.records, "objects": done.objects, "bytes_read": done.bytes_read,
-        "bytes_stored": done.bytes_stored, "first": done.first, "committed": report.committed,
-        "end": max(row["end"], report.end), "nulls_left_out": done.nulls,
-        "skipped": done.bad_records,
-        "skipped_offsets": [[at.start_offset, at.end_offset - 1] for at in report.skipped],
-        "filtered": done.filtered,
-    }  # fmt: skip
-    if report.last is not None:
-        row["last"] = report.last
-    row["lag"] = row["end"] - row["committed"]
-    row["state"] = _state(row, report)
-
-
-def _state(row: dict[str, Any], report: PartitionReport) -> str:
-    if report.failure is not None:
-        return "stopped" if report.failure["code"] == "stopped" else "failed"
-    if row["lag"]:
-        return "tail left open"
-    return "done" if row["records"] else "no records"

@@ -336,8 +336,8 @@ class SinkRun:
     def _finish(self) -> Event:
         """Return the summary; it says up to when everything is known to be backed up."""
         with self._account.lock:
+            self._summary.partitions = self._account.rows()
             summary = self._summary.finish(self._stop.signal)
-            summary = {**summary, "partitions": [dict(row) for row in summary["partitions"]]}
             until = self._account.until()
         good: datetime | None = None
         if not self._settings.follow:
