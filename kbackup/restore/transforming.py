@@ -72,10 +72,10 @@ class Transforming:
             view: converter.decode(batch[COLUMNS[view]])
             for view, converter in self._converters.items()
         }
-        made, bad, filtered = [], [], 0
+        made, bad, filtered = list[pa.RecordBatch](), list[BadRecord](), 0
         for each in transformed(batch, columns, self._chain, self._where):
             written, wrong = self._written(each.records)
-            made.append(written)
+            made += written
             bad += [*each.bad, *wrong]
             filtered += len(each.filtered)
         whole = pa.Table.from_batches(made, batch.schema).combine_chunks().to_batches()
@@ -85,20 +85,27 @@ class Transforming:
             filtered,
         )
 
-    def _written(self, records: Records) -> tuple[pa.RecordBatch, list[BadRecord]]:
-        """Return records with their keys and values as bytes, and those that have none."""
+    def _written(self, records: Records) -> tuple[list[pa.RecordBatch], list[BadRecord]]:
+        """Return records with their keys and values as bytes, and those that have none.
+
+        A converter names the first row that it cannot write: what is before it is written, and
+        what is after it is tried by itself.
+        """
+        made: list[pa.RecordBatch] = []
         bad: list[BadRecord] = []
-        while True:
+        left = [records]
+        while left:
+            each = left.pop()
             try:
-                return self._encoded(records), bad
+                made.append(self._encoded(each))
             except BadRecordError as error:
-                row = error.place.get("row")
-                if not isinstance(row, int):
-                    raise
-                offset = records.batch["offset"][row].as_py()
+                offset = each.batch["offset"][error.row].as_py()
                 bad.append(BadRecord(offset, error.what, error.why, error.do))
-                rows = [at for at in range(len(records)) if at != row]
-                records = records.take(pa.array(rows, pa.int64()))
+                if error.row + 1 < len(each):
+                    left.append(_part(each, error.row + 1, len(each)))
+                if error.row:
+                    left.append(_part(each, 0, error.row))
+        return made, bad
 
     def _encoded(self, records: Records) -> pa.RecordBatch:
         batch = records.batch
@@ -109,6 +116,10 @@ class Transforming:
             at = batch.schema.get_field_index(COLUMNS[view])
             batch = batch.set_column(at, batch.schema.field(at), column)
         return batch
+
+
+def _part(records: Records, start: int, end: int) -> Records:
+    return records.take(pa.array(range(start, end), pa.int64()))
 
 
 def _converter(reading: ReadOptions, view: View, topic: str) -> Converter:

@@ -152,3 +152,28 @@ def test_the_offset_of_the_backup_is_a_header_beside_others() -> None:
     found.restore(offset_header="was")
 
     assert [[{"key": "was", "value": b"4"}]] == [row["headers"] for row in rows(found)]
+
+
+@pytest.mark.parametrize("on_error", ["fail", "ignore"])
+def test_a_record_that_cannot_be_written_as_before_is_named_by_its_offset(on_error: str) -> None:
+    """
+    Text cannot hold what has become a struct; the records beside it are good.
+    """
+    hoist = DROP | {
+        "transforms.drop.type": f"{OF_KAFKA}HoistField$Value",
+        "transforms.drop.field": "text",
+        "transforms.drop.predicate": "old",
+        "value.converter": "string",
+    }
+    given = cut((3, b"a", False), (5, b"b", True), (8, b"c", True), (9, b"d", False))
+    found = restoring(hoist, given)
+    if on_error == "fail":
+        with pytest.raises(BadRecordError, match=r"orders-0 offset 5: .* are no text"):
+            found.restore(on_error=on_error)
+        return
+
+    (report,) = found.restore(on_error=on_error)
+
+    assert [b"a", b"d"] == [row["value"] for row in rows(found)]
+    assert (2, 2, 10) == (report.done.records, report.done.bad_records, report.committed)
+    assert [5, 8] == [entry["offset"] for entry in report.skipped]
