@@ -211,6 +211,7 @@ class _Column:
         self._batches = _named(batches, file)
         self._converter = _converter(file, options)
         self._rest: pa.Array | None = None
+        self._read = 0  # rows of the batches before the one at hand
 
     def next(self) -> pa.Array | None:
         """Return the next rows, None at the end."""
@@ -219,7 +220,9 @@ class _Column:
             return rest
         for batch in self._batches:
             if len(batch):
-                return self._encode(batch)
+                column = self._encode(batch)
+                self._read += len(batch)
+                return column
         return None
 
     def take(self, rows: int) -> pa.Array:
@@ -259,7 +262,7 @@ class _Column:
                 return self._converter.encode(column)
             return self._converter.encode(column, schema)
         except BadRecordError as error:
-            raise _at(error, self.file) from error
+            raise _at(error, self.file, f"record {self._read + error.row + 1}: ") from error
 
 
 def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
@@ -289,8 +292,9 @@ def _named(batches: Iterator[pa.RecordBatch], file: BackupFile) -> Iterator[pa.R
         raise _at(error, file) from error
 
 
-def _at(error: KbackupError, file: BackupFile) -> CorruptObjectError:
-    why = error.what if not error.why else f"{error.what}: {error.why}"
+def _at(error: KbackupError, file: BackupFile, place: str = "") -> CorruptObjectError:
+    """Return *error* as one of *file*, *place* saying where in it."""
+    why = place + (error.what if not error.why else f"{error.what}: {error.why}")
     return CorruptObjectError(
         file.key,
         why,
