@@ -5,9 +5,7 @@ and values into what their files hold, headers become text, and a record may be 
 here, for all its files at once, before any of them has been touched.
 """
 
-import base64
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -16,11 +14,14 @@ import pyarrow.compute as pc
 
 from kbackup.columns import ENCODED, Bad, Column, Encoded
 from kbackup.converters import Converter
+from kbackup.flow.header_text import headers_as_text
 from kbackup.flow.rows import BadRecord, Part, Rows
 from kbackup.flow.schemas import Compatibility, needs_version
-from kbackup.flow.views import COLUMNS, HEADERS_AS_TEXT, ViewSpec
+from kbackup.flow.stretches import by_row, column_at, stages_of, stretches
+from kbackup.flow.transform import transformed
+from kbackup.flow.views import COLUMNS, ViewSpec
 from kbackup.formats import Format
-from kbackup.naming import OFFSET_MAX, View
+from kbackup.naming import View
 from kbackup.records import TopicPartition
 from kbackup.transforms.chain import Chain
 from kbackup.transforms.data import Records
@@ -38,8 +39,6 @@ _NULLS: Final = {
         f"{_WHOLE}, or behavior.on.null.values=ignore",
     ),
 }
-_STAGES: Final = {View.KEY: "KEY_CONVERTER", View.VALUE: "VALUE_CONVERTER"}
-_HEADERS_DO: Final = f"{_WHOLE}, or store.kafka.headers=false"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,89 +118,6 @@ def _transformed(
         yield _Read(each.records.batch, columns, each.bad, each.filtered)
 
 
-@dataclass(frozen=True, slots=True)
-class Transformed:
-    """What a chain of transforms has made of some records.
-
-    Attributes:
-        records: Those that are left, under the same schemas.
-        bad: Those that could not be converted or changed, offsets rising.
-        filtered: Offsets of those that a transform has left out, rising.
-    """
-
-    records: Records
-    bad: tuple[BadRecord, ...] = ()
-    filtered: tuple[int, ...] = ()
-
-
-def transformed(
-    batch: pa.RecordBatch,
-    columns: Mapping[View, Sequence[Column]],
-    chain: Chain,
-    where: TopicPartition,
-) -> Iterator[Transformed]:
-    """Apply *chain* to records.
-
-    Args:
-        batch: ``records.SCHEMA``, offsets rising.
-        columns: Keys and values as converters gave them, a column for each run of a schema; those
-            that are not converted are missing.
-        chain: What to apply.
-        where: Where the records come from.
-
-    Yields:
-        At least once; each record of *batch* is among the records, the bad ones or those left out.
-    """
-    for records, unconverted in _convertible(batch, columns, where):
-        found = chain(records)
-        refused = (
-            BadRecord(offset, why.what, why.why, why.do, "TRANSFORMATION")
-            for run in found
-            for offset, why in run.refused
-        )
-        bad = sorted((*unconverted, *refused), key=lambda at: at.offset)
-        gone = sorted(offset for run in found for offset in run.left_out)
-        runs = [run for run in found if len(run)] or found[:1]
-        for run, after in itertools.zip_longest(runs, runs[1:]):
-            end = OFFSET_MAX if after is None else after.batch["offset"][0].as_py()
-            mine = tuple(each for each in bad if each.offset < end)
-            filtered = tuple(at for at in gone if at < end)
-            bad, gone = bad[len(mine) :], gone[len(filtered) :]
-            yield Transformed(run, mine, filtered)
-
-
-def _convertible(
-    batch: pa.RecordBatch, columns: Mapping[View, Sequence[Column]], where: TopicPartition
-) -> Iterator[tuple[Records, list[BadRecord]]]:
-    """Yield what could be converted, and what not, a run of the same schemas at a time.
-
-    Headers are left alone: whether a file can hold them is seen once they are what they will be.
-    """
-    converted = {view: columns[view] for view in (View.KEY, View.VALUE) if view in columns}
-    bad, stages = _by_row([*converted.values()]), _stages(converted)
-    for start, end in _stretches([*converted.values()], len(batch)):
-        some = {view: _sliced(runs, start, end) for view, runs in converted.items()}
-        part = batch.slice(start, end - start)
-        records = Records.of(
-            part, where.topic, where.partition, some.get(View.KEY), some.get(View.VALUE)
-        )
-        wrong = {row - start: found for row, found in sorted(bad.items()) if start <= row < end}
-        rows = pa.array((row for row in range(len(part)) if row not in wrong), pa.int64())
-        named = [
-            BadRecord(
-                part["offset"][row].as_py(), found.what, found.why, found.do,
-                stages.get(start + row, "TASK_PUT"),
-            )
-            for row, found in wrong.items()
-        ]  # fmt: skip
-        yield records.take(rows) if wrong else records, named
-
-
-def _sliced(columns: Sequence[Column], start: int, end: int) -> Column:
-    column, row = _at(columns, start)
-    return Column(column.values.slice(row, end - start), column.schema)
-
-
 def _column(records: Records, kind: View) -> list[Column]:
     if kind is View.HEADERS:
         return [headers_as_text(records.headers)]
@@ -220,14 +136,14 @@ def _checked_rows(
         yield Rows(batch, (Part(batch),), bad=read.bad, filtered=read.filtered)
         return
     left_out = _null_values(runs[-1]) if leaves_out_nulls else None
-    stages = _stages({view.spec.view: each for view, each in zip(views, runs, strict=True)})
+    stages = stages_of({view.spec.view: each for view, each in zip(views, runs, strict=True)})
     for view, columns in zip(views, runs, strict=True):
         refuses_null = not (leaves_out_nulls and view is views[-1])
         columns[:] = [
             _checked(view, column, refuses_null=refuses_null, compatibility=compatibility)
             for column in columns
         ]
-    bad = _by_row(runs)
+    bad = by_row(runs)
     stays = None
     if left_out is not None and pc.any(left_out).as_py():
         stays = pc.invert(left_out)
@@ -236,7 +152,7 @@ def _checked_rows(
         rows = pa.array(range(len(batch)), pa.int64())
         is_good = pc.invert(pc.is_in(rows, pa.array([*bad], pa.int64())))
         stays = is_good if stays is None else pc.and_(stays, is_good)
-    for start, end in _stretches(runs, len(batch)):
+    for start, end in stretches(runs, len(batch)):
         rows = _rows(batch, views, runs, _Found(bad, stages, left_out, stays), start, end)
         if start == 0 and (read.bad or read.filtered):
             named = sorted((*read.bad, *rows.bad), key=lambda at: at.offset)
@@ -297,36 +213,6 @@ def _null_values(columns: Sequence[Column]) -> pa.BooleanArray:
     return pa.concat_arrays(masks)
 
 
-def _by_row(runs: Sequence[Sequence[Column]]) -> dict[int, Bad]:
-    """Return the first complaint about each row of the batch."""
-    found: dict[int, Bad] = {}
-    for columns in runs:
-        start = 0
-        for column in columns:
-            for bad in column.bad:
-                found.setdefault(start + bad.row, bad)
-            start += len(column.values)
-    return found
-
-
-def _stages(runs: Mapping[View, Sequence[Column]]) -> dict[int, str]:
-    """Return for each row that a converter could not convert, whose converter that was."""
-    found: dict[int, str] = {}
-    for view, columns in runs.items():
-        stage = _STAGES.get(view)
-        if stage is not None:
-            found = dict.fromkeys(_by_row([columns]), stage) | found
-    return found
-
-
-def _stretches(runs: Sequence[Sequence[Column]], rows: int) -> Iterator[tuple[int, int]]:
-    """Yield from where to where all views stay under their schemas; once where there is no row."""
-    ends = {0, rows}
-    for columns in runs:
-        ends.update(itertools.accumulate(len(column.values) for column in columns))
-    yield from itertools.pairwise(sorted(ends)) if rows else [(0, 0)]
-
-
 def _rows(
     batch: pa.RecordBatch,
     views: Sequence[Conversion],
@@ -338,7 +224,7 @@ def _rows(
     """Return the rows from *start* to *end*, with what is known of them."""
     parts = []
     for view, columns in zip(views, runs, strict=True):
-        column, row = _at(columns, start)
+        column, row = column_at(columns, start)
         values = column.values.slice(row, end - start)
         taken = pa.record_batch([values], [COLUMNS[view.spec.view]])
         encoded = _encoded(view, column)
@@ -371,52 +257,3 @@ def _encoded(view: Conversion, column: Column) -> Encoded | None:
     if found is None or found.of is not column.values:
         return None
     return found if found.schema.encoding in getattr(view.format, "encodings", ()) else None
-
-
-def _at(columns: Sequence[Column], row: int) -> tuple[Column, int]:
-    """Return the column that has *row* of the batch, and its row there."""
-    for column in columns:
-        if row < len(column.values):
-            return column, row
-        row -= len(column.values)
-    return columns[-1], 0  # of no rows
-
-
-def headers_as_text(column: pa.Array) -> Column:
-    """Return headers with values as text: UTF-8 as it is, other bytes in base64.
-
-    Source: ``Values.convertToString`` by way of ``connect-compat`` section 3.5.
-
-    Returns:
-        `HEADERS_AS_TEXT`; a record without headers, or with a null header value, is bad: the
-        connectors' header files cannot store it.
-    """
-    lengths = pc.list_value_length(column)
-    flat = column.flatten()
-    names, values = flat.field("key"), flat.field("value")
-    bad = [
-        Bad(row, "a record has no headers", "store.kafka.headers=true needs some", _HEADERS_DO)
-        for row in pc.indices_nonzero(pc.equal(lengths, 0)).to_pylist()
-    ]
-    if values.null_count:
-        parents = pc.list_parent_indices(column)
-        for at in pc.indices_nonzero(values.is_null()).to_pylist():
-            what = f"header {names[at].as_py()!r} of a record has a null value"
-            why = "the connectors' header files cannot store it"
-            bad.append(Bad(parents[at].as_py(), what, why, _HEADERS_DO))
-    try:
-        texts = values.cast(pa.string())
-    except pa.ArrowInvalid:  # some value is not UTF-8; such headers are rare
-        found = [None if value is None else _text(value) for value in values.to_pylist()]
-        texts = pa.array(found, pa.string())
-    ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
-    structs = pa.StructArray.from_arrays([names, texts], fields=list(HEADERS_AS_TEXT.value_type))
-    bad.sort(key=lambda at: at.row)
-    return Column(pa.ListArray.from_arrays(ends, structs), bad=tuple(bad))
-
-
-def _text(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return base64.b64encode(value).decode()

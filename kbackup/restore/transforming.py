@@ -12,8 +12,8 @@ import pyarrow as pa
 from kbackup import converters
 from kbackup.converters import Converter
 from kbackup.errors import BadRecordError, ConfigurationError
-from kbackup.flow.convert import transformed
 from kbackup.flow.rows import BadRecord
+from kbackup.flow.transform import transformed
 from kbackup.flow.views import COLUMNS, ReadOptions
 from kbackup.naming import View
 from kbackup.records import TopicPartition
