@@ -149,7 +149,7 @@ class Line:
             self._socket.settimeout(None)
             self._socket.sendall(address.secret.encode() + b"\n")
         except OSError as error:
-            _log.warning("no line to the driver at %s: %s", address, error)
+            _log.warning("no connection to the driver at %s: %s", address, error)
             self._socket, self._is_lost = None, True
             return
         threading.Thread(target=self._listen, args=(self._socket,), daemon=True).start()

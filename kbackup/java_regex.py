@@ -225,7 +225,7 @@ class _Reader:
             return part
         repeat = _REPEAT.match(self._source, self._at)
         if repeat is None:
-            self._refuse("a '{' that is no repetition; write \\{ for the character")
+            self._refuse("a '{' that is not a repetition; write \\{ for the character")
         low, high = _counts(repeat)
         if high is not None and low > high:
             self._refuse(f"{repeat[0]!r} repeats at least more often than at most")
@@ -378,12 +378,12 @@ class _Reader:
             return one
         if end is None:
             if self._source.startswith("-", self._at) and self._source[self._at + 1 :][:1] != "]":
-                self._refuse("a '-' in a class that is no range; write \\- for the character")
+                self._refuse("a '-' in a class that is not a range; write \\- for the character")
             return one
         if token[0] == "-":
             self._refuse("a range from '-'; write \\-")
         if _character(end) < _character(token):
-            self._refuse(f"{token[0]!r} to {end[0][1:]!r} is no range")
+            self._refuse(f"{token[0]!r} to {end[0][1:]!r} is not a range")
         self._at = end.end()
         return f"{one}-\\x{ord(_character(end)):02x}"
 

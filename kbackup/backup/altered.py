@@ -104,7 +104,7 @@ def _judged(
     problem = next(_by_itself(store, doubt, head, identity), None)
     if problem is not None:
         return _finding(doubt, problem)
-    text = f"it holds {_counted(there)}, stored were {_counted(stored)}"
+    text = f"it holds {_counted(there)}; {_counted(stored)} were stored"
     if head.modified.timestamp() * 1000 + _SKEW_MS < newest:
         text += f"; runs since then have not entered it: {_DO}"
         return _finding(doubt, Problem("count_mismatch", key, text))
@@ -117,24 +117,24 @@ def _by_head(doubt: _Doubt, head: ObjectHead, identity: TopicIdentity) -> Proble
     key, row, stored = doubt.file.key, doubt.row, doubt.row.facts
     there = Facts.from_metadata(head.metadata)
     if identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
-        return Problem("wrong_topic", key, "it is of another topic, going by the topic's id")
+        return Problem("wrong_topic", key, "it belongs to another topic, judging by the topic's id")
     if there is not None and stored is not None and there != stored:
         return _by_facts(key, there, stored)
     if head.size == row.bytes:
         return None
     code = "count_mismatch" if there is None else "corrupt"
-    return Problem(code, key, f"it has {head.size} bytes, stored were {row.bytes}")
+    return Problem(code, key, f"it has {head.size} bytes; {row.bytes} were stored")
 
 
 def _by_facts(key: str, there: Facts, stored: Facts) -> Problem | None:
     if there.first_offset != stored.first_offset:
-        text = f"it starts at offset {there.first_offset}, stored was {stored.first_offset}"
+        text = f"it starts at offset {there.first_offset}; it was stored with {stored.first_offset}"
         return Problem("corrupt", key, text)
     if not there.covers(stored):
-        text = f"it holds {_counted(there)}, stored were {_counted(stored)}"
+        text = f"it holds {_counted(there)}; {_counted(stored)} were stored"
         return Problem("count_mismatch", key, text)
     if (there.records, there.last_offset) == (stored.records, stored.last_offset):
-        text = "it is not the object that was stored: its sha256 is another"
+        text = "it is not the object that was stored: its sha256 differs"
         return Problem("corrupt", key, text)
     return None
 

@@ -251,7 +251,7 @@ def not_in_backup(topic: str, found: Catalog) -> IncompleteBackupError:
     there = ", ".join(found.topics()[:10])
     return IncompleteBackupError(
         f"topic {topic} is not in the backup",
-        f"there are: {there}" if there else "it has nothing under topics.dir",
-        "look with kbackup restore topics",
+        f"there are: {there}" if there else "there is nothing of it under topics.dir",
+        "list them with kbackup restore topics",
         topic=topic,
     )

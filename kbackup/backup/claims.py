@@ -91,7 +91,7 @@ def problems(
     for claim in claims:
         yield from _alone(files, claim)
         if identity.conflicts(claim.identity) or identity.conflicts(claim.own_identity):
-            text = "it is of another topic, going by the topic's id"
+            text = "it belongs to another topic, judging by the topic's id"
             yield Problem("wrong_topic", claim.file.key, text)
     said = [claim for claim in claims if claim.facts is not None]
     for claim in said[1:]:
@@ -117,10 +117,10 @@ def _alone(files: FileSet, claim: Claim) -> Iterator[Problem]:
 
 def _counts(key: str, facts: Facts, last: int, records: int) -> Iterator[Problem]:
     if records != facts.records:
-        text = f"it holds {records} records, stored were {facts.records}"
+        text = f"it holds {records} records; {facts.records} were stored"
         yield Problem("count_mismatch", key, text)
     elif last != facts.last_offset:
-        text = f"its last record has offset {last}, stored was {facts.last_offset}"
+        text = f"its last record has offset {last}; it was stored with {facts.last_offset}"
         yield Problem("count_mismatch", key, text)
 
 
@@ -136,4 +136,4 @@ def _beside(first: Claim, other: Claim) -> Iterator[Problem]:
         )
         yield Problem("count_mismatch", key, text)
     if first.identity.conflicts(other.identity):
-        yield Problem("wrong_topic", key, f"it is of another topic than {beside}")
+        yield Problem("wrong_topic", key, f"it belongs to another topic than {beside}")

@@ -52,12 +52,12 @@ class Frozen:
         classes = Counter(file.storage_class for file in waiting)
         kinds = " and ".join(f"{number} in {name}" for name, number in sorted(classes.items()))
         thawing = len(self.of("thawing"))
-        asked = f"; {thawing} of them were asked for and are on their way" if thawing else ""
+        asked = f"; {thawing} of them have been requested and are on their way" if thawing else ""
         return [
             RefusedError(
                 f"{len(waiting)} objects of {topic} cannot be read now",
                 f"they are archived: {kinds}{asked}",
-                f"ask for them: kbackup restore thaw -t {topic}; restore when all can be read",
+                f"request them: kbackup restore thaw -t {topic}; restore when all can be read",
                 topic=target,
             )
         ]

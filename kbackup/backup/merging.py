@@ -295,6 +295,6 @@ def _conflict(bad: FileSet, good: FileSet, offset: int) -> CorruptObjectError:
     return CorruptObjectError(
         bad.id,
         f"it holds another record at offset {offset} than {good.id}",
-        "find out which of them is wrong and move it away",
+        "find out which of them is wrong, and move it away",
         key=bad.id,
     )

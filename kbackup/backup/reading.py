@@ -90,12 +90,12 @@ def _check_rows(claim: Claim, rows: int, last: int | None) -> None:
     if stored is None:
         return
     if rows != stored.records:
-        text = f"it holds {rows} records, stored were {stored.records}"
+        text = f"it holds {rows} records; {stored.records} were stored"
         if formats.by_name(claim.file.format).splits_at:
             text += ": values that contain the separator come back as several"
         raise _contradiction("count_mismatch", key, text)
     if last is not None and last != stored.last_offset:
-        text = f"its last record has offset {last}, stored was {stored.last_offset}"
+        text = f"its last record has offset {last}; it was stored with {stored.last_offset}"
         raise _contradiction("count_mismatch", key, text)
 
 

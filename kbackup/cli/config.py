@@ -85,7 +85,7 @@ def _no_doubt(parameters: dict[str, Any]) -> Check:
 def show_command(is_all: bool, **parameters: Any) -> None:
     """Show every effective value and where it came from; secrets are masked.
 
-    Takes the options of sink and restore, so that a command can be looked at as it was typed.
+    Takes the options of sink and restore, so that you can inspect a command exactly as typed.
     """
 
     def work(session: Session) -> Event:

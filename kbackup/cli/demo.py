@@ -41,11 +41,11 @@ class _Demo(GroupedCommand):
 @click.command("demo", cls=_Demo)
 @click.option(
     "--records", cls=GroupedOption, group="Sample", type=click.IntRange(min=1000),
-    default=DEFAULT_RECORDS, show_default=True, metavar="N", help="Size of the sample.",
+    default=DEFAULT_RECORDS, show_default=True, metavar="N", help="Number of sample records.",
 )  # fmt: skip
 @click.option(
     "--keep", cls=GroupedOption, group="Sample", is_flag=True,
-    help="Leave Kafka and S3 running, to play with, until Ctrl-C.",
+    help="Keep Kafka and S3 running until Ctrl-C, so that you can try things out.",
 )  # fmt: skip
 @click.option(
     "-q",
@@ -57,7 +57,7 @@ class _Demo(GroupedCommand):
 )
 @click.option(
     "--no-progress", cls=GroupedOption, group="Output", is_flag=True,
-    help="Plain lines in place of the live display.",
+    help="Print plain lines instead of the live display.",
 )  # fmt: skip
 def command(*, records: int, keep: bool, quiet: bool, no_progress: bool) -> None:
     """Start Kafka and S3, back up a sample, restore and compare it.

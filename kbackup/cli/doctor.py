@@ -34,9 +34,8 @@ class _Doctor(GroupedCommand):
 def command(write_probe: bool, starts: bool, **parameters: Any) -> None:
     """Check what a run needs before it is needed: configuration, disk, S3, Kafka, Java and Spark.
 
-    Prints one line for each check, with what to do.  Takes the options of sink and restore, so
-    that a command can be checked as it was typed.  Exits 0, or with the code of the area that
-    failed.
+    Prints one line for each check, with what to do.  Takes the options of sink and restore, so that
+    you can check a command exactly as typed.  Exits 0, or with the code of the area that failed.
     """
     from kbackup.doctor.configuration import doubts  # noqa: PLC0415  (not needed for --help)
 

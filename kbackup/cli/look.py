@@ -42,24 +42,25 @@ class _Peek(GroupedCommand):
 )  # fmt: skip
 @click.option(
     "--part", cls=GroupedOption, group="Safety", metavar="I/N",
-    help="With --deep: read one part of N; all parts together read every object once.",
+    help="With --deep: read part I of N; together the N parts read every object once.",
 )  # fmt: skip
 @click.option(
     "--sample", cls=GroupedOption, group="Safety", metavar="P%",
-    help="With --deep: read this percentage of the objects, chosen anew each time.",
+    help="With --deep: read a random sample of this percentage of the objects.",
 )  # fmt: skip
 @click.option(
     "--rebuild", is_flag=True, cls=GroupedOption, group="Safety",
-    help="First rebuild the ledger from the objects.",
+    help="Rebuild the ledger from the objects first.",
 )  # fmt: skip
 @click.option(
     "--accept-missing", multiple=True, cls=GroupedOption, group="Safety",
     metavar="TOPIC:PARTITION:FIRST-LAST",
-    help="Objects missing there were removed on purpose: do not miss them again.  Repeatable.",
+    help="Accept that objects missing here were removed on purpose; never report them again.  "
+        "Repeatable.",
 )  # fmt: skip
 @click.option(
     "--accept-before", cls=GroupedOption, group="Safety", metavar="DATE",
-    help="The same for missing objects that were stored before, as by a lifecycle rule.",
+    help="Accept the same of missing objects stored before this date, as after a lifecycle rule.",
 )  # fmt: skip
 @config_options("verify")
 def verify_command(
@@ -71,10 +72,10 @@ def verify_command(
     accept_before: str | None,
     **parameters: Any,
 ) -> None:
-    """Check that a backup is complete, readable and without gaps.
+    """Check that a backup is complete and readable, and has no gaps.
 
-    Compares names with the ledger; with --deep, reads the objects.  What cannot be checked is
-    reported as such, never as "ok".
+    Compares names with the ledger; with --deep, also reads the objects.  What cannot be checked is
+    reported as not checkable, never as "ok".
     """
 
     def work(session: Session) -> Event:
@@ -145,7 +146,7 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
 )  # fmt: skip
 @click.option(
     "--template", cls=GroupedOption, group="Output", metavar="TEXT",
-    help="How to print a record, in kcat's words: %t %p %o %k %s %K %S %h %T \\n; also -f.",
+    help="How to print a record, in kcat's format: %t %p %o %k %s %K %S %h %T \\n; also -f.",
 )  # fmt: skip
 @config_options("peek")
 def peek_command(what: str, count: int, template: str | None, **parameters: Any) -> None:

@@ -28,7 +28,7 @@ _SIGNS: Final = {
 
 MEANINGS: Final = {
     State.STORED: "stored",
-    State.NAMED: "stored, going by names alone",
+    State.NAMED: "stored, judging by names alone",
     PART: "stored in part",
     State.EXPIRED: "expired before it was backed up",
     State.REMOVED: "removed on purpose",

@@ -16,8 +16,8 @@ EXIT_CODES: Final = (
 _FIRST: Final = ("Kafka", "S3", "Layout", "Rotation", "Restore", "Spark", "Safety", "Output")
 
 DEEP: Final = (
-    "Open objects too: topics the last one of each partition, verify every one, with its "
-    "checksums and counts, on Spark."
+    "Open objects too: topics opens the last one of each partition; verify opens every one, on "
+    "Spark, and checks its checksums and counts."
 )
 """What ``--deep`` means, wherever it is."""
 
@@ -145,7 +145,7 @@ def _options(
         if has_extra:
             function = click.option(
                 "-X", "extra", cls=GroupedOption, group="Other", multiple=True,
-                metavar="NAME=VALUE", help="Set any property, such as one without an option.",
+                metavar="NAME=VALUE", help="Set any property, including those that have no option.",
             )(function)  # fmt: skip
         if not has_files:
             return function

@@ -26,11 +26,11 @@ class _Query(GroupedCommand):
 @click.argument("sql", metavar="SQL")
 @click.option(
     "--output", "form", type=click.Choice(_FORMS), default="table", show_default=True,
-    cls=GroupedOption, group="Output", help="How the answer is written.",
+    cls=GroupedOption, group="Output", help="Format of the result.",
 )  # fmt: skip
 @click.option(
     "--output-file", type=click.Path(path_type=Path, dir_okay=False), cls=GroupedOption,
-    group="Output", metavar="FILE", help="Write the answer to this file, whole or not at all.",
+    group="Output", metavar="FILE", help="Write the result to this file, whole or not at all.",
 )  # fmt: skip
 @config_options("query")
 def query_command(sql: str, form: str, output_file: Path | None, **parameters: Any) -> None:
@@ -61,7 +61,10 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> E
     found = Found.read(settings)
     asked = mentioned(sql, found.topics)
     for topic in sorted(set(found.counted()).intersection(asked)):
-        text = f"{topic}: its objects do not say all offsets: rows after a hole have too low ones"
+        text = (
+            f"{topic}: its objects do not store every offset: rows after a hole have offsets too "
+            "low"
+        )
         session.tell(summary.warn("counted_offsets", text))
     answer = ask(sql, found, asked, wiring.engine_settings(settings, find_jvm()))
     missing = {where: keys for where, keys in found.missing.items() if where.topic in asked}

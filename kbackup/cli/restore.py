@@ -65,8 +65,8 @@ class _Settle(GroupedCommand):
 def settle_command(**parameters: Any) -> None:
     """Give restored topics the settings of their originals: retention, compaction and all others.
 
-    A restore creates topics that keep every record.  Look at them first, then settle them: what
-    the original would have deleted is deleted from then on.
+    A restore creates topics that keep every record.  Check them first, then settle them: from then
+    on, Kafka deletes what the original topic would have deleted.
     """
 
     def work(session: Session) -> Event:

@@ -200,7 +200,7 @@ class Screens:
         if summary.get("next"):
             is_verify = self._command == "restore verify"
             repair = "to write them again while the cluster still has the records:"
-            self._paragraph(repair if is_verify else "to go on:")
+            self._paragraph(repair if is_verify else "to continue:")
             self._stdout.text("\n".join(fold_command(escape(summary["next"]), self._stdout.width)))
 
     def _paragraph(self, text: str) -> None:
@@ -304,7 +304,7 @@ def pruned(summary: Event) -> str:
     done = f"{count(aborted, 'unfinished upload')} aborted"
     if found > aborted:
         done = f"{count(found, 'unfinished upload')} would be aborted"
-    return done + (f", {digits(younger)} left alone: begun too lately" if younger else "")
+    return done + (f", {digits(younger)} left alone: too recent" if younger else "")
 
 
 def thawing(event: Event) -> str:

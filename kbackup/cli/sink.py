@@ -59,11 +59,11 @@ def plan_command(**parameters: Any) -> None:
 @command.command("status", cls=_Status)
 @click.option(
     "--max-age", cls=GroupedOption, group="Safety", metavar="TIME",
-    help="Exit 7 when the newest good run is older, such as 1h.",
+    help="Exit 7 when the newest good run is older than this, such as 1h.",
 )  # fmt: skip
 @click.option(
     "--prometheus", cls=GroupedOption, group="Output", metavar="FILE",
-    help="Write metrics for node-exporter's textfile collector.",
+    help="Write metrics to this file, for node-exporter's textfile collector.",
 )  # fmt: skip
 @config_options("status")
 def status_command(max_age: str | None, prometheus: str | None, **parameters: Any) -> None:
@@ -98,11 +98,11 @@ class _Prune(GroupedCommand):
 @command.command("prune", cls=_Prune)
 @click.option(
     "--older-than", default="1d", show_default=True, cls=GroupedOption, group="Safety",
-    metavar="TIME", help="Leave uploads alone that were begun later: a run may be at work on them.",
+    metavar="TIME", help="Abort uploads older than this; a run may still be writing younger ones.",
 )  # fmt: skip
 @config_options("prune")
 def prune_command(older_than: str, **parameters: Any) -> None:
-    """Throw away what killed runs have left of uploads in parts: it is not listed, and paid for."""
+    """Abort unfinished uploads that killed runs left: listings hide them, but S3 bills them."""
 
     def work(session: Session) -> Event:
         from kbackup.sink.prune import prune  # noqa: PLC0415
@@ -131,7 +131,7 @@ def _seconds(option: str, text: str) -> float:
     try:
         return read_duration(text)
     except ValueError as error:
-        raise ConfigurationError(f"{option} {text} is no duration", str(error)) from error
+        raise ConfigurationError(f"{option} {text} is not a duration", str(error)) from error
 
 
 def _sink(session: Session) -> Event:

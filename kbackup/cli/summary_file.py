@@ -34,7 +34,7 @@ class SummaryFile:
         if not folder.is_dir():
             raise self._error(f"{folder} is not a folder")
         if self._path.exists() and not self._path.is_file():
-            raise self._error("it is there and is not a file")
+            raise self._error("it exists and is not a file")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise self._error(f"no permission to write in {folder}")
         self._is_usable = True

@@ -20,19 +20,20 @@ class _Thaw(GroupedCommand):
 @click.command("thaw", cls=_Thaw)
 @click.option(
     "--days", type=click.IntRange(min=1), default=7, show_default=True, metavar="N",
-    cls=GroupedOption, group="Restore", help="How long the objects are to be readable.",
+    cls=GroupedOption, group="Restore", help="How many days the objects stay readable.",
 )  # fmt: skip
 @click.option(
     "--tier", type=click.Choice(["Standard", "Bulk", "Expedited"]), default="Standard",
     show_default=True, cls=GroupedOption, group="Restore",
-    help="How fast they are to be had: within hours, within two days, or within minutes.",
+    help="How fast to retrieve them: Standard within hours, Bulk within two days, Expedited "
+        "within minutes.",
 )  # fmt: skip
 @config_options("thaw")
 def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
     """Ask S3 for objects in GLACIER and DEEP_ARCHIVE, so that they can be read for some days.
 
-    It costs money, and takes minutes to days.  Give the command again to see how far they have
-    come; what is on its way, or can be read, is not asked for again.
+    This costs money and takes minutes to days.  Run the command again to see the progress; objects
+    already requested or readable are not requested again.
     """
 
     def work(session: Session) -> Event:

@@ -29,20 +29,20 @@ class _Topics(GroupedCommand):
 )  # fmt: skip
 @click.option(
     "--map", "has_map", is_flag=True, cls=GroupedOption, group="Output",
-    help="Draw which offsets and which days of each partition are there, and which are not.",
+    help="Draw which offsets and which days of each partition are stored, and which are missing.",
 )  # fmt: skip
 @click.option(
     "--html", "page", cls=GroupedOption, group="Output", metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the same as one page of HTML that needs no other file.",
+    help="Write the same as one self-contained HTML page.",
 )  # fmt: skip
 @click.option(
     "--tree", "has_tree", is_flag=True, cls=GroupedOption, group="Output",
-    help="Show the directories in which the objects of each topic are.",
+    help="Show the directories that hold each topic's objects.",
 )  # fmt: skip
 @click.option(
     "--as-of", cls=GroupedOption, group="Safety", metavar="TIME",
-    help="Show only what had been stored before: RFC 3339, a date, or milliseconds.",
+    help="Show only what was stored before this time: RFC 3339, a date, or milliseconds.",
 )  # fmt: skip
 @config_options("topics")
 def topics_command(
@@ -96,7 +96,7 @@ def _moment(option: str, text: str) -> int:
     try:
         return moment(text)
     except ValueError as error:
-        raise ConfigurationError(f"{option} {text} is no time", str(error)) from error
+        raise ConfigurationError(f"{option} {text} is not a time", str(error)) from error
 
 
 def _write_page(

@@ -17,7 +17,7 @@ _DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
 _OWN: Final = {
     "filename.offset.zero.pad.width": Suspicion(
         lambda text: text.strip("+0") == "",
-        "the connector fails at the first record; kbackup takes 1",
+        "the connector fails at the first record; kbackup uses 1",
         "set it to 1 or more",
     ),
 }
@@ -52,10 +52,13 @@ def dead_letters(given: Mapping[str, Value]) -> Iterator[Doubt]:
     topic = given.get(_DEAD_LETTERS)
     has_topic = topic is not None and topic.text != ""
     if has_topic and not tolerates:
-        why = "a bad record stops its partition (errors.tolerance=none), so it takes nothing"
+        why = (
+            "a bad record stops its partition (errors.tolerance=none), so nothing is ever "
+            "written there"
+        )
         yield warning("no_effect", _DEAD_LETTERS, topic, why, "set errors.tolerance=all")
     if tolerates and not has_topic:
-        why = "bad records are left out, counted and named, and kept nowhere"
+        why = "bad records are left out, counted and reported, but not kept anywhere"
         do = f"set {_DEAD_LETTERS} to keep them"
         yield warning("suspicious", "errors.tolerance", tolerance, why, do)
     named = given.get("topics")
@@ -79,7 +82,7 @@ def zones_of(given: Mapping[str, Value]) -> Iterator[Doubt]:
         except ValueError as problem:
             yield error("value", "timezone", timezone, str(problem), "correct it")
     elif schedule is not None and schedule.text.isdecimal() and int(schedule.text) > 0:
-        why = "rotate.schedule.interval.ms counts from its midnight, and it is not given"
+        why = "rotate.schedule.interval.ms counts from its midnight, and it is not set"
         yield error("missing", "timezone", None, why, "set it, such as UTC or Europe/Berlin")
 
 
@@ -99,7 +102,7 @@ def blanks(given: Mapping[str, Value]) -> Iterator[Doubt]:
     for name in _NARROWING:
         value = given.get(name)
         if value is not None and value.origin.kind == "option" and not value.text.strip(", "):
-            why = "it is empty, which would stand for everything"
+            why = "it is empty, which would mean everything"
             yield error("value", name, value, why, "give it a value, or leave the option out")
 
 

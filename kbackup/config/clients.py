@@ -60,7 +60,7 @@ REFUSED: Final = {
         _PEM,
         "keytool -exportcert -rfc -keystore FILE -alias ALIAS > ca.pem; ssl.ca.location=ca.pem",
     ),
-    "ssl.truststore.password": (_PEM, "a PEM file has none: remove it, set ssl.ca.location"),
+    "ssl.truststore.password": (_PEM, "a PEM file has none: remove it and set ssl.ca.location"),
     "ssl.truststore.type": (_PEM, "remove it, set ssl.ca.location"),
     "ssl.keystore.type": (
         "librdkafka reads PKCS#12 and PEM",
@@ -140,7 +140,9 @@ def _translated(java: str, value: Value) -> Iterator[tuple[str, str]]:
         why, do = REFUSED[java]
         raise ConfigurationError(java, why, do)
     if java in OWNED:
-        raise ConfigurationError(java, "kbackup sets it, its promises rest on it", "remove it")
+        raise ConfigurationError(
+            java, "kbackup sets it itself; its guarantees depend on it", "remove it"
+        )
     if java in ("sasl.mechanism", "sasl.mechanisms"):
         yield "sasl.mechanisms", _one_of(MECHANISMS, text)
     elif java == "security.protocol":
@@ -166,8 +168,8 @@ def _jaas(text: str) -> Iterator[tuple[str, str]]:
     if simple not in ("PlainLoginModule", "ScramLoginModule"):
         raise ConfigurationError(
             "sasl.jaas.config",
-            "only PlainLoginModule and ScramLoginModule are understood",
-            "say it in librdkafka's words, such as sasl.kerberos.principal, sasl.kerberos.keytab",
+            "only PlainLoginModule and ScramLoginModule are supported",
+            "use librdkafka's properties, such as sasl.kerberos.principal and sasl.kerberos.keytab",
         )
     options = {
         match[1]: match[3] if match[2] is None else re.sub(r"\\(.)", r"\1", match[2])

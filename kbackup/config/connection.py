@@ -31,7 +31,8 @@ class Kafka(Group):
     )
     topics: Topics = declare(
         (),
-        "Topics, separated by commas; a sink needs them or a pattern, others take all they find.",
+        "Topics, separated by commas.  A sink needs topics or a pattern; other commands use all "
+        "they find.",
         commands=CHOOSING | {"doctor", "config"},
         short=("-t",),
         example="orders,payments",
@@ -65,7 +66,7 @@ class Kafka(Group):
     )
     name: OptionalText = declare(
         None,
-        "The connector's name, from which its consumer group follows.",
+        "The connector's name, which determines its consumer group.",
         commands=ALL,
         is_option=False,
         example="s3-sink",

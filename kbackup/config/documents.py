@@ -96,7 +96,7 @@ def parse_yaml(text: str) -> Iterator[Entry]:
     try:
         for token in yaml.scan(text, Loader=yaml.SafeLoader):
             if isinstance(token, yaml.TagToken):
-                raise ValueError(f"line {token.start_mark.line + 1}: tags are not taken")  # noqa: TRY004 - of the text
+                raise ValueError(f"line {token.start_mark.line + 1}: tags are not supported")  # noqa: TRY004 - of the text
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         document = None if root is None else plain(root, ())
     except RecursionError:

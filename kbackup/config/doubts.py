@@ -150,6 +150,6 @@ def to_error(doubts: list[Doubt]) -> ConfigurationError:
     return ConfigurationError(
         f"{len(doubts)} errors in the configuration",
         "\n".join(f"{doubt.text}{f' -- {doubt.do}' if doubt.do else ''}" for doubt in doubts),
-        "correct them; kbackup config check --config FILE names them again",
+        "correct them; kbackup config check --config FILE lists them again",
         errors=errors,
     )

@@ -35,14 +35,16 @@ def read(path: Path) -> list[Entry]:
         raise ConfigurationError(
             f"configuration file {path}",
             f"its extension is none of {', '.join(_READERS)}",
-            "rename it to what it is",
+            "give it the extension of its format",
         )
     try:
         entries = list(islice(reader(text), ENTRIES_MAX + 1))
         _check(entries)
     except ValueError as error:
         raise ConfigurationError(
-            f"configuration file {path}", str(error), f"correct it: it is no {path.suffix} file"
+            f"configuration file {path}",
+            str(error),
+            f"correct it: it is not a valid {path.suffix} file",
         ) from error
     return entries
 

@@ -215,7 +215,7 @@ class Judgement:
             if interval is None:
                 values["rotate_interval_ms"] = -1
             elif interval.text.isdecimal() and self._is_timeless(usable, found):
-                why = "the default partitioner has no time to go by: ignored, as the connector does"
+                why = "the default partitioner uses no time: ignored, as in the connector"
                 do = "set rotate.bytes, or whole records, or remove it"
                 self.doubts.append(warning("ignored", "rotate.interval.ms", interval, why, do))
                 values["rotate_interval_ms"] = -1
@@ -232,7 +232,7 @@ class Judgement:
         """Fill in the connectors' defaults about time, and say which one is a surprise."""
         if "timestamp.extractor" not in usable:
             values["timestamp_extractor"] = CONNECTORS_EXTRACTOR
-            why = f"not given, and the connector takes {CONNECTORS_EXTRACTOR}: directories say "
+            why = f"not given, so the connector's {CONNECTORS_EXTRACTOR} applies: directories show "
             why += "when a record was backed up"
             do = "set timestamp.extractor=Record to file by the records' own time"
             self.doubts.append(warning("assumed", "timestamp.extractor", None, why, do))
@@ -278,7 +278,7 @@ class Judgement:
                 idle = [name for name in idle if not belongs(name)]
         if idle and self.command in ("sink", "restore", "config"):  # the others only look
             names = ", ".join(idle)
-            why = "accepted, and without effect here"
+            why = "accepted, but without effect here"
             self.doubts.append(Doubt("warning", "no_effect", names, "", names, why))
         self.used = [name for name in self.used if name not in idle]
 

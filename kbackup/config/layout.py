@@ -86,13 +86,13 @@ class Layout(Group):
     )
     key_converter: OptionalText = declare(
         None,
-        f"How a key becomes what its file holds: {built_in('converters')}, or a class name.",
+        f"Converts a key to what its file holds: {built_in('converters')}, or a class name.",
         commands=CONVERTING,
         example="string",
     )
     value_converter: OptionalText = declare(
         None,
-        f"How a value becomes what its file holds: {built_in('converters')}, or a class name.",
+        f"Converts a value to what its file holds: {built_in('converters')}, or a class name.",
         commands=CONVERTING,
         example="json",
     )
@@ -105,23 +105,23 @@ class Layout(Group):
     )
     timestamp_extractor: Text = declare(
         "record",
-        "The time of a record, for directories by time and rotate.interval.ms: "
-        f"{built_in('extractors')}, or the connectors' name; in the connectors' layout "
+        "The time of a record that time-based directories and rotate.interval.ms use: "
+        f"{built_in('extractors')}, or the connectors' name; default in the connectors' layout: "
         f"{CONNECTORS_EXTRACTOR}.",
         commands=SINK,
         example="record",
     )
     timezone: OptionalText = declare(
         None,
-        "Zone of directories by time and of scheduled cuts: a name of the tz database, UTC, or an "
-        "offset.",
+        "Time zone of time-based directories and scheduled rotation: a name of the tz database, "
+        "UTC, or an offset.",
         commands=SINK,
         example="Europe/Berlin",
     )
     s3_schema_partition_affix_type: Annotated[Literal["NONE", "PREFIX", "SUFFIX"], *ExactWord] = (
         declare(
             "NONE",
-            "Puts the name of the value's schema before or after each directory: schema_name=NAME.",
+            "Put schema_name=NAME, the name of the value's schema, before or after each directory.",
             commands=SINK,
         )
     )
@@ -135,55 +135,56 @@ class Rotation(Group):
 
     flush_size: Integer = declare(
         1_000_000,
-        "Records of a partition after which its file is closed; required in the connectors' "
-        "layout, 0 or less acts as 1 there.",
+        "Number of records after which a file is closed; required in the connectors' layout, "
+        "where 0 or less means 1.",
         ge=-(2**31),
         le=2**31 - 1,
     )
     rotate_bytes: Integer = declare(
         134_217_728,
-        "Bytes of uncompressed records after which a file is closed, -1 for no limit; in the "
-        "connectors' layout -1.",
+        "Bytes of uncompressed records after which a file is closed; -1, the default in the "
+        "connectors' layout, for no limit.",
         ge=-1,
         le=2**63 - 1,
     )
     rotate_interval_ms: Integer = declare(
         86_400_000,
-        "Span of record time in ms after which a file is closed, -1 for no limit; in the "
-        "connectors' layout -1.",
+        "Milliseconds of record time after which a file is closed; -1, the default in the "
+        "connectors' layout, for no limit.",
         ge=-(2**63),
         le=2**63 - 1,
     )
     rotate_schedule_interval_ms: Integer = declare(
         -1,
-        "Close files at multiples of this many ms since midnight in timezone; -1 "
-        "for never. Needs timezone.",
+        "Close files at multiples of this many milliseconds since midnight in timezone, which "
+        "must be set; -1 for never.",
         ge=-(2**63),
         le=2**63 - 1,
     )
     rotate_file_on_partition_change: Boolean = declare(
         False,
-        "Whether files are closed before a record that goes to another directory than the one "
-        "before it; with rotate.interval.ms and directories by time. In the connectors' layout "
-        "true.",
+        "Close files before a record that goes to another directory than the previous one; "
+        "applies with rotate.interval.ms and time-based directories. Default in the connectors' "
+        "layout: true.",
     )
     partitioner_max_open_files: Integer = declare(
         -1,
-        "Directories of a partition with an open file at a time; one more closes all of them. "
-        "-1 for 128.",
+        "How many directories of a partition may have an open file at a time; one more closes "
+        "all of them. -1 means 128.",
         ge=-1,
         le=2**31 - 1,
     )
     schema_compatibility: Annotated[Literal["NONE", "BACKWARD", "FORWARD", "FULL"], *ExactWord] = (
         declare(
             "NONE",
-            "Which versions of a schema share a file: none but equal ones, older ones, newer ones.",
+            "Which versions of a schema share a file: only equal ones, also older ones, or also "
+            "newer ones.",
         )
     )
     rotate_idle_ms: Integer = declare(
         60_000,
-        "With --follow: milliseconds a record may wait before its file is closed; with "
-        "rotate.schedule.interval.ms, until its next boundary.",
+        "With --follow: milliseconds a record may wait before its file is closed; default with "
+        "rotate.schedule.interval.ms: until its next boundary.",
         ge=1,
         le=2**63 - 1,
     )
@@ -244,7 +245,7 @@ class Safety(Group):
     )
     stop_timeout: Duration = declare(
         30.0,
-        "After a signal: how long to spend on finishing open files.",
+        "After a signal: how long to spend finishing open files.",
         commands=SPARK,
         example="30s",
     )

@@ -90,7 +90,7 @@ def moment(text: str) -> int:
     if re.fullmatch(r"-?\d{12,}", text.strip(), re.ASCII):
         return int(text)
     if re.fullmatch(r"-?\d{9,}", text.strip(), re.ASCII):  # of 1970 or 1972 as milliseconds
-        raise ValueError("these would be seconds; expected milliseconds since 1970, or a date")
+        raise ValueError("this looks like seconds; expected milliseconds since 1970, or a date")
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError as error:
@@ -196,7 +196,7 @@ def _store_url(value: object) -> object:
         raise ValueError(f"credentials do not belong in a URL: set {', '.join(secrets)} instead")
     _ = parts.port  # a ValueError of its own where it is not a number
     if not parts.hostname:
-        raise ValueError("it names no host")
+        raise ValueError("it has no host")
     if parts.query or parts.fragment:
         raise ValueError("a server's URL has no query and no fragment")
     return text.rstrip("/")

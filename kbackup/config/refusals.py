@@ -55,8 +55,8 @@ REFUSALS: Final = (
     Refusal(
         "behavior.on.null.values",
         _any_case("write"),
-        "tombstone files hold keys without offsets, so a restore could not tell which values came "
-        "before a tombstone and which after it; this version writes none",
+        "tombstone files hold keys without offsets, so a restore could not know which values "
+        "came before a tombstone and which after it; this version writes none",
         "leave out format.class: whole records keep tombstones in their place; or set it to fail, "
         "or to ignore with errors.tolerance=all and a dead letter topic, which keeps them",
         SINK,
@@ -71,7 +71,7 @@ REFUSALS: Final = (
     Refusal(
         "filename.regex",
         _other_than(r"(.+)\+(\d+)\+.+$", ""),
-        "names are read by directory.delim and file.delim",
+        "names are parsed by directory.delim and file.delim",
         "set file.delim, and remove it",
         READING,
     ),
@@ -85,13 +85,13 @@ REFUSALS: Final = (
     Refusal(
         "kafka.api.key",
         _given,
-        "a managed connector's key; this is not one",
+        "only a managed connector has such a key",
         "set security.protocol=SASL_SSL, sasl.mechanism=PLAIN, sasl.username and sasl.password",
     ),
     Refusal(
         "kafka.api.secret",
         _given,
-        "a managed connector's secret; this is not one",
+        "only a managed connector has such a secret",
         "set sasl.password",
     ),
 )

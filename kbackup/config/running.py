@@ -31,7 +31,8 @@ class Restore(Group):
     )
     rename_regex: Untrimmed = declare(
         None,
-        "The topics that are renamed: what the whole name must match; without it all are.",
+        "Pattern that a topic's whole name must match for the topic to be renamed; default: all "
+        "are renamed.",
         commands=SETTLING,
         example="prod[.](.*)",
         is_literal=True,
@@ -59,13 +60,13 @@ class Restore(Group):
     )
     offset_header: OptionalText = declare(
         None,
-        "Give each record a header of this name with the offset it had, in decimal digits.",
+        "Add a header of this name to each record, with its original offset in decimal digits.",
         example="kbackup.offset",
     )
     exactly_once: Switch = declare(
         True,
-        "Write in transactions that carry the position, or plainly, so that a killed run may "
-        "repeat its last records.",
+        "Write in transactions that also commit the position, or without them, so that a killed "
+        "run may repeat its last records.",
         off="--at-least-once",
     )
     create_topics: Switch = declare(
@@ -88,8 +89,8 @@ class Restore(Group):
     )
     topic_settings: Annotated[Literal["safe", "original"], *Word] = declare(
         "safe",
-        "Settings of topics that are created: those that keep every record, or the original's "
-        "too, as far as they delete nothing; kbackup restore settle sets the others.",
+        "Settings of created topics: only those that keep every record, or also the original's "
+        "as far as they delete nothing; kbackup restore settle sets the rest.",
     )
     allow_same_topic: Switch = declare(
         False, "Write to the topic the backup was made from.", is_property=False
@@ -145,7 +146,7 @@ class Output(Group):
     )
     debug: Switch = declare(False, "Print a traceback with an error.", is_property=False)
     no_progress: Switch = declare(
-        False, "Plain lines in place of the live display.", is_property=False
+        False, "Print plain lines instead of the live display.", is_property=False
     )
     progress_seconds: Integer = declare(
         30, "Seconds between two plain progress lines.", is_property=False, ge=1

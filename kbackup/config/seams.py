@@ -30,7 +30,7 @@ _FORMATS: Final = ("format_class", "keys_format_class", "headers_format_class")
 """The settings that name the formats of files."""
 
 _PARTS: Final = {"key": View.KEY, "value": View.VALUE}
-_DO: Final = "choose one of them, or install the package that brings it"
+_DO: Final = "choose one of them, or install the package that provides it"
 
 
 @dataclass(slots=True)
@@ -154,7 +154,7 @@ def _side_format(seams: Seams, given: Mapping[str, Value], part: str, name: str)
         seams.found[attribute] = CONNECTORS_SIDES_FORMAT
     form = _format(seams.found.get(attribute))
     if form is not None and _SIDES[part] not in form.views:
-        why = f"this version cannot write {part} so"
+        why = f"this version cannot write {part} in this format"
         yield error("unsupported", name, given.get(name), why, f"choose {_that_hold(_SIDES[part])}")
 
 
@@ -173,7 +173,7 @@ def _misfits(seams: Seams, given: Mapping[str, Value]) -> Iterator[Doubt]:
         for attribute in _FORMATS:
             form = seams.found.get(attribute)
             if form is not None and ("formats", form) not in found.plugins:
-                why = f"{attribute.replace('_', '.')} is {form}, and does not have it"
+                why = f"{attribute.replace('_', '.')} is {form}, which does not have it"
                 yield error("combination", name, value, why, f"set it to {option.default}")
 
 
@@ -193,8 +193,8 @@ def _converter(
             seams.found[f"{part}_converter"] = found
             defaults = plugins.load("converters", found).defaults
             says = "".join(f" with {key}={shown_value(own)}" for key, own in defaults.items())
-            why = f"not given, its worker's was used; {found}{says} is assumed"
-            do = f"set {name} to what the worker has"
+            why = f"not given, so the worker's converter was used; {found}{says} is assumed"
+            do = f"set {name} to the worker's converter"
             seams.doubts.append(warning("assumed", name, None, why, do))
     allowed = None if form is None else form.converters
     if found is not None and allowed is not None and found not in allowed:
@@ -237,7 +237,7 @@ def _given_options(given: Mapping[str, Value], prefix: str, converter: str) -> d
 
 
 def _schemaless(name: str, format_name: str | None, value: Value | None) -> Doubt:
-    why = f"{format_name} files are under a schema, and JSON without schemas has none"
+    why = f"{format_name} files need a schema, and JSON without schemas has none"
     do = f"set {name}.schemas.enable=true if the records carry theirs, or format.class=json"
     return error("combination", name, value, why, do)
 

@@ -100,7 +100,7 @@ def _add_file(merged: Merged, path: Path) -> None:
         name = ALIASES.get(entry.name, entry.name)
         origin = Origin("file", f"{path}:{entry.line}")
         if name in found and spelled[name] == entry.name:
-            why = f"it is set again here, and the last one counts; first: {found[name].origin}"
+            why = f"it is set again here, and the last value counts; first: {found[name].origin}"
             merged.doubts.append(warning("repeated", name, Value(entry.text, origin), why))
         elif name in found and entry.name != name:
             continue  # the name goes before its alias
@@ -183,7 +183,7 @@ def _providers(merged: Merged) -> Mapping[str, str]:
     given.pop(_PROVIDERS, None)
     if given:
         names = ", ".join(sorted(given))
-        why = "accepted, and without effect here"
+        why = "accepted, but without effect here"
         merged.doubts.append(Doubt("warning", "no_effect", names, "", names, why))
     return found
 
@@ -215,7 +215,7 @@ def _check_left_over(merged: Merged, name: str, given: Value) -> None:
                 "placeholder",
                 name,
                 given,
-                f"{what} is a placeholder that nothing has filled in",
+                f"{what} is a placeholder that was never filled in",
                 "write the value itself"
                 if given.folder is None
                 else "write the value, ${env:NAME} or ${file:PATH:key}",

@@ -117,7 +117,7 @@ def steps(given: Mapping[str, Value], known: Known) -> Steps:
             doubts.append(refusal.doubt)
         else:
             if step.side == "key" and not known.has_keys:
-                why = "keys are not stored, so that nobody would see what it does"
+                why = "keys are not stored, so it would have no effect"
                 name = f"transforms.{alias}.type"
                 doubts.append(warning("no_effect", name, given[name], why))
             else:
@@ -147,8 +147,8 @@ def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Ste
             continue
         lacks = sorted(step.reads - converters)
         if lacks:
-            why = f"it changes the {lacks[0]}, and nothing says how to read it"
-            do = f"set {lacks[0]}.converter to what wrote the records"
+            why = f"it changes the {lacks[0]}, and no converter is set to read it"
+            do = f"set {lacks[0]}.converter to the converter that fits what producers write"
             doubts.append(error("transform", f"transforms.{alias}.type", kind, why, do))
         found.append(step)
     if all(step.plugin == _ROUTER_PLUGIN for step in found):
@@ -185,7 +185,7 @@ def _condition(prefix: str, given: Mapping[str, Value], doubts: list[Doubt]) -> 
     alias = named.text
     if alias not in _listed(given, "predicates"):
         why = f"predicates does not name {alias!r}"
-        do = "add it to predicates, with its type"
+        do = "add it to predicates, and set its type"
         raise _RefusedError(error("transform", f"{prefix}predicate", named, why, do))
     own = f"predicates.{alias}."
     plugin, _ = _class(f"{own}type", given, "predicates", "predicate")
@@ -208,7 +208,7 @@ def _class(name: str, given: Mapping[str, Value], seam: str, word: str) -> tuple
     kind = given.get(name)
     if kind is None:
         alias = name.split(".")[1]
-        why = f"{seam} names {alias}, and there is no type"
+        why = f"{seam} names {alias}, but its type is not set"
         raise _RefusedError(error("transform", name, None, why, "add it"))
     simple, _, side = kind.text.rpartition(".")[2].partition("$")
     for plugin, found in _usable(seam):
@@ -220,8 +220,8 @@ def _class(name: str, given: Mapping[str, Value], seam: str, word: str) -> tuple
             why, do = "there is no such class", f"write {classes}"
             raise _RefusedError(error("transform", name, kind, why, do))
     known = sorted(each for _, found in _usable(seam) for each in found.class_names)
-    why = f"no installed {word} has this name; there are {', '.join(known)}"
-    do = f"take it out of {seam}, or install the package that brings it"
+    why = f"no installed {word} has this name; installed are {', '.join(known)}"
+    do = f"remove it from {seam}, or install the package that provides it"
     raise _RefusedError(error("transform", name, kind, why, do))
 
 
@@ -281,7 +281,7 @@ def _check_reads(step: Step, given: Mapping[str, Value], known: Known) -> None:
     if known.view == "record" and step.reads:
         parts = " and ".join(sorted(step.reads))
         why = f"it changes the {parts}, and whole records keep their bytes as they are"
-        do = "set format.class, which stores converted values, or take it out of transforms"
+        do = "set format.class, which stores converted values, or remove it from transforms"
         raise _RefusedError(error("transform", name, given[name], why, do))
 
 
@@ -290,7 +290,7 @@ def _check_route(step: Step, given: Mapping[str, Value]) -> None:
     if step.plugin == _ROUTER_PLUGIN:
         name = f"transforms.{step.alias}.type"
         why = "a backup is kept under the topic's own name; the connector fails on a renamed topic"
-        do = f"take {step.alias} out of transforms; to restore under another name use --rename"
+        do = f"remove {step.alias} from transforms; to restore under another name, use --rename"
         raise _RefusedError(error("transform", name, given[name], why, do))
 
 
@@ -338,12 +338,12 @@ def _is_router(kind: Value) -> bool:
 def _transform(name: str, given: Mapping[str, Value]) -> Renaming:
     kind = given.get(f"transforms.{name}.type")
     if kind is None:
-        why = f"transforms names {name}, and there is no type"
+        why = f"transforms names {name}, but its type is not set"
         return Renaming((), [error("transform", f"transforms.{name}.type", None, why, "add it")])
     if not _is_router(kind):
         return Renaming((), [])  # no renaming: `restore_steps`
     if f"transforms.{name}.predicate" in given:
-        why = "a topic has one name, whatever its records are; a condition cannot choose it"
+        why = "a topic has one name for all its records, so a predicate cannot choose it"
         named = f"transforms.{name}.predicate"
         return Renaming((), [error("transform", named, given[named], why, "remove it")])
     replacement = given.get(f"transforms.{name}.replacement")

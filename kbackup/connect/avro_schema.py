@@ -134,7 +134,7 @@ class _Naming:
     def _is_known(self, name: str, schema: ConnectSchema) -> bool:
         """Whether the type *name* has been written out; from now on it has."""
         if _NAME.fullmatch(name) is None:
-            raise ValueError(f"{name!r} is no name in Avro")
+            raise ValueError(f"{name!r} is not a name in Avro")
         known = self.named.setdefault(name, _bare(schema))
         if known != _bare(schema):
             raise ValueError(f"two different types are called {name}")
@@ -144,7 +144,7 @@ class _Naming:
 
     def _field(self, name: str, schema: ConnectSchema) -> dict[str, Any]:
         if _NAME.fullmatch(name) is None or "." in name:
-            raise ValueError(f"{name!r} is no name of a field in Avro")
+            raise ValueError(f"{name!r} is not the name of a field in Avro")
         found: dict[str, Any] = {"name": name, "type": self.schema(schema)}
         if schema.doc is not None:
             found["doc"] = schema.doc

@@ -123,7 +123,7 @@ def _reading(text: str) -> tuple[bytes, ConnectSchema, Callable[[Any], Any] | No
     except ValueError:
         raise
     except (KeyError, TypeError, AttributeError, fastavro.schema.SchemaParseException) as error:
-        raise ValueError(f"no Avro schema: {error}") from error
+        raise ValueError(f"not an Avro schema: {error}") from error
     file = io.BytesIO()
     fastavro.writer(file, json.loads(plain), [], sync_marker=_SYNC)
     return file.getvalue(), schema, _row(schema)

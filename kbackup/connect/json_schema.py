@@ -87,7 +87,7 @@ def _from_text(
     try:
         return reading.schema(reading.documents[""], "")
     except (TypeError, AttributeError, KeyError) as error:
-        raise ValueError(f"it is no JSON Schema: {error}") from None
+        raise ValueError(f"it is not a JSON Schema: {error}") from None
 
 
 def _parsed(text: str) -> Any:
@@ -161,7 +161,7 @@ class _Reading:
                     raise ValueError(f"connect.type is {_shown(given)}, which is no number's")
                 return ConnectSchema(_CONNECT_TYPES[given or assumed])
             case kind:
-                raise ValueError(f"a schema of the type {_shown(kind)} has no column")
+                raise ValueError(f"a schema of type {_shown(kind)} has no column")
 
     def _of_types(self, found: dict[str, Any], document: str, optional: bool) -> ConnectSchema:
         """Read several types as a choice; what describes the whole describes none of them."""

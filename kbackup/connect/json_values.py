@@ -109,7 +109,7 @@ def _integer(bits: int) -> Read:
         if type(value) is not int:
             raise _wrong(value, f"an int{bits}")
         if not low <= value <= high:
-            raise ValueError(f"{value} is no int{bits}")
+            raise ValueError(f"{value} is not an int{bits}")
         return value
 
     return read

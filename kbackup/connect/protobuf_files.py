@@ -86,7 +86,7 @@ def compiled(text: str, imports: tuple[tuple[str, str], ...] = ()) -> Any:
             pool.Add(each)
         return pool.FindFileByName(_ROOT)
     except (TypeError, KeyError) as problem:
-        raise ValueError(f"it is no Protobuf schema: {problem}") from None
+        raise ValueError(f"it is not a Protobuf schema: {problem}") from None
 
 
 def message_at(file: Any, indexes: Sequence[int]) -> Any:

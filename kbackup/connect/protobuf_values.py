@@ -137,7 +137,7 @@ def _small(bits: int) -> Read:
 
     def read(value: int) -> int:
         if not low <= value <= high:
-            raise ValueError(f"{value} is no int{bits}")
+            raise ValueError(f"{value} is not an int{bits}")
         return value
 
     return read

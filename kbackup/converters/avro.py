@@ -80,7 +80,7 @@ class AvroConverter:
         except ValueError as problem:
             do = "choose the converter that the backup was written with"
             raise BadRecordError(
-                f"values of the type {column.type} have no Avro schema", str(problem), do
+                f"values of type {column.type} have no Avro schema", str(problem), do
             ) from None
         asked = self._registry()
         subject = asked.subject(found.name)
@@ -88,9 +88,9 @@ class AvroConverter:
         datums = avro_datums.encode(column, replace(found, optional=False), self._style)
         wrong = pc.and_(datums.is_null(), column.is_valid())
         if (row := pc.index(wrong, True).as_py()) >= 0:
-            what = "a value is not what its schema says"
-            why = "something in it is null and must not be, or is no symbol of its enum"
-            raise BadRecordError(what, why, "mend the object, or leave it out", row=row)
+            what = "a value does not match its schema"
+            why = "something in it is null and must not be, or is not a symbol of its enum"
+            raise BadRecordError(what, why, "repair the object, or leave it out", row=row)
         return framed(schema_id, datums)
 
     def _registry(self) -> Asked:
@@ -110,7 +110,7 @@ class AvroConverter:
         values, wrong = avro_columns.decode(datums, text), dict[int, str]()
         if values is None:
             values, wrong = avro_values.decode_each(datums, text)
-        what = f"a value is no Avro under schema {under.id}, which it names"
+        what = f"a value is not Avro under schema {under.id}, which it names"
         bad = tuple(Bad(row, what, why, _DO) for row, why in sorted(wrong.items()))
         encoded = Encoded(values, datums, Schema(text, encoding=AVRO_DATUMS))
         return Column(values, self._versioned(schema, under.id).of_column(), bad, encoded)

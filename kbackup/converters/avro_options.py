@@ -7,14 +7,14 @@ from kbackup.registry import options as registry
 
 CONNECT_META: Final = boolean(
     "connect.meta.data",
-    "Keep what only Kafka Connect knows of a schema in attributes that begin with connect., where "
-    "Avro is written.",
+    "When writing Avro, keep what only Kafka Connect knows about a schema in attributes that "
+    "begin with connect.",
     True,
     commands="restore",
 )
 ENHANCED: Final = boolean(
     "enhanced.avro.schema.support",
-    "Write text that was an Avro enum as an enum again, where Avro is written.",
+    "When writing Avro, write text that was an Avro enum as an enum again.",
     False,
     commands="restore",
 )

@@ -38,7 +38,7 @@ class ByteArrayConverter:
         if not isinstance(column.type, pa.JsonType):
             if not (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
                 raise BadRecordError(
-                    f"values of the type {column.type} are no bytes",
+                    f"values of type {column.type} are not bytes",
                     "ByteArrayConverter takes bytes and text",
                     "choose value.converter=json for their JSON, or the converter that the "
                     "backup was written with",

@@ -6,13 +6,13 @@ from kbackup.options import boolean, words
 
 SCHEMAS_ENABLE: Final = boolean(
     "schemas.enable",
-    "Whether each JSON value carries its schema; true is Kafka Connect's default, which applies "
-    "where the converter is named by its Java class.",
+    "Each JSON value carries its schema; true is Kafka Connect's default, which applies if the "
+    "converter is named by its Java class.",
     True,
 )
 DECIMAL_FORMAT: Final = words(
     "decimal.format",
-    "A Decimal of a schema as base64 of its bytes, or as a number, where JSON is written.",
+    "When writing JSON, write a Decimal as base64 of its bytes, or as a number.",
     ("base64", "numeric"),
     "base64",
     any_case=True,

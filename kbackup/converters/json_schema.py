@@ -91,7 +91,7 @@ class JsonSchemaConverter:
         except ValueError as problem:
             do = "choose the converter that the backup was written with"
             raise BadRecordError(
-                f"values of the type {column.type} have no JSON Schema", str(problem), do
+                f"values of type {column.type} have no JSON Schema", str(problem), do
             ) from None
         text = json.dumps(to_json_schema(found, self._schemas), ensure_ascii=False)
         asked = self._registry()
@@ -115,7 +115,7 @@ class JsonSchemaConverter:
         found = under.of_kind(JSON)
         schema = from_json_schema(found.text, found.imports, self._schemas)
         values, wrong = _read(bodies, schema)
-        what = f"a value is not what schema {under.id} says, which it names"
+        what = f"a value does not match schema {under.id}, which it names"
         bad = tuple(Bad(row, what, why, _DO) for row, why in sorted(wrong.items()))
         schema = self._registry().versioned(schema, under.id)
         return Column(values, schema.of_column(), bad)

@@ -195,7 +195,7 @@ class _Envelopes:
 
     def _bad(self, why: str) -> None:
         run = self._runs[-1] if self._runs else self._run(_TEXT)
-        what = "a value is not JSON with a schema, or not what its schema says"
+        what = "a value is not JSON with a schema, or does not match its schema"
         run.bad.append(Bad(len(run.values), what, why, _DO))
         run.values.append(None)
 

@@ -91,14 +91,14 @@ class ProtobufConverter:
         except ValueError as problem:
             do = "choose the converter that the backup was written with"
             raise BadRecordError(
-                f"values of the type {column.type} have no Protobuf message", str(problem), do
+                f"values of type {column.type} have no Protobuf message", str(problem), do
             ) from None
         bodies = protobuf_messages.encode(column, message)
         wrong = pc.and_(bodies.is_null(), column.is_valid())
         if (row := pc.index(wrong, True).as_py()) >= 0:
             what = "a value has no form in Protobuf"
-            why = "a list or a required field in it is null, or it is no symbol of its enum"
-            raise BadRecordError(what, why, "mend the object, or leave it out", row=row)
+            why = "a list or a required field in it is null, or it is not a symbol of its enum"
+            raise BadRecordError(what, why, "repair the object, or leave it out", row=row)
         asked = self._registry()
         subject = asked.subject(f"{message.package}.{message.name}".removeprefix("."))
         schema_id = asked.registry.register(subject, RegisteredSchema(PROTOBUF, message.text()))
@@ -136,7 +136,7 @@ class ProtobufConverter:
                 wrong[at] = str(error)
             rows.append(row)
         values, wrong = registered.column_of(rows, schema.arrow(), wrong)
-        what = f"a value is no {message.full_name} of schema {under.id}, which it names"
+        what = f"a value is not a {message.full_name} of schema {under.id}, which it names"
         bad = tuple(Bad(row, what, why, _DO) for row, why in sorted(wrong.items()))
         schema = self._registry().versioned(schema, under.id)
         return Column(values, schema.of_column(), bad)

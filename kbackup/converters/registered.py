@@ -87,7 +87,7 @@ def only_null(column: pa.Array, kind: str) -> pa.Array:
     if (row := pc.index(is_null, False).as_py()) >= 0:
         raise BadRecordError(
             f"JSON without a schema cannot be written as {kind}",
-            f"a value of {kind} is under a schema, and the file has none",
+            f"a value of {kind} needs a schema, and the file has none",
             "choose value.converter=json, or string for keys",
             row=row,
         )
@@ -143,7 +143,7 @@ class Under:
             ValueError: If it is of another kind.
         """
         if self.schema.kind != kind:
-            raise ValueError(f"it is a schema of the kind {self.schema.kind}, not {kind}")
+            raise ValueError(f"it is a schema of type {self.schema.kind}, not {kind}")
         return self.schema
 
 
@@ -205,7 +205,7 @@ def decode(
             raise
         except ValueError as problem:
             usable.append(None)
-            what = f"a record is under schema {schema_id}, which cannot be used"
+            what = f"a record names schema {schema_id}, which cannot be used"
             for row in rows.to_pylist():
                 bad[row] = Bad(row, what, str(problem), _DO)
             continue
@@ -271,7 +271,7 @@ def _headless(value: bytes) -> Bad:
 
 def _messageless(row: int) -> Bad:
     what = "a record names no message of its schema"
-    return Bad(row, what, "after the schema's id its bytes are no indexes of a message", _DO)
+    return Bad(row, what, "the bytes after the schema's id are not indexes of a message", _DO)
 
 
 def _sorted(bad: Mapping[int, Bad]) -> tuple[Bad, ...]:

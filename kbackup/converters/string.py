@@ -33,7 +33,7 @@ class StringConverter:
             raise ConfigurationError(
                 f"converter.encoding={encoding} is not supported",
                 "text is read and written as UTF-8",
-                "convert bytes as they are by ByteArrayConverter",
+                "use ByteArrayConverter, which keeps bytes as they are",
                 property="converter.encoding",
             )
 
@@ -70,7 +70,7 @@ def _text(column: pa.Array, schema: ConnectSchema | None) -> pa.BinaryArray:
     """Return what Java's ``toString`` gives for plain values."""
     if pa.types.is_nested(column.type):
         raise BadRecordError(
-            f"values of the type {column.type} are no text",
+            f"values of type {column.type} are not text",
             "StringConverter takes text and numbers",
             "choose value.converter=json for their JSON, or the converter that the backup was "
             "written with",
@@ -105,7 +105,7 @@ def _sifted(column: pa.BinaryArray) -> Column:
             text = None if value is None else value.decode()
         except UnicodeDecodeError as error:
             why = f"byte {error.start} of {len(value)}: {error.reason}"
-            do = "convert bytes as they are by ByteArrayConverter, or keep whole records"
+            do = "use ByteArrayConverter, which keeps bytes as they are, or keep whole records"
             bad.append(Bad(row, "a value is not text in UTF-8", why, do))
         texts.append(text)
     return Column(pa.array(texts, pa.string()), bad=tuple(bad))

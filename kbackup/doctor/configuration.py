@@ -54,8 +54,8 @@ def losses(settings: Settings) -> Iterator[Check]:
         yield _loss("store.kafka.headers", "headers are not stored, so a restore has none")
     separator = formats.by_name(settings.format_class).splits_at if settings.format_class else ""
     if separator:
-        text = "a value that holds the separator is read back as two"
-        do = "choose --view record, or a separator that no value holds"
+        text = "a value that contains the separator is read back as two"
+        do = "choose --view record, or a separator that no value contains"
         yield Check("configuration", separator, "warn", text, do)
     if settings.behavior_on_null_values == "ignore":
         text = "tombstones are left out, so a restore brings deleted keys back"

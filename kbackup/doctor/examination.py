@@ -56,7 +56,7 @@ def _configuration(settings: Settings, doubts: Sequence[Doubt]) -> Iterator[Chec
     yield from map(configuration.doubt, doubts)
     yield from configuration.losses(settings)
     if not doubts:
-        yield Check("configuration", "names and values", "ok", "nothing to say against them")
+        yield Check("configuration", "names and values", "ok", "nothing wrong with them")
 
 
 def _services(settings: Settings, *, writes: bool) -> Iterator[Check]:

@@ -84,16 +84,16 @@ def _cluster(cluster: Cluster, settings: Settings) -> Check:
 def _topics(settings: Settings, names: Sequence[str], topics: Collection[str]) -> Check:
     missing = [name for name in names if name not in topics]
     if missing and is_sink(settings):
-        text = f"{_named(missing)} not there, or not to be seen by this principal"
+        text = f"{_named(missing)} missing, or hidden from this principal"
         do = "correct topics, create them, or allow DESCRIBE"
         return Check("kafka", "topics", "fail", text, do, KafkaError.code)
     if missing:
-        return Check("kafka", "topics", "ok", f"{_named(missing)} not there; a restore creates it")
+        return Check("kafka", "topics", "ok", f"{_named(missing)} missing; a restore creates it")
     if settings.topics_regex is not None and not names:
         text = f"no topic matches {settings.topics_regex}"
         return Check("kafka", "topics", "warn", text, "correct topics.regex")
     text = (
-        f"{_named(names)} there" if _is_chosen(settings) else f"{len(names)} there; none was named"
+        f"{_named(names)} there" if _is_chosen(settings) else f"{len(names)} found; none was named"
     )
     return Check("kafka", "topics", "ok", text)
 

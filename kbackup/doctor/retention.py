@@ -80,7 +80,7 @@ def judge(log: LogState, backup: datetime | None, now: datetime) -> Check:
     if used > 1:
         return Check("kafka", "retention", "fail", f"{text}: data is being lost", _DO)
     is_late = used > 0.5
-    text += ": half of the time is over" if is_late else ""
+    text += ": half of that time has passed" if is_late else ""
     return Check("kafka", "retention", "warn" if is_late else "ok", text, _DO if is_late else "")
 
 

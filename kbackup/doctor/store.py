@@ -102,7 +102,7 @@ def _probe(store: Store, settings: Settings, layout: Layout) -> tuple[list[Check
         _remove(store, key)
         return [failed("store", "writable", error)], None
     if head is None or head.size != len(body):
-        why = f"{settings.url}/{key} was stored, and is not there"
+        why = f"{settings.url}/{key} was stored, but cannot be found"
         return [Check("store", "writable", "fail", why, "do not use this store")], None
     text = f"{settings.url}: {', '.join(done)}"
     written = Check("store", "writable", "ok", text)
@@ -111,10 +111,10 @@ def _probe(store: Store, settings: Settings, layout: Layout) -> tuple[list[Check
 
 def _conditions(missing: tuple[str, ...]) -> Check:
     if not missing:
-        text = "an object is put or replaced only if no other run was faster"
+        text = "an object is stored or replaced only if no other run was faster"
         return Check("store", "conditional writes", "ok", text)
-    text = f"the server ignores {', '.join(missing)}: of two runs at once, one may replace more "
-    text += "records by fewer"
+    text = f"the server ignores {', '.join(missing)}: when two runs meet, one may replace more "
+    text += "records with fewer"
     do = "do not use --no-lock, and make sure that no other tool writes to this topics.dir"
     return Check("store", "conditional writes", "warn", text, do)
 
@@ -124,7 +124,7 @@ def _remove(store: Store, key: str) -> None:
     try:
         store.delete(key)
     except KbackupError as error:
-        _log.warning("the probe object %s may be left: %s", key, error)
+        _log.warning("the probe object %s may remain: %s", key, error)
 
 
 def _clock(ahead_s: float | None, why: str) -> Check:
@@ -151,7 +151,7 @@ def _facts(facts: BucketFacts, layout: Layout) -> Iterator[Check]:
         yield Check("store", "versioning", "ok", "on")
     else:
         text = "off: an object that is deleted or overwritten by mistake is gone"
-        yield Check("store", "versioning", "warn", text, "switch the bucket's versioning on")
+        yield Check("store", "versioning", "warn", text, "turn on versioning for the bucket")
     if facts.object_lock is None:
         yield untold("object lock", "object_lock")
     else:
@@ -168,10 +168,10 @@ def _lifecycle(facts: BucketFacts, layout: Layout) -> Iterator[Check]:
         rule for rule in rules if rule.abort_days is not None and keys.startswith(rule.prefix)
     ]
     if aborting:
-        text = f"unfinished uploads are thrown away after {aborting[0].abort_days} days"
+        text = f"unfinished uploads are aborted after {aborting[0].abort_days} days"
         yield Check("store", "lifecycle", "ok", text)
     else:
-        text = "what a killed run leaves of an unfinished upload is kept, and paid for, for ever"
+        text = "what a killed run leaves of an unfinished upload is kept, and billed, for ever"
         do = "add a rule AbortIncompleteMultipartUpload of 7 days"
         yield Check("store", "lifecycle", "warn", text, do)
     for rule in rules:

@@ -168,8 +168,8 @@ def archive_classes(settings: EngineSettings, task: Task) -> Path:
     except FileNotFoundError as error:
         raise SparkError(
             "no class archive was made",
-            f"this Java cannot make one, or may not, or has no room in {archive.parent}",
-            "look at that folder, or use another Java 17 or newer",
+            f"this Java cannot make one, is not allowed to, or has no space in {archive.parent}",
+            "check that folder, or use another Java 17 or newer",
         ) from error
     except OSError as error:
         raise SparkError(f"{archive} cannot be written", str(error), "") from error
@@ -227,7 +227,7 @@ def _collect(reports: Any) -> list[Report]:
         text = str(getattr(error, "java_exception", error))
         raise task_failed(text) from error
     except (OSError, KbackupError) as error:
-        raise SparkError("the line to Spark broke", str(error)) from error
+        raise SparkError("the connection to Spark broke", str(error)) from error
     return found
 
 
@@ -244,6 +244,6 @@ def check_whole(reports: Sequence[Report], units: int) -> None:
     if stopped or (len(reports) < units and not failures):
         raise SparkError(
             "tasks stopped before their work was done",
-            f"{max(stopped, units - len(reports))} of {units} lost their line to the driver",
-            "run the same command again: it goes on from the committed offsets",
+            f"{max(stopped, units - len(reports))} of {units} lost their connection to the driver",
+            "run the same command again: it continues from the committed offsets",
         )

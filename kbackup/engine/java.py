@@ -22,7 +22,7 @@ _ROOM_BYTES: Final = 64 << 10
 """What it writes to its folder before it listens, generously."""
 
 _SAID: Final = "gateway"
-_NOT_NEEDED: Final = "it was not needed any more"
+_NOT_NEEDED: Final = "it is no longer needed"
 
 
 @dataclass(slots=True)

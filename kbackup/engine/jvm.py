@@ -81,7 +81,7 @@ class Spark:
                 _stop(self.context)
                 _gateway_down()
         except Exception as error:  # noqa: BLE001  (its work is done, whatever it says at its end)
-            _log.warning("Spark did not end in good order: %s", error)
+            _log.warning("Spark did not shut down cleanly: %s", error)
         finally:
             self.log.close()
             if self.workers is not None:
@@ -114,7 +114,7 @@ def start(settings: EngineSettings, launched: Callable[[Java], object] = lambda 
             archive.unlink()
         return _launch(settings, None, launched)
     if archive is not None and _CUT_SHORT in os.pread(spark.log.fileno(), _HEAD_BYTES, 0):
-        _log.warning("Java did without the class archive %s: it is cut short", archive)
+        _log.warning("Java ignored the class archive %s: it is truncated", archive)
         with suppress(OSError):
             archive.unlink()
     return spark

@@ -6,7 +6,7 @@ from kbackup.options import text
 
 TIMESTAMP_FIELD: Final = text(
     "timestamp.field",
-    "Where in the value its time is, a dot between the names of nested fields.",
+    "The field of the value that holds the time; dots separate the names of nested fields.",
     "timestamp",
     commands="sink",
     example="meta.created",

@@ -71,7 +71,7 @@ class AvroFormat:
         if isinstance(values.type, pa.JsonType):
             do = "set schemas.enable=true of its converter, or choose format.class=json"
             return [
-                Bad(row, f"a {_COLUMNS[view]} has no schema", "an Avro file is under one", do)
+                Bad(row, f"a {_COLUMNS[view]} has no schema", "an Avro file needs one", do)
                 for row in range(len(values))
             ]
         return null_keys(values) if view is View.KEY else ()
@@ -168,7 +168,7 @@ class AvroWriter:
                 avro = to_avro(schema, self._style)
             except ValueError as error:
                 raise ConfigurationError(
-                    f"{self._column}s have a schema that no Avro file can be under",
+                    f"{self._column}s have a schema that Avro cannot express",
                     str(error),
                     "choose format.class=json, or whole records (without format.class)",
                 ) from None
@@ -186,7 +186,7 @@ def _schema_of(field: pa.Field) -> ConnectSchema:
     except ValueError:
         raise ConfigurationError(
             f"an avro file cannot hold {field.name}s converted to {field.type}",
-            "an Avro file is under a schema",
+            "an Avro file needs a schema",
             f"choose a {field.name}.converter that has schemas, such as JsonConverter with "
             "schemas.enable=true",
         ) from None
@@ -198,7 +198,7 @@ def _read(file: BinaryIO, view: View, options: FormatOptions) -> Iterator[pa.Rec
         schema = avro_values.connect_schema(blocks.schema)
     except ValueError as error:
         raise CorruptObjectError(
-            "the Avro file has a schema that is not read", str(error)
+            "the Avro file has a schema that kbackup cannot read", str(error)
         ) from None
     field = schema.of_column().on(pa.field(_COLUMNS[view], schema.arrow()))
     rows = 0
@@ -213,4 +213,4 @@ def _values(block: Block, schema: str, before: int) -> pa.Array:
         return avro_values.decode(block.data, block.count, schema)
     except (ValueError, pa.ArrowException) as error:
         why = f"values {before + 1} to {before + block.count}: {error}"
-        raise CorruptObjectError("the Avro file is not what its schema says", why) from None
+        raise CorruptObjectError("the Avro file does not match its schema", why) from None

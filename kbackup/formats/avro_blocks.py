@@ -146,7 +146,7 @@ class BlockReader:
     def __init__(self, file: BinaryIO, max_bytes: int) -> None:
         self._file, self._max = file, max_bytes
         if file.read(len(MAGIC)) != MAGIC:
-            raise _corrupt("it does not begin as an Avro container does")
+            raise _corrupt("it does not begin like an Avro container")
         named = self._metadata()
         self.schema = named.get("avro.schema", b"").decode(errors="replace")
         self._codec = named.get("avro.codec", b"null").decode(errors="replace")
@@ -160,7 +160,7 @@ class BlockReader:
             number += 1
             size = self._long() or 0
             if count < 0 or not 0 <= size <= self._max:
-                raise _corrupt(f"block {number} says it has {count} values in {size} bytes")
+                raise _corrupt(f"block {number} claims {count} values in {size} bytes")
             packed = self._take(size)
             if self._take(_MARKER_BYTES) != self._marker:
                 raise _corrupt(f"the sync marker after block {number} is not the file's")
@@ -194,13 +194,13 @@ class BlockReader:
                 name = self._bytes()
                 named[name.decode(errors="replace")] = self._bytes()
                 if len(named) > 1000:
-                    raise _corrupt("its head does not end")
+                    raise _corrupt("its header does not end")
         return named
 
     def _bytes(self) -> bytes:
         size = self._long() or 0
         if not 0 <= size <= _HEAD_BYTES_MAX:
-            raise _corrupt(f"its head says it has {size} bytes")
+            raise _corrupt(f"its header claims {size} bytes")
         return self._take(size)
 
     def _take(self, size: int) -> bytes:
@@ -246,7 +246,7 @@ def _unsnapped(packed: bytes, limit: int) -> bytes:
         return bytes(limit + 1)
     data: bytes = pa.decompress(packed[:-4], size, "snappy", asbytes=True)
     if zlib.crc32(data).to_bytes(4, "big") != packed[-4:]:
-        raise ValueError("its checksum is another")
+        raise ValueError("its checksum does not match")
     return data
 
 
@@ -278,5 +278,5 @@ def _corrupt(why: str, do: str = "") -> CorruptObjectError:
     return CorruptObjectError(
         "the Avro file is cut short or altered",
         why,
-        do or "restore an earlier version of the object, or leave it out by behavior.on.error",
+        do or "restore an earlier version of the object, or skip it with behavior.on.error",
     )

@@ -13,7 +13,7 @@ CODEC: Final = words(
 )
 CONNECT_META: Final = boolean(
     "connect.meta.data",
-    "Keep what only Kafka Connect knows of a schema in attributes that begin with connect.",
+    "Keep what only Kafka Connect knows about a schema in attributes that begin with connect.",
     True,
     commands="sink",
 )
@@ -25,7 +25,7 @@ ENHANCED: Final = boolean(
 )
 OPTIONAL_KEYS: Final = boolean(
     "allow.optional.map.keys",
-    "Write maps whose text keys are optional as Avro maps.",
+    "Write maps with optional text keys as Avro maps.",
     False,
     commands="sink",
 )

@@ -58,7 +58,7 @@ class ByteArrayFormat:
                 row,
                 f"a null {_COLUMNS[view]} cannot be written to a file of raw bytes",
                 "it would come back as an empty one",
-                "leave such records out by behavior.on.null.values=ignore, or keep whole records",
+                "leave such records out with behavior.on.null.values=ignore, or keep whole records",
             )
             for row in pc.indices_nonzero(values.is_null()).to_pylist()
         ]
@@ -130,8 +130,8 @@ class ByteArrayWriter:
         if not self._has_warned and first_with(rows, self._separator) is not None:
             self._has_warned = True
             _log.warning(
-                "a %s contains the separator %r: a restore takes it for several; "
-                "set format.bytearray.separator, or keep whole records",
+                "a %s contains the separator %r: a restore will split it there; set "
+                "format.bytearray.separator, or keep whole records",
                 self._column,
                 self._separator,
             )
@@ -154,6 +154,6 @@ def _check(view: View, options: FormatOptions) -> None:
     if not separator(options):
         raise ConfigurationError(
             "format.bytearray.separator is empty",
-            "nothing would tell one value from the next",
+            "values could not be told apart",
             "choose a separator that no value contains",
         )

@@ -16,7 +16,8 @@ EXTENSION: Final = text(
 )
 SEPARATOR: Final = verbatim(
     "format.bytearray.separator",
-    "Follows each value of a byte-array file, taken as it is; default: a line feed.",
+    "Separator written after each value of a byte-array file, exactly as given; default: a line "
+    "feed.",
     example=";",
     is_literal=True,
 )

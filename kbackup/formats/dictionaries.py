@@ -73,8 +73,8 @@ class Unfolding:
         if self._given > self._most:
             raise CorruptObjectError(
                 "the whole-record file is altered",
-                f"its dictionaries stand for more than {self._most} bytes",
-                "restore an earlier version of the object, or leave it out by behavior.on.error",
+                f"its dictionaries expand to more than {self._most} bytes",
+                "restore an earlier version of the object, or skip it with behavior.on.error",
             )
         start = before = 0
         while start < len(batch):

@@ -190,7 +190,7 @@ def _null_headers(column: pa.ListArray) -> Sequence[Bad]:
             parents[at].as_py(),
             f"the value of header {keys[at].as_py()!r} is null",
             "the connectors' files hold the text of a header, and null has none",
-            "leave headers out by store.kafka.headers=false, or keep whole records",
+            "leave headers out with store.kafka.headers=false, or keep whole records",
         )
         for at in pc.indices_nonzero(values.is_null()).to_pylist()
     ]

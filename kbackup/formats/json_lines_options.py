@@ -7,7 +7,7 @@ from kbackup.options import words
 
 DECIMALS: Final = words(
     "json.decimal.format",
-    "A Decimal of a schema as base64 of its bytes, or as a number.",
+    "Write a Decimal as base64 of its bytes, or as a number.",
     ("base64", "numeric"),
     "base64",
     any_case=True,

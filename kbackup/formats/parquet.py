@@ -100,10 +100,10 @@ class ParquetFormat:
         if view is View.VALUE and not pa.types.is_struct(values.type):
             do = "choose format.class=avro or json, or whole records (without format.class)"
             why = "each column of a Parquet file is a field of a struct"
-            return [Bad(row, "a value is no struct", why, do) for row in range(len(values))]
+            return [Bad(row, "a value is not a struct", why, do) for row in range(len(values))]
         if isinstance(values.type, pa.JsonType):
             do = "set schemas.enable=true of its converter, or keys.format.class=json"
-            why = "a Parquet file is under one"
+            why = "a Parquet file needs one"
             return [Bad(row, "a key has no schema", why, do) for row in range(len(values))]
         return null_keys(values) if view is View.KEY else ()
 

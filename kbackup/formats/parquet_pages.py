@@ -138,5 +138,5 @@ def _corrupt(why: str) -> CorruptObjectError:
     return CorruptObjectError(
         "the Parquet file is altered",
         why,
-        "restore an earlier version of the object, or leave it out by behavior.on.error",
+        "restore an earlier version of the object, or skip it with behavior.on.error",
     )

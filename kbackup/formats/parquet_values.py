@@ -314,7 +314,7 @@ def _schema(field: pa.Field) -> ConnectSchema:
     except ValueError:
         raise ConfigurationError(
             f"a parquet file cannot hold {field.name}s converted to {field.type}",
-            "a Parquet file is under a schema",
+            "a Parquet file needs a schema",
             f"choose a {field.name}.converter that has schemas, such as JsonConverter with "
             "schemas.enable=true",
         ) from None
@@ -325,5 +325,5 @@ def _corrupt(error: BaseException) -> CorruptObjectError:
     return CorruptObjectError(
         "the Parquet file is cut short or altered",
         why,
-        "restore an earlier version of the object, or leave it out by behavior.on.error",
+        "restore an earlier version of the object, or skip it with behavior.on.error",
     )

@@ -201,5 +201,5 @@ def _corrupt(why: str) -> CorruptObjectError:
     return CorruptObjectError(
         "the whole-record file is cut short or altered",
         why,
-        "restore an earlier version of the object, or leave it out by behavior.on.error",
+        "restore an earlier version of the object, or skip it with behavior.on.error",
     )

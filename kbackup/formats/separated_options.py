@@ -14,7 +14,7 @@ COMPRESSION: Final = words(
 )
 LEVEL: Final = integer(
     "s3.compression.level",
-    "Level of gzip: -1 for the fastest library, 1 to 9 for zlib and a connector's bytes.",
+    "Gzip level: -1 for the fastest library; 1 to 9 for zlib, which gives a connector's bytes.",
     -1,
     ge=-1,
     le=9,

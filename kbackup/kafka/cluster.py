@@ -330,7 +330,7 @@ def check_properties(settings: KafkaSettings) -> None:
         except (KafkaException, TypeError, ValueError) as error:
             reason = error.args[0] if error.args else error
             raise ConfigurationError(
-                f"Kafka does not take a {prefix} property",
+                f"Kafka does not accept a {prefix} property",
                 reason.str() if hasattr(reason, "str") else str(reason),
                 f"correct the {prefix}.* and kafka.* properties",
             ) from error

@@ -119,8 +119,8 @@ class Reader:
                 raise KafkaError(
                     f"{where} offset {position}: no answer for {time.monotonic() - heard:.0f} s",
                     self._complaints.last or "the broker sent neither records nor the end",
-                    "check the brokers, or raise --kafka-timeout; "
-                    "the next run goes on from the committed offset",
+                    "check the brokers, or raise --kafka-timeout; the next run continues from "
+                    "the committed offset",
                 )
 
     def _event(self, event: Event, where: Where, span: Span, position: int) -> int | None:

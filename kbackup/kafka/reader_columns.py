@@ -50,7 +50,9 @@ class ColumnSource:
                 span.end_offset, BATCH_RECORDS, BATCH_BYTES,
             )  # fmt: skip
             if reader is None:
-                raise KafkaError(f"reading {where}", "the client gives no queue of the partition")
+                raise KafkaError(
+                    f"reading {where}", "the client does not give out the partition's queue"
+                )
             self._reader, self._where = reader, where
             self.consumer.assign([TopicPartition(where.topic, where.partition, span.start_offset)])
 

@@ -197,8 +197,8 @@ class Writer:
             self._in_transaction = False  # the client cannot abort it; the next writer does
             raise KafkaError(
                 f"{self._target}: {what}: no answer for {_COMMIT_S + _OVERDUE_S:.0f} s",
-                self._complaints.last or "the broker that keeps the positions is not there",
-                "check the brokers; the same command goes on from the committed position",
+                self._complaints.last or "the broker that keeps the positions is gone",
+                "check the brokers; the same command continues from the committed position",
             ) from error
 
     def flush(self) -> None:
@@ -226,8 +226,8 @@ class Writer:
                 raise KafkaError(
                     f"{self._target}: {left} records without an answer for {now - heard:.0f} s",
                     self._complaints.last or "the broker acknowledged none of them",
-                    "check the brokers, or raise --kafka-timeout; "
-                    "the same command goes on from the committed position",
+                    "check the brokers, or raise --kafka-timeout; the same command continues "
+                    "from the committed position",
                 )
 
         return wait
@@ -301,7 +301,7 @@ class Writer:
                 return KafkaError(
                     f"{self._target}: {what}",
                     "another restore took over this partition",
-                    "let one restore at a time write to a topic; run the command again to go on",
+                    "let one restore at a time write to a topic; run the command again to continue",
                 )
         translated = kafka_error(f"{self._target}: {what}", error, self._complaints)
         translated.place.update(place)

@@ -45,7 +45,7 @@ class ColumnSender:
         self._sent: deque[_Sent] = deque()
         self._count = 0
         if not self._native.functions.writer_open(self._native.handle, target.topic.encode()):
-            raise KafkaError(f"writing to {target}", "the client does not take the topic")
+            raise KafkaError(f"writing to {target}", "the client does not accept the topic")
 
     def send(self, batch: pa.RecordBatch, waiting: Callable[[], Wait]) -> Refusal | None:
         """Hand over the rows of a batch in order."""

@@ -35,7 +35,7 @@ def cache_directory() -> Path:
     except OSError as error:
         raise _unusable(path, error) from error
     if not os.access(path, os.W_OK | os.X_OK):
-        raise _unusable(path, "no right to write there")
+        raise _unusable(path, "no permission to write there")
     return path
 
 
@@ -81,9 +81,9 @@ def _replace(target: Path, sums: Mapping[str, str], fetch: Callable[[Path], None
         fetch(fresh)
         if wrong := damaged(fresh, sums):
             raise LocalServiceError(
-                f"what was downloaded for {target.name} is not what it should be",
+                f"the download for {target.name} is not what it should be",
                 f"missing or with another SHA-256: {', '.join(wrong)}",
-                "try again; if it stays so, a proxy on the way alters downloads",
+                "try again; if that does not help, a proxy on the way alters downloads",
             )
         if target.exists():  # damaged: out of the way first, a directory cannot be replaced
             target.rename(Path(scratch, "damaged"))
@@ -98,7 +98,7 @@ def _locked(path: Path) -> Iterator[None]:
     except Timeout as error:
         raise LocalServiceError(
             f"another process has held {path} for {LOCK_SECONDS} s",
-            do="see what it is doing, and stop it if it hangs",
+            do="check what it is doing, and stop it if it hangs",
         ) from error
 
 

@@ -160,4 +160,4 @@ def _reason(output: str) -> str:
         for line in lines:
             if mark in line:
                 return line
-    return lines[-1] if lines else "Ivy says nothing"
+    return lines[-1] if lines else "Ivy gave no reason"

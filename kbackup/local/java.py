@@ -224,7 +224,7 @@ def _run(executable: Path, *options: str) -> tuple[Path, str]:
     properties = dict(re.findall(r"^ +(java\.\w+) = (.*)$", done.stderr, re.MULTILINE))
     if done.returncode != 0 or not {"java.home", "java.version"} <= properties.keys():
         lines = (done.stderr or done.stdout).strip().splitlines()
-        raise _UnusableError(f"does not run: {lines[-1] if lines else 'it says nothing'}")
+        raise _UnusableError(f"does not run: {lines[-1] if lines else 'it prints nothing'}")
     return Path(properties["java.home"]), properties["java.version"]
 
 

@@ -59,7 +59,7 @@ class Place:
             )
         topic, partition, offset = match.groups()
         if int(partition or 0) > PARTITION_MAX or int(offset or 0) > OFFSET_MAX:
-            raise ConfigurationError(f"{text!r} is larger than Kafka's partitions and offsets")
+            raise ConfigurationError(f"{text!r} is larger than any partition or offset in Kafka")
         return cls(
             topic,
             partition=None if partition is None else int(partition),
@@ -112,7 +112,7 @@ def peek(
     if left == count and count > 0 and place.key is None:
         raise IncompleteBackupError(
             f"{what} is not in the backup",
-            "it holds no record there, and none after",
+            "it holds no record there, and none after it",
             f"see where it ends: kbackup restore topics {place.topic} --deep",
             topic=place.topic,
         )
@@ -128,7 +128,7 @@ def _chosen(found: Catalog, place: Place) -> Iterator[tuple[TopicPartition, list
                     yield where, [files]
                     return
         raise ObjectNotFoundError(
-            place.key, "no such object", "look with kbackup restore topics", key=place.key
+            place.key, "no such object", "list them with kbackup restore topics", key=place.key
         )
     if not wheres:
         raise not_in_backup(place.topic, found)

@@ -24,7 +24,7 @@ class FieldPartitioner:
     class_names: ClassVar[tuple[str, ...]] = ("FieldPartitioner",)
     goes_by_time: ClassVar[bool] = False
     no_directory: ClassVar[tuple[str, str]] = (
-        "a field of partition.field.name is not there, or is no text, whole number or boolean",
+        "a field of partition.field.name is missing, or is not text, a whole number or a boolean",
         "correct partition.field.name, or the record",
     )
 

@@ -15,7 +15,7 @@ def _fields(value: Any) -> tuple[str, ...]:
 
 FIELDS: Final[Option[tuple[str, ...]]] = Option(
     name="partition.field.name",
-    help="Fields of the value that name its directory, a dot between the names of nested ones.",
+    help="Fields of the value that name its directory; dots separate the names of nested fields.",
     type="list",
     default=(),
     read=_fields,

@@ -15,7 +15,7 @@ from kbackup.records import TopicPartition
 
 NO_DIRECTORY: Final = (
     "timestamp.extractor finds no time in it",
-    "set timestamp.extractor=record, or mend timestamp.field",
+    "set timestamp.extractor=record, or correct timestamp.field",
 )
 """Why a record has no directory by time, and what to do."""
 
@@ -56,7 +56,7 @@ def buckets(path: str, duration_ms: int, options: Mapping[str, Any]) -> Buckets:
         ConfigurationError: Naming the property that is missing or cannot be used.
     """
     if duration_ms < 1:
-        why = f"it is {duration_ms}, and a span of time has at least 1 ms"
+        why = f"it is {duration_ms}; a directory must span at least 1 ms"
         raise _refused(DURATION.name, why, "set it, such as 3600000 for an hour")
     if not path:
         raise _refused(
@@ -65,7 +65,7 @@ def buckets(path: str, duration_ms: int, options: Mapping[str, Any]) -> Buckets:
     locale, timezone = LOCALE.of(options), str(options.get("timezone") or "")
     for name, given in ((LOCALE.name, locale), ("timezone", timezone)):
         if not given:
-            raise _refused(name, "it is not given, and directories by time need it", "set it")
+            raise _refused(name, "it is not given, and time-based directories need it", "set it")
     try:
         zone = zones.by_id(timezone)
     except ValueError as error:

@@ -23,7 +23,7 @@ def _swaps_month(text: str) -> bool:
 
 LOCALE: Final = text(
     "locale",
-    "Language of the names of months and days in directories by time; a bare language has names.",
+    "Language of month and day names in time-based directories; without a region, such as de.",
     commands="sink",
     example="en",
     is_required=True,
@@ -37,7 +37,7 @@ LOCALE: Final = text(
 )
 PATH_FORMAT: Final = text(
     "path.format",
-    "Pattern of Joda-Time by which directories are named.",
+    "Joda-Time pattern for the names of directories.",
     commands="sink",
     example="'year'=YYYY/'month'=MM/'day'=dd",
     is_required=True,
@@ -53,7 +53,7 @@ PATH_FORMAT: Final = text(
 )
 DURATION: Final = integer(
     "partition.duration.ms",
-    "Span of time in ms that shares a directory; no more than the smallest unit of path.format.",
+    "Milliseconds of time that share a directory; at most the smallest unit of path.format.",
     -1,
     commands="sink",
     example="3600000",

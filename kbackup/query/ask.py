@@ -78,7 +78,7 @@ def mentioned(sql: str, topics: Iterable[str]) -> list[str]:
             meant = names if len(names) == 1 else [name for name in names if name in sql]
             if not meant:
                 raise ConfigurationError(
-                    f"the query does not say which topic {word} is",
+                    f"the query does not make clear which topic {word} is",
                     f"there are {' and '.join(names)}",
                     "write the name with its capitals",
                 )
@@ -97,7 +97,7 @@ def incomplete(missing: Mapping[TopicPartition, Sequence[str]]) -> IncompleteBac
     count = sum(map(len, missing.values()))
     where, keys = next(iter(missing.items()))
     return IncompleteBackupError(
-        f"{count} objects are missing from what was asked",
+        f"{count} objects are missing from what was asked for",
         f"such as {keys[0]}",
         "see which: kbackup restore verify",
         topic=where.topic,

@@ -143,7 +143,7 @@ class RegistryClient:
                 "who may read schemas"
             )
         elif status == 404:
-            do = "correct schema.registry.url: what answers there is no Schema Registry"
+            do = "correct schema.registry.url: what answers there is not a Schema Registry"
         else:
             do = "look at the registry's log; then run again"
         name = f"Schema Registry at {self._name}"

@@ -13,7 +13,7 @@ from kbackup.errors import ConfigurationError
 from kbackup.options import integer, names, optional_text, text, words
 from kbackup.registry.subjects import SUBJECTS
 
-_PEM: Final = "only files in PEM are read"
+_PEM: Final = "only PEM files are supported"
 _URL: Final = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
 
 
@@ -65,7 +65,7 @@ CERTIFICATE: Final = text(
 )
 KEY: Final = text(
     "schema.registry.ssl.key.location",
-    "PEM file with the private key, where it is not in the certificate's file.",
+    "PEM file with the private key, if it is not in the certificate's file.",
     example="/etc/ssl/client.key",
 )
 KEY_STORE_TYPE: Final = text(
@@ -74,37 +74,44 @@ KEY_STORE_TYPE: Final = text(
 KEY_PASSWORD: Final = optional_text(
     "schema.registry.ssl.key.password", "Password of the private key.", is_secret=True
 )
-PROXY_HOST: Final = text("proxy.host", "Host of an HTTP proxy before the registry.")
-PROXY_PORT: Final = integer("proxy.port", "Its port.", 3128, ge=1, le=65535)
+PROXY_HOST: Final = text("proxy.host", "Host of an HTTP proxy for the registry.")
+PROXY_PORT: Final = integer("proxy.port", "Port of that proxy.", 3128, ge=1, le=65535)
 CONNECT_MS: Final = integer(
-    "http.connect.timeout.ms", "How long a connection to the registry may take.", 60_000, ge=1
+    "http.connect.timeout.ms",
+    "How long connecting to the registry may take, in milliseconds.",
+    60_000,
+    ge=1,
 )
 READ_MS: Final = integer(
-    "http.read.timeout.ms", "How long an answer of the registry may take.", 60_000, ge=1
+    "http.read.timeout.ms",
+    "How long the registry may take to answer, in milliseconds.",
+    60_000,
+    ge=1,
 )
 RETRIES: Final = integer(
     "max.retries",
-    "How often a request to the registry is repeated that was not answered, or with 408, 429 or "
-    "5xx.",
+    "How often to repeat a request to the registry that got no answer, or 408, 429 or 5xx.",
     3,
     ge=0,
 )
 WAIT_MS: Final = integer(
     "retries.wait.ms",
-    "The longest wait before the first repetition; it doubles each time, with jitter.",
+    "Longest wait before the first repetition, in milliseconds; it doubles each time, with jitter.",
     1000,
     ge=0,
 )
-WAIT_MAX_MS: Final = integer("retries.max.wait.ms", "What that wait grows to.", 20_000, ge=0)
+WAIT_MAX_MS: Final = integer(
+    "retries.max.wait.ms", "Upper limit of that wait, in milliseconds.", 20_000, ge=0
+)
 KEY_STRATEGY: Final = text(
     "key.subject.name.strategy",
-    "How the subject of a key's schema is called; its versions are asked for under it.",
+    "How the subject of a key's schema is named; its versions are looked up under that subject.",
     "TopicNameStrategy",
     check=_strategy,
 )
 VALUE_STRATEGY: Final = text(
     "value.subject.name.strategy",
-    "How the subject of a value's schema is called; its versions are asked for under it.",
+    "How the subject of a value's schema is named; its versions are looked up under that subject.",
     "TopicNameStrategy",
     check=_strategy,
 )
@@ -128,8 +135,8 @@ def settings_of(properties: Mapping[str, Any]) -> Any:
     for url in urls or ("",):
         if not _names_host(url):
             raise ConfigurationError(
-                "schema.registry.url is no URL of a Schema Registry",
-                "each URL begins with http:// or https:// and names a host",
+                "schema.registry.url is not the URL of a Schema Registry",
+                "each URL must begin with http:// or https:// and name a host",
                 "set it, such as to http://registry:8081",
                 property=URL.name,
             )

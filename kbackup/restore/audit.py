@@ -87,11 +87,11 @@ def differences(
     for entry in written:
         found = counted.get(entry.target, entry.records)
         if found < entry.records or (exactly_once and found > entry.records):
-            why = "somebody else writes to the topic, or it deletes what it is given"
+            why = "someone else writes to the topic, or the topic deletes records"
             do = "compare with kbackup restore verify, then restore into a new topic"
             if entry.is_hidden and found < entry.records:
                 why = "another producer's open transaction hides what follows it"
-                do = "end that producer; then consumers see the records, which are committed"
+                do = "stop that producer; consumers then see the records, which are committed"
             yield AuditError(
                 f"{entry.target} shows {counted[entry.target]} records of this run's "
                 f"{entry.records}",

@@ -235,7 +235,7 @@ class Planner:
         warnings += cold.warnings(intent.source)
         refusals += cold.refusals(intent.source, intent.target) or self._splittable(units)
         if wheres and not objects and not self._window.is_everything:
-            text = f"{intent.source}: no object can hold a record of what is asked for"
+            text = f"{intent.source}: no object can hold a record that was asked for"
             warnings.append(("window_empty", text))
         action = _action(target, has_units=bool(units), is_refused=bool(refusals))
         return PlannedTopic(

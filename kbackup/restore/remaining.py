@@ -95,7 +95,7 @@ def _done_values(
     before = chain("", done)
     if place.before not in (None, before):
         why = "their rows carry no offsets, so what is new in them is unknown"
-        what = f"{where}: objects that this restore is past were added, changed or removed"
+        what = f"{where}: objects that this restore has passed were added, changed or removed"
         return set(), "", RefusedError(what, why, _DO, **_place(where))
     known = None if sets[at].is_whole else facts_of(sets[at])
     if known is not None and known.records <= place.rows:
@@ -122,7 +122,7 @@ def _gained(
         return None
     return RefusedError(
         f"{where}: the backup has gained {least - total} records below offset {offset}",
-        "this restore is past them, and restores records in the order of their offsets",
+        "this restore has passed them, and restores records in the order of their offsets",
         _DO,
         **_place(where),
     )

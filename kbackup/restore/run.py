@@ -191,8 +191,8 @@ class RestoreRun:
         if agree is None or not agree(f"{names}: not empty. Add the backup's records to it?"):
             raise RefusedError(
                 f"{names} is not empty, and adding to it was not confirmed",
-                "--if-exists append wants a confirmation",
-                "--yes agrees in advance",
+                "--if-exists append needs a confirmation",
+                "--yes confirms in advance",
             )
 
     def _write(self, plan: RestorePlan, cluster: Cluster) -> None:
@@ -279,7 +279,7 @@ class RestoreRun:
             self._summary.fail(error)
         if not exactly_once:
             for where, records in audit.repeats(doubtful, counted):
-                text = f"{where}: {records} records were written again, or by somebody else"
+                text = f"{where}: {records} records were written again, or by someone else"
                 self._tell(self._summary.warn("repeated", text))
 
 

@@ -87,8 +87,8 @@ def refusals(
     if target.partitions is None:
         if if_exists == "resume":
             yield TargetNotEmptyError(
-                f"there is no topic {intent.target} to go on in",
-                "--if-exists resume insists on a position",
+                f"there is no topic {intent.target} to resume into",
+                "--if-exists resume requires a position",
                 "leave out --if-exists resume to begin at the start",
                 topic=intent.target,
             )
@@ -121,7 +121,7 @@ def _name(intent: Intent) -> Iterator[KbackupError]:
     if is_internal(intent.target) and not (intent.is_named and intent.source == intent.target):
         yield IllegalTopicNameError(
             f"{intent.target} is an internal topic",
-            "Kafka or a service beside it keeps its own state there",
+            "Kafka or one of its services keeps its own state there",
             "leave it out, or name it with --topics if you really mean it",
             topic=intent.target,
         )
@@ -134,14 +134,14 @@ def _feedback(intent: Intent, target: Target, *, allows_same_topic: bool) -> Ite
         if intent.is_same_cluster:
             yield FeedbackLoopError(
                 f"restore would write to the topic it was backed up from ({intent.target})",
-                "each restored record would stand there twice, and be backed up again",
+                "it would hold each restored record twice, and each would be backed up again",
                 f"{_RENAME}   or, if you really mean it, --allow-same-topic",
                 topic=intent.target,
             )
         elif intent.is_same_cluster is None and target.records:
             yield FeedbackLoopError(
                 f"{intent.target} may be the topic that was backed up",
-                "the backup does not say from which cluster it comes, and the topic has records",
+                "the backup does not say which cluster it comes from, and the topic has records",
                 f"{_RENAME}   or, if it is another cluster, --allow-same-topic",
                 topic=intent.target,
             )
@@ -157,7 +157,7 @@ def _feedback(intent: Intent, target: Target, *, allows_same_topic: bool) -> Ite
 def _not_empty(intent: Intent, target: Target, if_exists: str) -> Iterator[KbackupError]:
     if if_exists == "resume" and not target.has_position:
         yield TargetNotEmptyError(
-            f"there is no position to go on from in {intent.target}",
+            f"there is no position to resume from in {intent.target}",
             "this restore has not committed one: another group, or it never ran",
             "leave out --if-exists resume to begin at the start",
             topic=intent.target,
@@ -202,7 +202,7 @@ def warnings(intent: Intent, target: Target) -> Iterator[tuple[str, str]]:
     """Yield what the target would change, and the operator should know."""
     config = target.config or {}
     if intent.oldest_timestamp is None and int(config.get("retention.ms", -1)) >= 0:
-        yield "retention", "deletes old records, and how old these are is not known beforehand"
+        yield "retention", "deletes old records, and how old these are is not known in advance"
     if int(config.get("retention.bytes", -1)) >= 0:
         yield "retention", "deletes records beyond its retention.bytes"
     if "compact" in config.get("cleanup.policy", ""):
@@ -231,7 +231,7 @@ def collisions(intents: Iterable[Intent]) -> Iterator[KbackupError]:
             names = " and ".join(sorted(targets))
             yield IllegalTopicNameError(
                 f"{names} differ only by . and _",
-                "Kafka does not allow both, for their metrics have one name",
+                "Kafka does not allow both, because their metrics would have the same name",
                 "choose another renaming",
                 topic=min(targets),
             )

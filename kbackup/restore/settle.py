@@ -164,5 +164,5 @@ def _confirm(names: str, settings: Settings, agree: Callable[[str], bool] | None
         raise RefusedError(
             f"the settings of {names} were left as they are",
             "retention and compaction delete records, and this was not confirmed",
-            "--yes agrees in advance",
+            "--yes confirms in advance",
         )

@@ -32,9 +32,9 @@ def unbelievable(intent: Intent, highest: int, known: int) -> list[KbackupError]
     says = f"run records say {known}" if known else "no run record says so"
     return [
         RefusedError(
-            f"{intent.source}: an object's name says that there is a partition {highest}",
+            f"{intent.source}: an object's name claims that there is a partition {highest}",
             f"{says}; the target would get {highest + 1} partitions",
-            "look at that object; move it away, or restore with --partitions",
+            "check that object; move it away, or restore with --partitions",
             topic=intent.target,
         )
     ]
@@ -166,7 +166,7 @@ def lacks(
     if not stored and had_objects:
         return []
     if not stored:
-        text = "no record of it is stored: either it was empty, or no run has come so far"
+        text = "no record of it is stored: either it was empty, or no run has got that far"
         return [("nothing_stored", f"{source}: {text}")]
     values = [files for files in stored if not files.is_whole]
     if not values:
@@ -176,7 +176,7 @@ def lacks(
         lacking.append(("no_keys", "keys were not stored: records will have no key"))
     if all(files.headers is None for files in values):
         lacking.append(("no_headers", "headers were not stored: records will have none"))
-    lacking.append(("no_timestamps", "timestamps were not stored: records get the time of now"))
+    lacking.append(("no_timestamps", "timestamps were not stored: records get the current time"))
     folders: dict[TopicPartition, set[str]] = {}
     for files in values:
         folders.setdefault(files.where, set()).add(files.encoded_partition)

@@ -81,13 +81,13 @@ def _in_log(mark: Mark, stood: Span, log: Log) -> Standing:
     why = None
     if log.span.end_offset < stood.end_offset:
         why = (
-            f"its log ends at offset {log.span.end_offset}, and ended at {stood.end_offset} when "
+            f"its log ends at offset {log.span.end_offset}, but ended at {stood.end_offset} when "
             "this restore wrote to it"
         )
     elif log.span.start_offset > stood.start_offset:
         why = (
-            f"its log begins at offset {log.span.start_offset}, and this restore has written from "
-            f"{stood.start_offset} on"
+            f"its log begins at offset {log.span.start_offset}, but this restore has written "
+            f"from {stood.start_offset} on"
         )
     if why is not None:
         return Standing(refusal=_changed(log.where, why))
@@ -96,8 +96,9 @@ def _in_log(mark: Mark, stood: Span, log: Log) -> Standing:
 
 def _left_out(where: TopicPartition) -> tuple[str, str]:
     text = (
-        f"{where}: an earlier run of this restore left out damaged objects, and this one goes on "
-        "after them; once they are repaired, a restore into a new topic has their records"
+        f"{where}: an earlier run of this restore left out damaged objects, and this one "
+        "continues after them; once they are repaired, restore into a new topic to get their "
+        "records"
     )
     return LEFT_OUT, text
 

@@ -127,8 +127,8 @@ def _converter(reading: ReadOptions, view: View, topic: str) -> Converter:
     name = reading.key_converter if view is View.KEY else reading.value_converter
     if name is None:
         raise ConfigurationError(
-            f"a transform changes the {side}, and nothing says how to read it",
-            f"{side}.converter is not set", "set it to what wrote the records",
+            f"a transform changes the {side}, and no converter is set to read it",
+            f"{side}.converter is not set", "set it to the one that fits what producers wrote",
             property=f"{side}.converter",
         )  # fmt: skip
     return converters.by_name(name, reading.properties.get(view), topic=topic, part=side)

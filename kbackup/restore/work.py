@@ -99,7 +99,7 @@ class Work:
             if mark is None or not mark.follows(unit.mark):
                 raise RefusedError(
                     f"the position of group {self.job.group} in {unit.target} has been moved",
-                    "another restore or another tool did so while this run was starting",
+                    "another restore or another tool moved it while this run was starting",
                     "let one restore at a time write to a topic, then run the command again",
                 )
             self._mark = mark

@@ -67,7 +67,7 @@ def layout(settings: Settings) -> Layout:
     segments = settings.topics_dir.split(settings.directory_delim)
     if {"..", ".", RECORDS_FOLDER} & set(segments) or not settings.topics_dir.isprintable():
         raise ConfigurationError(
-            f"topics.dir {settings.topics_dir!r} is no place for a backup",
+            f"topics.dir {settings.topics_dir!r} cannot hold a backup",
             f"a segment is .. or . or {RECORDS_FOLDER}, or a character cannot be printed",
             "choose a plain folder, such as topics",
         )
@@ -224,8 +224,8 @@ def window(settings: Settings) -> Window:
         if first is not None and end is not None and end <= first:
             raise ConfigurationError(
                 f"--to-{name} is not after --from-{name}",
-                "no record is from the one on and before the other",
-                "exchange them, or leave one out",
+                "no record can be in an empty range",
+                "swap them, or leave one out",
             )
     return Window.between(
         settings.from_offset, settings.to_offset, settings.from_time, settings.to_time

@@ -93,9 +93,9 @@ def follow(
         following.close()
     if line.is_lost():
         raise SparkError(
-            "a task has lost its line to the driver",
-            f"{len(following.watches)} partitions are not followed by anybody else",
-            "run the same command again: it goes on from the committed offsets",
+            "a task lost its connection to the driver",
+            f"no other task follows its {len(following.watches)} partitions",
+            "run the same command again: it continues from the committed offsets",
         )
     for watch in following.watches.values():
         yield watch.report.to_dict()

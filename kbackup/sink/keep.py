@@ -79,7 +79,7 @@ def _longer(store: Store, file: ClosedFile, head: ObjectHead) -> Facts | ClosedF
         raise _other_topic(file, "it was written from a topic with another id")
     there = Facts.from_metadata(head.metadata)
     if there is None:
-        _log.warning("%s is there, written by another tool; it is compared", file.key)
+        _log.warning("%s exists, written by another tool; comparing it", file.key)
     if there == file.facts:
         return None
     shorter = _common_records(store, file)

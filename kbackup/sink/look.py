@@ -104,7 +104,7 @@ def changed(where: TopicPartition, position: int, look: Look, before: Look) -> K
         return TopicDeletedError(
             f"{where.topic} no longer exists",
             "it was deleted while it was being backed up",
-            "what is stored stays as it is; take the topic off the list, or restore it",
+            "what is stored stays as it is; remove the topic from the list, or restore it",
             topic=where.topic,
             partition=where.partition,
         )

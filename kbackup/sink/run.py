@@ -352,7 +352,7 @@ class SinkRun:
 
 def _gone(where: TopicPartition) -> KbackupError:
     return TopicChangedError(
-        f"{where} is no longer there",
+        f"{where} no longer exists",
         "its topic was deleted, or recreated with fewer partitions",
         "what is stored stays as it is; look at the topic before running again",
         topic=where.topic,

@@ -117,7 +117,7 @@ def _wanted(
         return committed, ()
     text = (
         f"{where}: the group's offset is {committed}, but the bucket ends at {seen.stored_to}: "
-        "going on there, so that no hole arises"
+        "continuing there, so that no hole appears"
     )
     return seen.stored_to, (("bucket_behind", text),)
 
@@ -129,13 +129,13 @@ def _wanted_by_bucket(
     if seen.stored_to is not None:
         text = (
             f"{where}: the group has no offset (they expire), the bucket ends at "
-            f"{seen.stored_to}: going on there"
+            f"{seen.stored_to}: continuing there"
         )
         return seen.stored_to, (("offset_missing", text),)
     if not seen.has_objects:
         return None, ()
     text = (
-        f"{where}: the group has no offset, and the bucket's objects do not say where they end: "
+        f"{where}: the group has no offset, and the bucket's objects do not show where they end: "
         "starting at the beginning"
     )
     return None, (("offset_missing", text),)

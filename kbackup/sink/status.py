@@ -129,7 +129,10 @@ def _believed(record: history.Run, summary: Summary, now: datetime) -> datetime 
     """Return the record's success; a date in the future would silence this check for good."""
     success = history.success(record)
     if success is not None and (success - now).total_seconds() > _CLOCKS_S:
-        text = f"run {record['run']} started after now: a clock was wrong, the run does not count"
+        text = (
+            f"run {record['run']} starts in the future: a clock was wrong, so the run does not "
+            "count"
+        )
         summary.warn("run_in_future", text)
         return None
     return success
@@ -144,7 +147,7 @@ def _judge(
     success, now, max_age_s = times
     do = "see the errors of the last run, and run kbackup sink"
     if success is None:
-        text = f"no good run is known of the backup in {layout.topics_dir or 'this bucket'}"
+        text = f"no good run is known for the backup in {layout.topics_dir or 'this bucket'}"
         summary.fail(OutdatedBackupError(text, trouble, do))
     elif max_age_s is not None and _age_s(success, now) > max_age_s:
         text = f"the backup is known to be complete only up to {_span(_age_s(success, now))} ago"

@@ -47,7 +47,7 @@ BUCKET: Final = optional_text(
 )
 REGION: Final = optional_text(
     "s3.region",
-    "Region of the bucket; default: what the AWS credential chain says, else us-west-2.",
+    "Region of the bucket; default: from the AWS configuration, else us-west-2.",
     mistaken=("aws.region",),
     short=("--region",),
     example="eu-central-1",
@@ -97,38 +97,38 @@ SECRET_ACCESS_KEY: Final = optional_text(
 
 PROVIDER: Final = optional_text(
     "s3.credentials.provider.class",
-    "Where credentials come from: the class name of a provider of the AWS SDK for Java, 1 or 2, "
-    "which stands for the same source here; default: the AWS credential chain.",
+    "Where credentials come from: the class name of a provider in the AWS SDK for Java, 1 or 2, "
+    "which selects the same source here; default: the AWS credential chain.",
     check=methods,
     example="ProfileCredentialsProvider",
 )
 ROLE_ARN: Final = optional_text(
     "s3.credentials.provider.sts.role.arn",
-    "Role to assume; the other credentials are used to ask for it.",
+    "Role to assume, using the other credentials.",
     aliases=("sts.role.arn",),
     example="arn:aws:iam::123456789012:role/backup",
 )
 ROLE_SESSION: Final = optional_text(
     "s3.credentials.provider.sts.role.session.name",
-    "Name of the session of an assumed role.",
+    "Session name for the assumed role.",
     aliases=("sts.role.session.name",),
     needs=("s3.credentials.provider.sts.role.arn",),
 )
 ROLE_EXTERNAL_ID: Final = optional_text(
     "s3.credentials.provider.sts.role.external.id",
-    "External id that the role asks for.",
+    "External id that the role requires.",
     aliases=("sts.role.external.id",),
     needs=("s3.credentials.provider.sts.role.arn",),
 )
 ROLE_REGION: Final = optional_text(
     "s3.credentials.provider.sts.region",
-    "Region of the service that gives out the role; default: the bucket's.",
+    "Region of AWS STS, which grants the role; default: the bucket's.",
     aliases=("sts.region", "s3.credentials.provider.sts.aws.region"),
     needs=("s3.credentials.provider.sts.role.arn",),
 )
 PROXY_URL: Final = optional_text(
     "s3.proxy.url",
-    "HTTP proxy on the way to S3; default: what HTTPS_PROXY and HTTP_PROXY say.",
+    "HTTP proxy for S3; default: HTTPS_PROXY or HTTP_PROXY.",
     example="http://proxy:3128",
 )
 PROXY_USER: Final = optional_text(
@@ -150,20 +150,20 @@ ACCELERATE: Final = boolean(
 )
 ENCRYPTION: Final = optional_text(
     "s3.ssea.name",
-    "Server-side encryption to ask for: AES256, aws:kms or aws:kms:dsse; default: the bucket's.",
+    "Server-side encryption to request: AES256, aws:kms or aws:kms:dsse; default: the bucket's.",
     check=_encryption,
     example="aws:kms",
 )
 KMS_KEY: Final = optional_text(
     "s3.sse.kms.key.id",
-    "Key of aws:kms; default: the account's own for S3.",
+    "KMS key for aws:kms; default: the account's own key for S3.",
     commands="sink",
     needs=("s3.ssea.name",),
 )
 CUSTOMER_KEY: Final = optional_text(
     "s3.sse.customer.key",
-    "Key of your own that S3 encrypts with and does not keep: 32 bytes in base64; with "
-    "s3.ssea.name=AES256. What is written with it is read with it.",
+    "Your own key, which S3 encrypts with but does not keep: 32 bytes in base64, with "
+    "s3.ssea.name=AES256. Reading the objects needs the same key.",
     check=_customer_key,
     is_secret=True,
 )
@@ -190,7 +190,7 @@ TAGGING: Final = boolean(
 )
 TAGS: Final = names(
     "s3.object.tagging.key.value.pairs",
-    "Further tags, as name:value.",
+    "More tags, as name:value.",
     commands="sink",
     example="team:orders",
     suspicions=(
@@ -203,7 +203,7 @@ TAGS: Final = names(
 )
 TAGGING_ERROR: Final = words(
     "s3.object.behavior.on.tagging.error",
-    "What an object that cannot be tagged does: ignore warns, fail ends its partition.",
+    "What to do when an object cannot be tagged: ignore warns, fail ends its partition.",
     ("ignore", "fail"),
     "ignore",
     any_case=True,

@@ -28,7 +28,7 @@ SPEC: Final = names(
 )  # fmt: skip
 REPLACE_NULL: Final = boolean(
     "replace.null.with.default",
-    "Give fields that are null their default, where they have one.",
+    "Replace null fields with their default, where they have one.",
     True,
 )
 _TYPES: Final = {
@@ -64,7 +64,7 @@ class Cast:
             if colon:
                 self._casts[field] = _TYPES[word.lower()]
             elif len(spec) > 1:
-                raise _unusable(each, "the whole can be cast alone, not beside fields")
+                raise _unusable(each, "cast either the whole or single fields, not both")
             else:
                 self._whole = _TYPES[word.lower()]
 
@@ -136,7 +136,7 @@ def _values(
         return as_text(values, schema).cast(pa.string()), []
     is_decimal = schema.logical == DECIMAL
     if schema.type is Type.BYTES and not is_decimal:
-        raise ValueError("bytes can be cast to string alone")
+        raise ValueError("bytes can be cast to string only")
     widens = schema.bits is not None and pa.types.is_integer(kind)
     if schema.type is Type.BOOLEAN and not pa.types.is_boolean(kind):
         return values.cast(pa.int8()).cast(kind), []

@@ -43,7 +43,7 @@ def _integer(value: Any, bits: int) -> int:
     least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     if isinstance(value, str):
         if _INTEGER.fullmatch(value) is None or not least <= int(value) <= most:
-            raise ValueError(f"{value[:40]!r} is no int{bits}")
+            raise ValueError(f"{value[:40]!r} is not an int{bits}")
         return int(value)
     if isinstance(value, float):
         if math.isnan(value):
@@ -61,7 +61,7 @@ def _double(value: Any) -> float:
         return float(value)
     match = _DOUBLE.fullmatch(value)
     if match is None:
-        raise ValueError(f"{value[:40]!r} is no number")
+        raise ValueError(f"{value[:40]!r} is not a number")
     return float(match["number"])
 
 

@@ -20,7 +20,7 @@ SYNTAX: Final = words(
 )  # fmt: skip
 REPLACE_NULL: Final = boolean(
     "replace.null.with.default",
-    "Give a field that is null its default, where it has one.",
+    "Replace a null field with its default, where it has one.",
     True,
 )
 _NAME: Final = re.compile(r"`([^`]+)`(?=\.|\Z)\.?|([^.]+)\.?")

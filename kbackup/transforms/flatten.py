@@ -15,7 +15,7 @@ from kbackup.options import Option, verbatim
 from kbackup.transforms.data import Data, Records
 from kbackup.transforms.sides import on_objects
 
-DELIMITER: Final = verbatim("delimiter", "What stands between the names.", ".")
+DELIMITER: Final = verbatim("delimiter", "Separator between the names.", ".")
 
 
 class Flatten:

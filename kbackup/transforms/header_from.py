@@ -23,7 +23,7 @@ OPERATION: Final = words(
 )
 REPLACE_NULL: Final = boolean(
     "replace.null.with.default",
-    "Give fields that are null their default, where they have one.",
+    "Replace null fields with their default, where they have one.",
     True,
 )
 

@@ -26,7 +26,7 @@ STATIC: Final = optional_text("static.field", "Field for a fixed text.")
 STATIC_VALUE: Final = optional_text("static.value", "The fixed text.")
 REPLACE_NULL: Final = boolean(
     "replace.null.with.default",
-    "Give fields that are null their default, where they have one.",
+    "Replace null fields with their default, where they have one.",
     True,
 )
 

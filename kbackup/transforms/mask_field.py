@@ -18,11 +18,11 @@ from kbackup.transforms.sides import on_objects
 
 FIELDS: Final = names("fields", "The fields.", is_required=True)
 REPLACEMENT: Final = optional_text(
-    "replacement", "What takes their place; without it 0, false, empty text, list or map."
+    "replacement", "What replaces their values; default: 0, false, or empty text, list or map."
 )
 REPLACE_NULL: Final = boolean(
     "replace.null.with.default",
-    "Give fields that are null their default, where they have one.",
+    "Replace null fields with their default, where they have one.",
     True,
 )
 _EMPTY: Final[dict[type, Any]] = {bool: False, int: 0, float: 0.0, str: "", list: [], dict: {}}
@@ -77,7 +77,8 @@ class MaskField:
             if field.bits is not None or field.type in (Type.FLOAT32, Type.FLOAT64):
                 return to_type(text, field.type)
         raise ValueError(
-            f"its field {name!r} is of type {field.logical or field.type}, which has no such mask"
+            f"its field {name!r} is of type {field.logical or field.type}, which cannot have "
+            "this mask"
         )
 
     def _object(self, value: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +94,7 @@ class MaskField:
         if isinstance(value, str):
             return self._replacement
         if isinstance(value, (bool, list, dict)):
-            why = f"its field {name!r} is no text or number, and has no such mask"
+            why = f"its field {name!r} is neither text nor a number, so it cannot have this mask"
             raise ValueError(why)  # noqa: TRY004
         return to_type(self._replacement, Type.FLOAT64 if isinstance(value, float) else Type.INT64)
 
@@ -103,5 +104,5 @@ def _unscaled(text: str, scale: int) -> bytes:
     try:
         number = int(Decimal(text).scaleb(scale).to_integral_exact())
     except InvalidOperation:
-        raise ValueError(f"{text!r} is no number") from None
+        raise ValueError(f"{text!r} is not a number") from None
     return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)

@@ -50,7 +50,7 @@ class TopicNameMatches:
         except TimeoutError:
             raise ConfigurationError(
                 f"the pattern {PATTERN.name} of a predicate took too long",
-                "it tries too many ways",
+                "it backtracks too much",
                 "remove a repetition inside a repetition, such as (a+)+ for a+",
             ) from None
         return pa.array(found, pa.bool_()).take(records.topics.indices)

@@ -15,7 +15,7 @@ from kbackup.transforms.data import Records
 
 REGEX: Final = text("regex", "Java regular expression for the whole name.", is_required=True)
 REPLACEMENT: Final = text(
-    "replacement", "What takes the place of the match: $1 or ${name} for a group.", is_required=True
+    "replacement", "What replaces the match: $1 or ${name} for a group.", is_required=True
 )
 
 

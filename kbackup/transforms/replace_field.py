@@ -16,7 +16,7 @@ INCLUDE: Final = names("include", "The only fields to keep.", aliases=("whitelis
 RENAMES: Final = names("renames", "Other names of fields: old:new, separated by commas.")
 REPLACE_NULL: Final = boolean(
     "replace.null.with.default",
-    "Give fields that are null their default, where they have one.",
+    "Replace null fields with their default, where they have one.",
     True,
 )
 

@@ -15,7 +15,7 @@ NAME: Final = optional_text("schema.name", "The schema's name.")
 VERSION: Final = optional_text("schema.version", "The schema's version.", check=read_integer)
 REPLACE_NULL: Final = boolean(
     "replace.null.with.default",
-    "Give fields that are null their default, where they have one.",
+    "Replace null fields with their default, where they have one.",
     True,
 )
 

@@ -124,7 +124,7 @@ class SimpleDateFormat:
                     raise ValueError(f"{token[0]} is too long: X, XX or XXX")
                 self._tokens.append((letter, len(token[0])))
             else:
-                raise ValueError(f"{letter!r} is no letter of SimpleDateFormat's")
+                raise ValueError(f"{letter!r} is not a letter of SimpleDateFormat")
         self._parts = re.compile(self._regex(), re.IGNORECASE)
 
     def texts(self, ms: pa.Int64Array) -> pa.StringArray:

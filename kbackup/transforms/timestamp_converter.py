@@ -21,17 +21,19 @@ from kbackup.transforms.simple_date_format import DAY_MS, FIRST_MS, LAST_MS, Sim
 
 FIELD: Final = text("field", "The field with the time; empty: the whole value is one.")
 TARGET: Final = words(
-    "target.type", "What to make of it.", ("string", "unix", "Date", "Time", "Timestamp"), "",
+    "target.type", "Type to convert it to.", ("string", "unix", "Date", "Time", "Timestamp"), "",
     is_required=True,
 )  # fmt: skip
-FORMAT: Final = text("format", "Pattern of SimpleDateFormat's, for text to write or to read.")
+FORMAT: Final = text(
+    "format", "SimpleDateFormat pattern of a time as text, for writing and reading."
+)
 PRECISION: Final = words(
-    "unix.precision", "What numbers count, to write and to read.",
+    "unix.precision", "Unit of a time as a number, for writing and reading.",
     ("seconds", "milliseconds", "microseconds", "nanoseconds"), "milliseconds",
 )  # fmt: skip
 REPLACE_NULL: Final = boolean(
     "replace.null.with.default",
-    "Give fields that are null their default, where they have one.",
+    "Replace null fields with their default, where they have one.",
     True,
 )
 

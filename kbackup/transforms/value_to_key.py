@@ -16,7 +16,7 @@ from kbackup.transforms.sides import fields_of, no_fields, refused, without_null
 FIELDS: Final = names("fields", "Fields of the value.", is_required=True)
 REPLACE_NULL: Final = boolean(
     "replace.null.with.default",
-    "Give fields that are null their default, where they have one.",
+    "Replace null fields with their default, where they have one.",
     True,
 )
 

@@ -160,7 +160,7 @@ class Mending:
             text = f"{topic}: {len(rows)} missing objects are accepted as removed on purpose"
             yield self.summary.warn("accepted_missing", text, topic=topic)
         if not taken:
-            yield self.summary.warn("accepted_missing", "nothing of what was named is missing")
+            yield self.summary.warn("accepted_missing", "none of the named objects is missing")
 
     def _listed(self) -> Catalog:
         return listing.read(self.store, self.layout, self.reading.formats, topics=self.names)

@@ -219,7 +219,7 @@ def _fail(summary: Summary, errors: Sequence[Finding]) -> None:
         summary.fail(finding.error())
     unnamed = len(errors) - _ERRORS_KEPT
     if unnamed > 0:
-        summary.warn("more_errors", f"{unnamed} more errors are told as findings only")
+        summary.warn("more_errors", f"{unnamed} more errors are reported as findings only")
 
 
 def _stale(summary: Summary, locks: Iterable[Holder], now: datetime) -> Iterator[Event]:

@@ -134,7 +134,7 @@ class _Check:
                 self.last = batch["offset"][-1].as_py()
                 self.records += len(batch)
         except ObjectNotFoundError:
-            self._problem("missing_object", watched.at, "it has gone since it was listed")
+            self._problem("missing_object", watched.at, "it has disappeared since it was listed")
         except _BAD as error:
             key = error.place.get("key") or watched.at
             self._problem(error.place.get("problem", "corrupt"), key, error.why or error.what)
@@ -155,7 +155,7 @@ class _Check:
             text = f"its last record has offset {self.last}, the ledger says {stored.last_offset}"
             self._problem("count_mismatch", files.main.key, text)
         elif self.records == stored.records and sha256 not in (None, stored.sha256):
-            text = "it is not the object that was stored: its sha256 is another"
+            text = "it is not the object that was stored: its sha256 differs"
             self._problem("corrupt", files.main.key, text)
 
     def _problem(self, code: str, key: str, text: str) -> None:

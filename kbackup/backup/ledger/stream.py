@@ -161,11 +161,11 @@ class Stream:
             took_ms = max(self.clock.ms() - wall, (self.clock.steady_s() - steady) * 1000)
             if took_ms <= GRACE_MS / 2:
                 return
-            _log.warning("%s: a write took %.0f s; it is made again", self.prefix, took_ms / 1000)
+            _log.warning("%s: a write took %.0f s; repeating it", self.prefix, took_ms / 1000)
         raise StoreError(
             f"{self.prefix} cannot be written in time",
             f"{_TRIES} writes of {len(body)} bytes took more than {GRACE_MS // 2000} s each",
-            "look at the store, and at what stops this process",
+            "check the store, and what pauses this process",
         )
 
     def read(self) -> Contents:
@@ -303,7 +303,7 @@ class Stream:
             with self.store.open(key) as body:
                 return parsed(key, body.read(), self.form.schema)
         except ObjectNotFoundError as error:
-            raise CorruptObjectError(key, "it has gone since it was listed") from error
+            raise CorruptObjectError(key, "it has disappeared since it was listed") from error
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             raise _damaged(key, error) from error
 

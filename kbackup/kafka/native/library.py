@@ -85,7 +85,7 @@ class Library:
 def _load() -> Library:
     path = Path(os.environ.get(_OTHER, LIBRARY))
     if not path.exists():
-        raise UnavailableError("the installation found no C compiler to build it with")
+        raise UnavailableError("no C compiler was found during installation to build it")
     if ";" in str(path):  # librdkafka's separator
         raise UnavailableError(f"librdkafka loads no plugin whose path has a semicolon: {path}")
     functions = SimpleNamespace()

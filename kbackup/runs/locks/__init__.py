@@ -188,7 +188,7 @@ class RunLock:
                 clock = self._object.store_clock()
                 found = self._object.read()
                 if found is None:
-                    self._wait(deadline, "it was given back just now")
+                    self._wait(deadline, "it was released just now")
                     continue
                 age = (clock - found.modified).total_seconds()
                 if not self._may_take_over(found, age):
@@ -258,6 +258,6 @@ def lost_lock() -> KbackupError:
     """Return the error of a run whose lock somebody else took over while it went on."""
     return KbackupError(
         "another run took the lock over",
-        "this one had not shown a sign of life for five minutes",
-        "no record is lost; look why this host stood still",
+        "this one had sent no heartbeat for five minutes",
+        "no record is lost; find out why this host stalled",
     )

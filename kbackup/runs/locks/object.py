@@ -124,7 +124,7 @@ class LockObject:
         finally:
             self._store.delete(key)
         if head is None:
-            raise StoreError(f"{key} is not there", "it was written just before", "run again")
+            raise StoreError(f"{key} is missing", "it was written just before", "run again")
         return head.modified
 
     def _beat(self) -> dict[str, Any]:

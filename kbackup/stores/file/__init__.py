@@ -186,7 +186,7 @@ class FileStore:
                 file.close()
                 if self._state(key, path) == before:  # else a writer came between
                     break
-        why = f"its sha256 is {found}, stored was {stored[-1]}"
+        why = f"its sha256 is {found}; {stored[-1]} was stored"
         raise CorruptObjectError(str(path), why, "restore another copy of it")
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
@@ -226,10 +226,12 @@ class FileStore:
             if name in ("", ".", "..") or "\0" in name:
                 raise ObjectKeyError(key, f"a file cannot be named {name!r}", "store it in S3")
             if len(os.fsencode(name)) > NAME_MAX:
-                why = f"a name in it is longer than the {NAME_MAX} bytes that a file's may have"
+                why = f"a segment of it is longer than the {NAME_MAX} bytes a file name may have"
                 raise ObjectKeyError(key, why, "store it in S3")
         if names[0] == HIDDEN:
-            raise ObjectKeyError(key, f"{HIDDEN} is the store's own", "choose another topics.dir")
+            raise ObjectKeyError(
+                key, f"{HIDDEN} is reserved for the store", "choose another topics.dir"
+            )
         path = self._root.joinpath(*names)
         with self._errors(verb, key):
             for folder in path.parents[: len(names) - 1]:

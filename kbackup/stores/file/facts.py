@@ -20,7 +20,7 @@ def read(path: Path, key: str) -> Candidates:
     Raises:
         CorruptObjectError: If what is at *path* was not written here.
     """
-    do = "remove it, and the object counts as one that others have put there"
+    do = "remove it; the object then counts as one that another tool stored"
     try:
         return _parsed(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

@@ -35,7 +35,7 @@ def refuse_link(path: Path) -> None:
         StoreError: If *path* is one.
     """
     if path.is_symlink():  # left out of a listing, it could hide half a backup
-        do = "mount what it points to in its place, or remove it"
+        do = "mount its target in its place, or remove it"
         raise StoreError(f"follow {path}", "it is a symbolic link", do)
 
 

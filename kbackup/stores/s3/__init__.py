@@ -30,7 +30,7 @@ class S3Store:
     @staticmethod
     def check_url(url: str) -> None:  # noqa: ARG004
         """Refuse any: the bucket has a property of its own."""
-        raise ValueError("name the bucket by s3.bucket.name; a server begins with http://")
+        raise ValueError("name the bucket with s3.bucket.name; a server's URL begins with http://")
 
     @staticmethod
     def check_options(options: Mapping[str, Any]) -> None:
@@ -138,7 +138,9 @@ class S3Store:
                 return
             following = page.get("NextContinuationToken", "")
             if following in ("", token):
-                raise self._bad_listing(prefix, "the server says there is more, and not where")
+                raise self._bad_listing(
+                    prefix, "the server reports more objects, but not where the listing continues"
+                )
             token = following
 
     def head(self, key: str) -> ObjectHead | None:

@@ -48,13 +48,13 @@ def session(core: Core, options: Mapping[str, Any]) -> Session:
     if keys is None and chosen == (STATIC,):
         raise ConfigurationError(
             "there are no credentials",
-            f"{PROVIDER.name} asks for static ones",
+            f"{PROVIDER.name} requires static ones",
             "set aws.access.key.id and aws.secret.access.key",
         )
     role = ROLE_ARN.of(options)
     if role is None and chosen == (ROLE,):
         raise ConfigurationError(
-            "there are no credentials", f"{PROVIDER.name} asks for a role", f"set {ROLE_ARN.name}"
+            "there are no credentials", f"{PROVIDER.name} requires a role", f"set {ROLE_ARN.name}"
         )
     resolver = core.get_component("credential_provider")
     if chosen and chosen[0] not in (ROLE, STATIC, ANONYMOUS):

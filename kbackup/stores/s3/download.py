@@ -40,7 +40,7 @@ def fetch(requests: Requests, key: str, memory_bytes: int) -> Spool:
 
 def _compare(resource: str, found: str, stored: str | None) -> None:
     if stored is not None and found != stored:
-        why = f"its sha256 is {found}, stored was {stored}"
+        why = f"its sha256 is {found}; {stored} was stored"
         raise CorruptObjectError(resource, why, "restore another copy of it")
 
 

@@ -58,7 +58,7 @@ _ACTIONS: Final = {
 }
 _REMEDIES: Final = {
     "NoSuchBucket": "create the bucket, or correct its name",
-    "InvalidObjectState": "the object is archived: kbackup restore thaw asks for it",
+    "InvalidObjectState": "the object is archived: kbackup restore thaw requests it",
     "InvalidAccessKeyId": "correct the access key",
     "SignatureDoesNotMatch": "correct the secret access key",
     "InvalidToken": "correct the session token",

@@ -118,7 +118,7 @@ class ObjectSettings:
 def _combination(name: str, encryption: str) -> ConfigurationError:
     return ConfigurationError(
         f"{name} cannot be used",
-        f"it goes with {ENCRYPTION.name}={encryption}",
+        f"it works only with {ENCRYPTION.name}={encryption}",
         f"set {ENCRYPTION.name}={encryption}, or remove it",
         property=name,
     )
@@ -129,7 +129,7 @@ def _pair(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name:
         raise ConfigurationError(
-            f"{TAGS.name}: {text!r} is no tag", "expected name:value", "correct it",
+            f"{TAGS.name}: {text!r} is not a tag", "expected name:value", "correct it",
             property=TAGS.name,
         )  # fmt: skip
     return name, value

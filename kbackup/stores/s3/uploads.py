@@ -27,7 +27,8 @@ def unfinished(requests: "Requests", prefix: str) -> Iterator[UnfinishedUpload]:
         if following == at or not following["KeyMarker"]:
             raise StoreError(
                 f"s3:ListBucketMultipartUploads on {requests.resource(prefix)}",
-                "the listing is not complete: the server says there is more, and not where",
+                "the listing is not complete: the server reports more objects, but not where "
+                "the listing continues",
                 "use another kind of bucket",
             )
         at = following

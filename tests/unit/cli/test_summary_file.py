@@ -103,7 +103,7 @@ def test_others_may_read_it(tmp_path: Path) -> None:
     ("name", "why"),
     [
         pytest.param("missing/summary.json", "missing is not a folder", id="no folder"),
-        pytest.param(".", "it is there and is not a file", id="a folder"),
+        pytest.param(".", "it exists and is not a file", id="a folder"),
     ],
 )
 def test_a_place_that_cannot_be_is_refused(tmp_path: Path, name: str, why: str) -> None:

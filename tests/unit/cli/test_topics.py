@@ -60,7 +60,7 @@ def test_the_map_draws_each_partition(folder: Path) -> None:
     lines = result.stdout.splitlines()
     assert "   0  ▓▓▓▓▓▓  0 to 5" in lines
     assert "   1  ▓  0 to 0" in lines
-    assert "▓ stored, going by names alone" == lines[-1]
+    assert "▓ stored, judging by names alone" == lines[-1]
 
 
 def test_the_tree_shows_directories(folder: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_time_that_is_none_is_refused(folder: Path) -> None:
     result = topics(folder, "--as-of", "yesterday")
 
     assert 2 == result.exit_code
-    assert "--as-of yesterday is no time" in result.stderr
+    assert "--as-of yesterday is not a time" in result.stderr
 
 
 def test_a_page_that_cannot_be_written_is_an_error(folder: Path, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_compression_is_of_all_files_or_refused(write: Write, text: str, misfit:
     found = errors("sink", write(f"{base}gzip\n"), bootstrap_servers="h:1")
     loaded = load("sink", write(f"{base}none\n"), bootstrap_servers="h:1")
 
-    assert {"s3.compression.type": f"{misfit}, and does not have it"} == found
+    assert {"s3.compression.type": f"{misfit}, which does not have it"} == found
     assert "json" == loaded.settings.format_class
 
 

@@ -129,7 +129,7 @@ def test_a_sinks_transforms_are_steps_in_their_order() -> None:
             "transforms.at.type", "there is no such class", id="neither key nor value",
         ),
         pytest.param(
-            {"transforms": "at,nope"}, "transforms.nope.type", "there is no type", id="no type"
+            {"transforms": "at,nope"}, "transforms.nope.type", "its type is not set", id="no type"
         ),
         pytest.param(
             {"transforms.text.target.type": "text"},
@@ -141,7 +141,7 @@ def test_a_sinks_transforms_are_steps_in_their_order() -> None:
         ),
         pytest.param(
             {"transforms.text.format": "yyyy-bb"},
-            "transforms.text.format", "'b' is no letter", id="no pattern",
+            "transforms.text.format", "'b' is not a letter", id="no pattern",
         ),
         pytest.param(
             {"transforms.text.format": ""}, "transforms.text.format", "needs a format",
@@ -245,7 +245,7 @@ def test_rename_takes_the_place_of_routers_alone() -> None:
 @pytest.mark.parametrize(
     ("more", "converters", "name", "why"),
     [
-        pytest.param({}, frozenset(), "transforms.mask.type", "nothing says how to read it",
+        pytest.param({}, frozenset(), "transforms.mask.type", "no converter is set to read it",
                      id="no converter"),
         pytest.param(
             {"transforms.mask.type": "io.confluent.connect.transforms.ExtractTopic$Value"}, BOTH,

@@ -72,10 +72,10 @@ def test_each_run_of_a_schema_is_a_column(registry: FakeRegistry) -> None:
     [
         pytest.param(b"", "a record names no schema", "it is empty", id="empty"),
         pytest.param(b'{"a":1}', "a record names no schema", "7b 22 61 22 3a", id="JSON"),
-        pytest.param(head_of(9) + b"\2", "under schema 9, which", "no schema of", id="unknown"),
-        pytest.param(head_of(1) + b"\6ab", "no Avro under schema 1", "", id="cut short"),
-        pytest.param(head_of(1) + b"\2abc", "no Avro under", "2 bytes are left", id="too long"),
-        pytest.param(head_of(2) + b"\0", "schema 2, which", "of the kind JSON", id="another kind"),
+        pytest.param(head_of(9) + b"\2", "names schema 9, which", "no schema of", id="unknown"),
+        pytest.param(head_of(1) + b"\6ab", "not Avro under schema 1", "", id="cut short"),
+        pytest.param(head_of(1) + b"\2abc", "not Avro under", "2 bytes are left", id="too long"),
+        pytest.param(head_of(2) + b"\0", "schema 2, which", "of type JSON", id="another kind"),
         pytest.param(head_of(3) + b"\0", "schema 3, which", "contains itself", id="recursive"),
     ],
 )

@@ -59,16 +59,28 @@ def test_values_come_as_columns_of_connect(registry: FakeRegistry) -> None:
     [
         pytest.param(b"", "names no schema", "it is empty", id="empty"),
         pytest.param(b'{"id":1}', "names no schema", "7b 22 69 64", id="no head"),
-        pytest.param(head_of(9) + b"{}", "under schema 9, which", "no schema of", id="unknown"),
-        pytest.param(head_of(1), "what schema 1 says", "it is empty", id="nothing after the head"),
-        pytest.param(head_of(1) + b"{", "what schema 1 says", "", id="no JSON"),
-        pytest.param(head_of(1) + b"[" * 9999, "what schema 1 says", "", id="deep JSON"),
-        pytest.param(head_of(1) + b"[]", "what schema 1 says", "[] is not an object", id="array"),
-        pytest.param(head_of(1) + b'{"note":"a"}', "1 says", "field 'id': null", id="absent"),
-        pytest.param(head_of(1) + b'{"id":1e400}', "1 says", "not an int64", id="too large"),
-        pytest.param(head_of(1) + b'{"id":1,"note":"\\ud800"}', "1 says", "surrog", id="half"),
-        pytest.param(head_of(1) + b'{"id":9223372036854775808}', "1 says", "no int64", id="2^63"),
-        pytest.param(head_of(2) + b"\0", "schema 2, which", "of the kind AVRO", id="another kind"),
+        pytest.param(head_of(9) + b"{}", "names schema 9, which", "no schema of", id="unknown"),
+        pytest.param(
+            head_of(1), "does not match schema 1", "it is empty", id="nothing after the head"
+        ),
+        pytest.param(head_of(1) + b"{", "does not match schema 1", "", id="no JSON"),
+        pytest.param(head_of(1) + b"[" * 9999, "does not match schema 1", "", id="deep JSON"),
+        pytest.param(
+            head_of(1) + b"[]", "does not match schema 1", "[] is not an object", id="array"
+        ),
+        pytest.param(
+            head_of(1) + b'{"note":"a"}', "match schema 1", "field 'id': null", id="absent"
+        ),
+        pytest.param(
+            head_of(1) + b'{"id":1e400}', "match schema 1", "not an int64", id="too large"
+        ),
+        pytest.param(
+            head_of(1) + b'{"id":1,"note":"\\ud800"}', "match schema 1", "surrog", id="half"
+        ),
+        pytest.param(
+            head_of(1) + b'{"id":9223372036854775808}', "match schema 1", "not an int64", id="2^63"
+        ),
+        pytest.param(head_of(2) + b"\0", "schema 2, which", "of type AVRO", id="another kind"),
         pytest.param(head_of(3) + b"{}", "schema 3, which", "contains itself", id="recursive"),
     ],
 )

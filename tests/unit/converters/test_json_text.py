@@ -97,7 +97,7 @@ def test_each_run_of_a_schema_is_a_column() -> None:
         pytest.param(b'{"payload":1}', "schema", id="no schema"),
         pytest.param(envelope("1")[:-1] + b',"more":1}', "nothing else", id="more than that"),
         pytest.param(envelope('"5"'), "is not an int32", id="text for a number"),
-        pytest.param(envelope("2147483648"), "is no int32", id="a number that is too large"),
+        pytest.param(envelope("2147483648"), "is not an int32", id="a number that is too large"),
         pytest.param(envelope("null"), "null for a required int32", id="null that must not be"),
         pytest.param(envelope("1", '{"type":"int33"}'), "no type", id="no type of Connect's"),
         pytest.param(

@@ -35,7 +35,7 @@ def test_without_brokers_nothing_is_asked_of_kafka() -> None:
         ),
         pytest.param(
             LogState("orders", 24 * HOUR_MS, {}, True), 13, "warn",
-            "orders keeps 24 h, last good backup 13 h ago: half of the time is over", id="late",
+            "orders keeps 24 h, last good backup 13 h ago: half of that time has passed", id="late",
         ),
         pytest.param(
             LogState("orders", 24 * HOUR_MS, {}, True), 2, "ok",

@@ -46,7 +46,7 @@ def test_a_jvm_that_was_dropped_is_not_connected_to(java: Java) -> None:
     (java.folder / "gateway").write_bytes(_SAID)
     java.drop()
 
-    with pytest.raises(OSError, match="not needed"):
+    with pytest.raises(OSError, match="no longer needed"):
         java.gateway(lambda: pytest.fail("connected to a dead JVM"))
 
 

@@ -400,7 +400,9 @@ def test_an_object_that_holds_less_than_the_ledger_says_is_no_good_restore(store
     found = plan(store, FakeCluster(), entries=[longer])
 
     assert [7] == [error.exit_code for error in found.refusals]
-    assert "it holds 5 records up to offset 4, stored were 10" in str(found.refusals[0])
+    assert "it holds 5 records up to offset 4; 10 records up to offset 9 were" in str(
+        found.refusals[0]
+    )
 
 
 def test_values_that_two_objects_hold_are_said_to_come_twice(store: Store) -> None:

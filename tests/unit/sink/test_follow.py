@@ -307,7 +307,7 @@ def test_a_task_that_loses_its_line_fails(is_asked: bool) -> None:
         if is_asked:
             assert 2 == len(list(work))
         else:
-            with pytest.raises(SparkError, match="2 partitions are not followed"):
+            with pytest.raises(SparkError, match="no other task follows its 2 partitions"):
                 list(work)
 
 
@@ -319,7 +319,7 @@ def test_a_task_that_never_had_a_line_fails() -> None:
     hub.close()
     task = Task(FakeKafka(), [])
 
-    with Line(hub.address) as line, pytest.raises(SparkError, match="lost its line"):
+    with Line(hub.address) as line, pytest.raises(SparkError, match="lost its connection"):
         list(follow(task.following.job, 1000, [task.following.share], line))
 
 

@@ -76,7 +76,7 @@ def test_only_old_uploads_of_the_backup_are_aborted(store: Uploading) -> None:
     assert [key("orders", 0), key("orders", 1), key("payments", 0)] == store.aborted
     assert store.aborted == [event["key"] for event in events]
     assert (3, 1) == (summary["aborted"], summary["younger"])
-    assert "3 unfinished uploads aborted, 1 left alone: begun too lately" == pruned(summary)
+    assert "3 unfinished uploads aborted, 1 left alone: too recent" == pruned(summary)
 
 
 def test_a_dry_run_aborts_nothing(store: Uploading) -> None:

@@ -164,7 +164,7 @@ def test_compatibility_goes_by_the_registrys_versions(registry: FakeRegistry) ->
 @pytest.mark.parametrize(
     ("bad", "what"),
     [
-        pytest.param(head_of(9) + b"\2", "under schema 9, which cannot be used", id="unknown id"),
+        pytest.param(head_of(9) + b"\2", "names schema 9, which cannot be used", id="unknown id"),
         pytest.param(b"\1\0\0\0\1\2", "names no schema of a Schema Registry", id="magic byte"),
     ],
 )

@@ -224,12 +224,12 @@ def test_the_whole_value_is_cast(spec: str, value: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "value", "reason"),
     [
-        pytest.param("cast", {"spec": "text:int8"}, IN | {"text": "200"}, "is no int8", id="large"),
-        pytest.param("cast", {"spec": "text:float64"}, IN | {"text": "1_0"}, "is no number",
+        pytest.param("cast", {"spec": "text:int8"}, IN | {"text": "200"}, "is not an int8", id="8"),
+        pytest.param("cast", {"spec": "text:float64"}, IN | {"text": "1_0"}, "is not a number",
                      id="no number"),
-        pytest.param("mask_field", {"fields": "id", "replacement": "x"}, IN, "is no int64",
+        pytest.param("mask_field", {"fields": "id", "replacement": "x"}, IN, "is not an int64",
                      id="a mask that is no number"),
-        pytest.param("mask_field", {"fields": "ok", "replacement": "1"}, IN, "has no",
+        pytest.param("mask_field", {"fields": "ok", "replacement": "1"}, IN, "have this mask",
                      id="a boolean has no such mask"),
     ],
 )  # fmt: skip

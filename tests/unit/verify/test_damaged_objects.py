@@ -131,7 +131,7 @@ def test_a_wrong_number_of_rows_is_found(
     verified = damaged(backup, key, b"".join(mutate(backup.body(key).splitlines(keepends=True))))
 
     assert [("count_mismatch", key)] == verified.errors
-    assert f"it holds {expected} records, stored were 5" == verified.texts
+    assert f"it holds {expected} records; 5 were stored" == verified.texts
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_a_file_with_another_end_is_found() -> None:
     verified = Verified(backup, deep=True)
 
     assert [("count_mismatch", key)] == verified.errors
-    assert "its last record has offset 3, stored was 2" == verified.texts
+    assert "its last record has offset 3; it was stored with 2" == verified.texts
 
 
 # Whole-record files of another make: F14
@@ -345,7 +345,7 @@ def rewritten(data: bytes, change: Callable[[pa.Table], pa.Table], **metadata: s
         pytest.param(
             lambda table: table.slice(0, 2),
             {"records": "2", "last_offset": "1"},
-            "it holds 2 records, stored were 3",
+            "it holds 2 records; 3 were stored",
             id="a row less",
         ),
     ],
