@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from kbackup.errors import KbackupError
 from kbackup.runs.summary import Event
 
-Area = Literal["configuration", "disk", "store", "kafka", "spark"]
+Area = Literal["configuration", "disk", "store", "kafka", "registry", "spark"]
 Level = Literal["ok", "warn", "fail"]
 
 EXIT_CODES: Final[dict[Area, int]] = {
@@ -19,6 +19,7 @@ EXIT_CODES: Final[dict[Area, int]] = {
     "disk": 2,
     "store": 6,
     "kafka": 5,
+    "registry": 5,
     "spark": 9,
 }
 """What a failed check of an area makes of the exit code."""

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from kbackup.config import Doubt, Settings
-from kbackup.doctor import Check, configuration, disk, kafka, spark, store
+from kbackup.doctor import Check, configuration, disk, kafka, registry, spark, store
 from kbackup.errors import KbackupError
 from kbackup.runs import history, wiring
 from kbackup.stores import Store
@@ -72,6 +72,7 @@ def _services(settings: Settings, *, writes: bool) -> Iterator[Check]:
         if readable:
             backups = last_backups(opened, settings, datetime.now(UTC))
     yield from kafka.checks(settings, backups, datetime.now(UTC))
+    yield from registry.checks(settings)
 
 
 def last_backups(opened: Store, settings: Settings, now: datetime) -> dict[str, datetime] | None:

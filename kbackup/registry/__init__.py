@@ -5,6 +5,7 @@ the schema has under the record's subject; a restore registers schemas again.  W
 kept for as long as the process lives, because a registry never changes what an id stands for.
 """
 
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Protocol
@@ -13,6 +14,13 @@ AVRO: Final = "AVRO"
 JSON: Final = "JSON"
 PROTOBUF: Final = "PROTOBUF"
 """Kinds of schemas, as registries name them."""
+
+_USER_INFO: Final = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+def without_user(text: str) -> str:
+    """Return *text* with the users and passwords left out of its URLs."""
+    return _USER_INFO.sub("", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,11 @@ class RegistrySettings:
     retries: int = 3
     wait_s: float = 1.0
     wait_max_s: float = 20.0
+
+    @property
+    def name(self) -> str:
+        """What messages call the registry: its URLs, without users and passwords."""
+        return without_user(", ".join(self.urls))
 
 
 class Registry(Protocol):

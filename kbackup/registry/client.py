@@ -1,12 +1,12 @@
 """A registry through confluent-kafka's own client, its errors in our words."""
 
-import re
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from kbackup.errors import ConfigurationError, RegistryError
-from kbackup.registry import AVRO, RegisteredSchema, RegistrySettings
+from kbackup.registry import AVRO, RegisteredSchema, RegistrySettings, without_user
 
 try:
     from confluent_kafka.schema_registry import (
@@ -25,7 +25,6 @@ T = TypeVar("T")
 
 _UNKNOWN: Final = (40401, 40402, 40403)
 """Error codes of an unknown subject, version and schema."""
-_USER_INFO: Final = re.compile(r"(?<=://)[^/@\s]*@")
 
 
 class RegistryClient:
@@ -33,15 +32,16 @@ class RegistryClient:
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
-        self._name = _USER_INFO.sub("", ", ".join(settings.urls))
+        self._name = settings.name
         try:
             self._client = SchemaRegistryClient(_properties(settings))
         except (ValueError, OSError) as error:
             raise ConfigurationError(
                 "the connection to Schema Registry cannot be set up",
-                _USER_INFO.sub("", str(error)),
+                without_user(str(error)),
                 "correct schema.registry.url and the properties beside it",
             ) from error
+        weakref.finalize(self, self._client.close)  # it leaves its sockets to the collector
         self._lock = threading.RLock()
         self._schemas: dict[int, RegisteredSchema] = {}
         self._versions: dict[int, dict[str, int]] = {}
@@ -130,13 +130,13 @@ class RegistryClient:
         except Exception as error:  # its HTTP library, with errors of its own, is httpx2 or httpx
             raise RegistryError(
                 f"Schema Registry at {self._name} did not answer when asked {what}",
-                f"{type(error).__name__}: {_USER_INFO.sub('', str(error))}",
+                f"{type(error).__name__}: {without_user(str(error))}",
                 "check that it runs, schema.registry.url, and the network; then run again",
             ) from error
 
     def _refused(self, what: str, error: Any) -> RegistryError:
         status = error.http_status_code
-        why = f"HTTP {status}: {_USER_INFO.sub('', str(error.error_message))[:300]}"
+        why = f"HTTP {status}: {without_user(str(error.error_message))[:300]}"
         if status in (401, 403):
             do = (
                 "set basic.auth.credentials.source=USER_INFO and basic.auth.user.info, with a user "

@@ -14,13 +14,13 @@ RUN_BY: Final = {
     "object_names": "test_object_names.py",
     "path_format": "test_path_format.py",
     "regex_router": "test_regex_router.py",
+    "registry_compatibility": "../integration/test_schema_registry.py",
     "rotation": "test_rotation.py",
     "schedule": "test_rotation.py",
     "schema_rotation": "test_rotation.py",
 }
 NOT_RUN: Final = {
     "murmur2": "a restore keeps the partition of each record, and hashes no key",
-    "registry_compatibility": "kbackup registers no schema; it is a registry's behaviour",
 }
 """Files whose cases ask for what kbackup does not do, and why."""
 

@@ -2,10 +2,17 @@
 
 import io
 import json
+import urllib.request
+from typing import Any
 
+import case_files
 import fastavro
+import pyarrow as pa
 import pytest
 
+from kbackup import converters
+from kbackup.connect.schema import DATE, DECIMAL, ConnectSchema, Type
+from kbackup.errors import RegistryError
 from kbackup.local import LocalRegistry
 from kbackup.registry import AVRO, RegisteredSchema, RegistrySettings, connect
 from kbackup.registry.framing import head_of
@@ -73,3 +80,80 @@ def test_avro_goes_through_a_real_registry_and_comes_back(
 
     [error] = failed.summary["errors"]
     assert ("registry", topic, 500) == (error["code"], error["topic"], error["offset"])
+
+
+COLUMNS = ConnectSchema(
+    Type.STRUCT,
+    name="x.Order",
+    fields=(
+        ("id", ConnectSchema(Type.INT64)),
+        ("note", ConnectSchema(Type.STRING, optional=True)),
+        ("small", ConnectSchema(Type.INT8, optional=True)),
+        ("day", ConnectSchema(Type.INT32, True, DATE, 1)),
+        ("price", ConnectSchema(Type.BYTES, True, DECIMAL, 1, parameters=(("scale", "2"),))),
+        ("tags", ConnectSchema(Type.ARRAY, value=ConnectSchema(Type.STRING))),
+    ),
+)
+ROWS = [
+    {"id": 1, "note": None, "small": -1, "day": -1, "price": b"\x7d", "tags": ["a", ""]},
+    {"id": 2, "note": "", "small": None, "day": None, "price": None, "tags": []},
+    None,
+]
+
+
+@pytest.mark.parametrize("name", ["avro", "json_schema", "protobuf"])
+def test_a_real_registry_takes_the_schemas_of_each_converter(
+    apicurio: LocalRegistry, name: str
+) -> None:
+    """
+    What a restore registers is a schema to the registry, and the next backup reads it from there.
+    """
+    properties = {"schema.registry.url": apicurio.url}
+    values = pa.array(ROWS, COLUMNS.arrow())
+
+    written = converters.by_name(name, properties, topic=name).encode(values, COLUMNS.of_column())
+
+    other = {**properties, "max.retries": "1"}  # a connection of its own, which knows no schema
+    [found] = converters.by_name(name, other, topic=name).decode(written)
+    assert ((), ROWS) == (found.bad, found.values.to_pylist())
+
+
+def test_compatibility_is_the_registrys_own(apicurio: LocalRegistry) -> None:
+    """
+    A schema that the subject's mode forbids is refused by name, any other one is registered; the
+    id that the doctor asks for is nobody's.
+    """
+    document = case_files.document("registry_compatibility")
+    if not document:
+        pytest.skip("the folder of cases has none of a registry")
+    assert connect(RegistrySettings((apicurio.url,), retries=0)).schema(0) is None
+    schemas = {str(number): text for number, text in document["schemas"].items()}
+    differ = [
+        case
+        for number, case in enumerate(document["cases"])
+        if case["compatible"] != is_taken(apicurio, f"case-{number}", case, schemas)
+    ]
+
+    assert [] == differ
+
+
+def is_taken(
+    apicurio: LocalRegistry, subject: str, case: dict[str, Any], schemas: dict[str, str]
+) -> bool:
+    """Return whether a subject with the versions of *case* takes the new one."""
+    registry = connect(RegistrySettings((apicurio.url,), retries=0))
+    for number in case["previous"]:
+        registry.register(subject, RegisteredSchema(AVRO, schemas[str(number)]))
+    body = json.dumps({"compatibility": case["mode"]}).encode()
+    headers = {"Content-Type": "application/json"}
+    url = f"{apicurio.url}/config/{subject}"
+    request = urllib.request.Request(url, body, headers, method="PUT")
+    with urllib.request.urlopen(request, timeout=30):
+        pass
+    try:
+        registry.register(subject, RegisteredSchema(AVRO, schemas[str(case["new"])]))
+    except RegistryError as error:
+        if "HTTP 409" not in error.why:
+            raise
+        return False
+    return True

@@ -1,7 +1,5 @@
 """Brokers unlike the one that all tests share: guarded, large, or one of two."""
 
-import datetime as dt
-import ipaddress
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,13 +11,10 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from kbackup.local.kafka import LocalKafka
 from kbackup.local.process import free_ports
+from tests.support.certificates import write_certificate
 
 USER: Final = "keeper"
 PASSWORD: Final = "p=a;s\"s w'ord"  # what a configuration file would have to quote
@@ -39,7 +34,7 @@ class SecureKafka(LocalKafka):
         self.plain, self.scram, self.oauth = (f"127.0.0.1:{port}" for port in (plain, scram, oauth))
         self.authority = folder / "authority.pem"
         keys = folder / "keys.pem"
-        _write_certificate(self.authority, keys)
+        write_certificate(self.authority, keys)
         module = "org.apache.kafka.common.security"
         super().__init__(
             {
@@ -151,35 +146,3 @@ def limit_consumers(kafka: LocalKafka, bytes_a_second: int) -> None:
 def _properties(path: Path) -> dict[str, str]:
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     return {name: value for name, _, value in (line.partition("=") for line in lines)}
-
-
-def _write_certificate(authority: Path, keys: Path) -> None:
-    """Write a certificate for 127.0.0.1 that is its own authority, and its key in front of it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
-            critical=False,
-        )
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    authority.write_bytes(pem)
-    keys.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        + pem
-    )

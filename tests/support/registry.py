@@ -2,9 +2,11 @@
 
 import base64
 import json
+import ssl
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
@@ -20,11 +22,19 @@ class FakeRegistry:
         script: What the next requests meet instead of an answer: a status, or "hang" until the
             registry is closed.
         asked: Method and path of each request.
+        keys: Its certificate and private key, for TLS; None for plain HTTP.
+        clients: Authority of the certificates that clients must show; None for nobody.
+        keeps_alive: A connection takes more than one request.
+        closed: A client closed a connection that was kept for it.
     """
 
     user: str = ""
     script: list[int | str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    keys: Path | None = None
+    clients: Path | None = None
+    keeps_alive: bool = False
+    closed: threading.Event = field(default_factory=threading.Event)
     _schemas: list[dict[str, Any]] = field(default_factory=list)
     _versions: dict[str, list[int]] = field(default_factory=dict)
     _closing: threading.Event = field(default_factory=threading.Event)
@@ -36,6 +46,13 @@ class FakeRegistry:
             def log_message(self, *args: object) -> None:
                 """Stay silent."""
 
+            def handle(self) -> None:
+                if fake.keeps_alive:
+                    self.protocol_version = "HTTP/1.1"
+                super().handle()
+                if fake.keeps_alive:
+                    fake.closed.set()
+
             def do_GET(self) -> None:
                 fake._handle(self, {})
 
@@ -45,6 +62,13 @@ class FakeRegistry:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = False
+        if self.keys is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.keys)
+            if self.clients is not None:
+                context.load_verify_locations(self.clients)
+                context.verify_mode = ssl.CERT_REQUIRED
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.01,), daemon=True
         )
@@ -60,7 +84,8 @@ class FakeRegistry:
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        scheme = "http" if self.keys is None else "https"
+        return f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def add(self, subject: str, schema: Any, kind: str = "AVRO", **more: Any) -> int:
         """Register a schema, text or an object, and return its id."""

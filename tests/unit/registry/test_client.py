@@ -1,13 +1,17 @@
 """The client of a registry, against one that answers as Confluent's does."""
 
+import gc
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from kbackup.errors import RegistryError
 from kbackup.registry import AVRO, RegisteredSchema, Registry, RegistrySettings, connect
+from tests.support.certificates import write_certificate
 from tests.support.registry import FakeRegistry
 
 Connected = Callable[..., Registry]
@@ -173,6 +177,54 @@ def test_credentials_in_the_url_stay_secret_too() -> None:
     assert "s3cret" not in repr(caught.value.to_dict())
 
 
+@pytest.fixture
+def certificates(tmp_path: Path) -> Path:
+    """A folder with the certificates of a server and a client, which are their own authorities."""
+    for name in ("server", "client"):
+        write_certificate(tmp_path / f"{name}.pem", tmp_path / f"{name}.key")
+    return tmp_path
+
+
+def test_only_authorities_that_were_named_are_trusted(certificates: Path) -> None:
+    """
+    A certificate that nobody vouches for ends the request, before credentials are sent.
+    """
+    with FakeRegistry(keys=certificates / "server.key") as registry:
+        registry.add("orders-value", '"string"')
+        given = RegistrySettings((registry.url,), "ann:s3cret", retries=0)
+        with pytest.raises(RegistryError, match="did not answer") as caught:
+            connect(given).schema(1)
+        with pytest.raises(RegistryError, match="did not answer"):
+            connect(replace(given, ca=str(certificates / "client.pem"))).schema(1)
+        asked = list(registry.asked)
+
+        found = connect(replace(given, ca=str(certificates / "server.pem"))).schema(1)
+
+    assert (RegisteredSchema(AVRO, '"string"'), [], 5) == (found, asked, caught.value.exit_code)
+    assert "certificate" in caught.value.why.lower()
+
+
+def test_a_certificate_of_the_client_is_shown_where_it_is_asked_for(certificates: Path) -> None:
+    """
+    Certificate and key are in one file or in two.
+    """
+    with FakeRegistry(
+        keys=certificates / "server.key", clients=certificates / "client.pem"
+    ) as registry:
+        registry.add("orders-value", '"string"')
+        given = RegistrySettings((registry.url,), ca=str(certificates / "server.pem"), retries=0)
+        with pytest.raises(RegistryError):
+            connect(given).schema(1)
+        pair, whole = (str(certificates / name) for name in ("client.pem", "client.key"))
+
+        found = [
+            connect(replace(given, certificate=pair, key=whole)).schema(1),
+            connect(replace(given, certificate=whole)).schema(1),
+        ]
+
+    assert [RegisteredSchema(AVRO, '"string"')] * 2 == found
+
+
 def test_what_is_no_registry_is_named(registry: FakeRegistry, connected: Connected) -> None:
     """
     A 404 that no registry gives means a wrong URL, not an unknown schema.
@@ -190,3 +242,19 @@ def test_the_error_crosses_processes() -> None:
     error = pickle.loads(pickle.dumps(RegistryError("what", "why", "do", topic="t")))
 
     assert ("what", "t", 5) == (error.what, error.place["topic"], error.exit_code)
+
+
+def test_a_connection_that_nobody_holds_is_closed(
+    registry: FakeRegistry, connected: Connected
+) -> None:
+    """
+    Sockets do not wait for the end of the process, nor for a collector's warning.
+    """
+    registry.keeps_alive = True
+    registry.add("orders-value", '"string"')
+    connected(read_s=59.0).schema(1)
+
+    connect.cache_clear()
+    gc.collect()
+
+    assert registry.closed.wait(30)

@@ -1,0 +1,34 @@
+"""The Schema Registry of the converters: does it answer, and may schemas be read."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kbackup.config import Settings
+from kbackup.doctor import Check, failed
+from kbackup.errors import KbackupError
+from kbackup.registry import RegistrySettings, connect
+from kbackup.registry.options import URL, settings_of
+
+_NOBODYS: int = 0
+"""An id that registries give to no schema: asking for it takes the right to read, and no more."""
+
+
+def checks(settings: Settings) -> Iterator[Check]:
+    """Yield what is known of each registry that a converter asks, once for both parts."""
+    asked: dict[RegistrySettings, list[str]] = {}
+    parts = [("value", settings.value_converter_properties)] if settings.view != "record" else []
+    if parts and settings.store_kafka_keys:
+        parts.insert(0, ("key", settings.key_converter_properties))
+    for part, properties in parts:
+        if URL.of(properties):
+            asked.setdefault(settings_of(properties), []).append(part)
+    for registry, names in asked.items():
+        yield _readable(registry, " and ".join(names))
+
+
+def _readable(registry: RegistrySettings, name: str) -> Check:
+    try:
+        connect(replace(registry, retries=0)).schema(_NOBODYS)
+    except KbackupError as error:
+        return failed("registry", name, error)
+    return Check("registry", name, "ok", f"{registry.name} answers, and schemas can be read")

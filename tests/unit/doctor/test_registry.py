@@ -1,0 +1,62 @@
+"""What the doctor says about the Schema Registry of the converters."""
+
+from typing import Any
+
+from kbackup.doctor import Check, registry
+from tests.support.examined import settings
+from tests.support.registry import FakeRegistry
+
+
+def checks(*, view: str = "value", keys: bool = False, **parts: Any) -> list[Check]:
+    named = {f"{part}_converter_properties": given for part, given in parts.items()}
+    found = settings(view=view, store_kafka_keys=keys, **named)
+    return list(registry.checks(found))
+
+
+def test_a_registry_that_answers_is_asked_once_for_both_parts() -> None:
+    """
+    The question takes the right to read and changes nothing.
+    """
+    with FakeRegistry() as found:
+        given = {"schema.registry.url": found.url.replace("://", "://ann:s3cret@")}
+
+        [check] = checks(keys=True, key=given, value=given)
+
+    assert ("registry", "key and value", "ok") == (check.area, check.name, check.level)
+    assert ["GET /schemas/ids/0"] == found.asked
+    assert found.url in check.text
+    assert "s3cret" not in check.text
+
+
+def test_one_that_refuses_the_user_fails_without_a_wait() -> None:
+    """
+    The line says what to set, and the exit code is that of a run.
+    """
+    with FakeRegistry(user="ann:s3cret") as found:
+        [check] = checks(value={"schema.registry.url": found.url})
+
+    assert ("fail", 5, 1) == (check.level, check.failure()["exit_code"], len(found.asked))
+    assert "basic.auth.user.info" in check.do
+
+
+def test_one_that_is_away_is_asked_once() -> None:
+    """
+    The doctor does not repeat what a run would: it says what is so now.
+    """
+    with FakeRegistry() as found:
+        found.script = [503] * 4
+        [check] = checks(value={"schema.registry.url": found.url})
+
+    assert ("fail", "registry", 1) == (check.level, check.code, len(found.asked))
+
+
+def test_nothing_is_asked_where_no_value_is_read() -> None:
+    """
+    Whole records need no registry, and keys that are not stored need none.
+    """
+    with FakeRegistry() as found:
+        given = {"schema.registry.url": found.url}
+
+        assert [] == checks(view="record", value=given, key=given)
+        assert [] == checks(key=given)
+    assert [] == found.asked
