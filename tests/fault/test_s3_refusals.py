@@ -1,5 +1,6 @@
 """An S3 server that says no, and settings that cannot work: named at once, with what to do."""
 
+import base64
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -32,6 +33,12 @@ from tests.support.s3_requests import (
     unfinished,
 )
 
+KEY = {
+    "s3.ssea.name": "AES256",
+    "s3.sse.customer.key": base64.b64encode(bytes(32)).decode(),
+}
+"""A key of the customer's own."""
+
 
 @pytest.mark.parametrize(
     ("code", "remedy"),
@@ -54,6 +61,31 @@ def test_a_refusal_is_not_tried_again(
 
     assert remedy in caught.value.do
     assert 1 == proxy.seen(PUT)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "options", "remedy"),
+    [
+        pytest.param(400, "InvalidRequest", {}, "set s3.sse.customer.key", id="no key"),
+        pytest.param(403, "AccessDenied", KEY, "correct s3.sse.customer.key", id="wrong key"),
+    ],
+)
+def test_an_object_under_a_key_that_was_not_given_says_which_key_to_set(
+    proxy: S3Faults, settings: StoreSettings, status: int, code: str, options: Any, remedy: str
+) -> None:
+    """
+    B16: whoever restores with a customer's key missing or wrong is told so, also by a HEAD, whose
+    answer has a status alone.
+    """
+    proxy.faults = [Fault("(GET|HEAD) .*/a", "status", status=status, code=code)]
+    store = S3Store(replace(settings, options={**settings.options, **options}))
+
+    with pytest.raises(StoreError) as by_get:
+        store.open("a")
+    with pytest.raises(StoreError) as by_head:
+        store.head("a")
+
+    assert [True, True] == [remedy in caught.value.do for caught in (by_get, by_head)]
 
 
 @pytest.mark.parametrize(

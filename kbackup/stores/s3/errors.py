@@ -25,6 +25,7 @@ from urllib3.exceptions import HTTPError
 
 from kbackup.errors import ConfigurationError, KbackupError, ObjectNotFoundError, StoreError
 from kbackup.stores.s3.outcomes import NOT_IMPLEMENTED
+from kbackup.stores.s3_options import CUSTOMER_KEY
 
 NETWORK: Final = (ConnectionError, HTTPClientError, IncompleteReadError, HTTPError)
 """Refused, reset, timed out, broken off."""
@@ -56,6 +57,10 @@ _ACTIONS: Final = {
     "list_multipart_uploads": "s3:ListBucketMultipartUploads",
     "restore_object": "s3:RestoreObject",
 }
+_READS: Final = frozenset({"get_object", "head_object"})
+_KEY_MISSING: Final = frozenset({"400", "InvalidRequest"})
+"""What S3 answers to whoever reads an object without the customer's key it was stored with."""
+
 _REMEDIES: Final = {
     "NoSuchBucket": "create the bucket, or correct its name",
     "InvalidObjectState": "the object is archived: kbackup restore thaw requests it",
@@ -93,7 +98,13 @@ def transient(error: Exception) -> str | None:
 
 
 def translated(
-    error: Exception, operation: str, resource: str, host: str, hidden: Iterable[str] = ()
+    error: Exception,
+    operation: str,
+    resource: str,
+    host: str,
+    hidden: Iterable[str] = (),
+    *,
+    has_key: bool = False,
 ) -> KbackupError:
     """Return our error for botocore's.
 
@@ -103,6 +114,7 @@ def translated(
         resource: What it was about, such as ``s3://lake/topics/orders/...``.
         host: The server's name and port.
         hidden: Credentials, masked wherever the server repeats them.
+        has_key: The request carried a customer's key (SSE-C).
 
     Returns:
         A `StoreError` with ``status`` and ``s3_code`` in its *place*, an `ObjectNotFoundError`,
@@ -110,7 +122,7 @@ def translated(
     """
     what = f"{action(operation)} on {resource}"
     if isinstance(error, ClientError):
-        return _refused(error, what, operation, host, hidden)
+        return _refused(error, what, operation, host, hidden, has_key=has_key)
     if isinstance(error, ParamValidationError):
         return ConfigurationError(what, " ".join(str(error).split()), "correct the name or value")
     if isinstance(error, (NoCredentialsError, PartialCredentialsError)):
@@ -121,7 +133,13 @@ def translated(
 
 
 def _refused(
-    error: ClientError, what: str, operation: str, host: str, hidden: Iterable[str]
+    error: ClientError,
+    what: str,
+    operation: str,
+    host: str,
+    hidden: Iterable[str],
+    *,
+    has_key: bool,
 ) -> StoreError:
     name, status = code(error), _status(error)
     said = error.response.get("Error", {}).get("Message") or ""
@@ -134,10 +152,11 @@ def _refused(
     if "Skewed" in name:
         said = f"the clock differs by {_skew_seconds(error)} s from the server's"
     why = f"{host} answered {status}" if name == str(status) else f"{name} ({status})"
-    return StoreError(what, f"{why}: {said}" if said else why, _remedy(error, operation), **place)
+    do = _remedy(error, operation, has_key=has_key)
+    return StoreError(what, f"{why}: {said}" if said else why, do, **place)
 
 
-def _remedy(error: ClientError, operation: str) -> str:
+def _remedy(error: ClientError, operation: str, *, has_key: bool) -> str:
     name, status = code(error), _status(error)
     if "Skewed" in name:
         return "set this host's clock"
@@ -149,10 +168,21 @@ def _remedy(error: ClientError, operation: str) -> str:
         return f"set s3.region to {region or 'the region the bucket is in'}"
     if status == 403:
         also = " and s3:ListBucket, without which a missing object is denied too"
-        return f"allow {action(operation)}{also if operation == 'head_object' else ''}"
+        allow = f"allow {action(operation)}{also if operation == 'head_object' else ''}"
+        key = f"; or correct {CUSTOMER_KEY.name}, for another key is denied too"
+        return f"{allow}{key if has_key and operation in _READS else ''}"
     if status == 429 or status >= 500:
         return "try again later, with fewer tasks, or raise s3.part.retries"
-    return ""
+    return _about_key(name) if operation in _READS else ""
+
+
+def _about_key(name: str) -> str:
+    """Return what to do if an object may be encrypted with a customer's key, else nothing."""
+    if name not in _KEY_MISSING:
+        return ""
+    do = f"set {CUSTOMER_KEY.name} if a key of your own encrypted the object"
+    # the answer to a HEAD has no body, and so no code
+    return do if name != "400" else f"{do}, or renew credentials that have expired"
 
 
 def _skew_seconds(error: ClientError) -> int:

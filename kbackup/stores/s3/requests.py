@@ -116,7 +116,10 @@ class Requests:
                 self._renew(client)
                 return attempts.run(once, where, errors.transient)
         except errors.FOREIGN as error:
-            raise errors.translated(error, operation, where, self.host, self._secrets()) from error
+            raise errors.translated(
+                error, operation, where, self.host, self._secrets(),
+                has_key=CUSTOMER_KEY.of(self._settings.options) is not None,
+            ) from error  # fmt: skip
 
     def resource(self, about: str) -> str:
         """Return the name that *about* has for people, in one line whatever is in a key."""
