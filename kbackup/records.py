@@ -122,6 +122,16 @@ def joined(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(found)
 
 
+def without(span: Span, others: Iterable[Span]) -> tuple[Span, ...]:
+    """Return the offsets of *span* that are in none of *others*, in order."""
+    found: list[Span] = []
+    start = span.start_offset
+    for other in joined(others):
+        found.append(Span(start, min(other.start_offset, span.end_offset)))
+        start = max(start, other.end_offset)
+    return joined([*found, Span(start, span.end_offset)])
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of the records in one object.

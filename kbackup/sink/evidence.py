@@ -30,8 +30,9 @@ def gather(
 ) -> dict[TopicPartition, Evidence]:
     """Return what is known of each partition of *logs*.
 
-    A partition whose committed offset names the object before it costs one HEAD.  The others
-    cost a listing of their topic and its ledger, and a HEAD of each object of their last cut.
+    A partition whose committed offset names the object before it costs one HEAD, unless its log
+    begins after it.  The others cost a listing of their topic and its ledger, and a HEAD of each
+    object of their last cut.
 
     Args:
         store: Where the objects are.
@@ -47,7 +48,12 @@ def gather(
     with ThreadPoolExecutor(_THREADS) as pool:
         answers = pool.map(lambda at: _confirm(store, at), committed.values())
         confirmed = dict(zip(committed, answers, strict=True))
-        doubtful = [where for where in logs if not confirmed.get(where, _UNKNOWN).is_confirmed]
+        doubtful = [
+            where
+            for where, log in logs.items()
+            if not confirmed.get(where, _UNKNOWN).is_confirmed
+            or committed[where].offset < log.start_offset  # what expired may be in the bucket
+        ]
         topics = sorted({where.topic for where in doubtful})
         begun = [topic for topic in topics if known.has_ledger(topic)]
         known = with_objects(known, store, layout, clock, begun)
@@ -59,7 +65,8 @@ def gather(
     for where, log in logs.items():
         said, cut = confirmed.get(where, _UNKNOWN), last.get(where, _LastCut())
         ledger, listed = known.ledger(where), stored.get(where, ())
-        end = ledger.end({at.key for at in listed})
+        keys = {at.key for at in listed}
+        end = ledger.end(keys)
         evidence[where] = Evidence(
             log,
             committed.get(where),
@@ -68,6 +75,7 @@ def gather(
             where in mains,
             (*said.identities, cut.identity),
             known_to=ledger.reached(),
+            kept=ledger.kept(keys),
             unentered=tuple(
                 (at.start_offset, at.key) for at in listed if at.key not in ledger.objects
             )

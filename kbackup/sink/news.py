@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kbackup.config import Settings
-from kbackup.records import Span
+from kbackup.records import Span, TopicPartition
 from kbackup.reports import PartitionReport
 from kbackup.runs import history
 from kbackup.runs.summary import Event, Summary
@@ -64,23 +64,25 @@ class News:
             for code, text in at.start.warnings:
                 self._tell(self._summary.warn(code, text, **place))
 
-    def expired(self, at: PlannedPartition) -> Span | None:
+    def expired(self, at: PlannedPartition) -> Sequence[Span]:
         """Tell of offsets that expired before they were backed up, count and return them."""
-        gap = None if at.start is None else at.start.expired
-        if gap is None:
-            return None
+        gaps = () if at.start is None else at.start.expired
+        for gap in gaps:
+            self._expired(at.where, gap)
+        return gaps
+
+    def _expired(self, where: TopicPartition, gap: Span) -> None:
         text = (
-            f"{at.where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired in the "
+            f"{where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired in the "
             "cluster before they were backed up"
         )
         self._tell(
             self._summary.warn(
-                "gap", text, topic=at.where.topic, partition=at.where.partition,
+                "gap", text, topic=where.topic, partition=where.partition,
                 offsets=[gap.start_offset, gap.end_offset - 1],
             )
         )  # fmt: skip
         self._summary.skip("expired_offsets", len(gap))
-        return gap
 
     def skipped(self, report: PartitionReport, spans: Sequence[Sequence[int]]) -> None:
         """Say which records were left out as bad, and where they are now."""

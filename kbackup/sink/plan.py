@@ -85,8 +85,9 @@ class PlannedPartition:
         """
         if self.start is None:
             return None
-        if self.start.expired is not None:
-            committed = self.seen.committed
+        committed = self.seen.committed
+        is_left_behind = committed is not None and committed.offset < self.start.offset
+        if self.start.expired or is_left_behind:
             if committed is not None and self.seen.is_confirmed:
                 return Position(self.start.offset, committed.metadata)
             return Position(self.start.offset, Bookmark(identity=self.identity).to_metadata())

@@ -159,8 +159,7 @@ class SinkRun:
         """Write down what has expired, and put the group where the run begins."""
         positions = {}
         for at in partitions:
-            gap = self._news.expired(at)
-            if gap is not None:
+            for gap in self._news.expired(at):
                 self._ledger.gap(at.where, gap)
             if (position := at.position()) is not None:
                 positions[at.where] = position

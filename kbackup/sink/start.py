@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from kbackup.errors import TopicChangedError
 from kbackup.kafka import Position
-from kbackup.records import Span, TopicIdentity, TopicPartition
+from kbackup.records import Span, TopicIdentity, TopicPartition, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class Evidence:
             has begun.
         known_to: The offset before which everything was stored once, going by the ledger, whether
             or not it still is; None where the ledger does not know the partition.
+        kept: The offsets of which the bucket holds all there was, and known gaps, going by the
+            ledger; empty where it was not asked.
         unentered: The bucket's objects that the ledger lacks, each with its start offset.
     """
 
@@ -38,6 +40,7 @@ class Evidence:
     identities: tuple[TopicIdentity, ...] = ()
     reached: int | None = None
     known_to: int | None = None
+    kept: tuple[Span, ...] = ()
     unentered: tuple[tuple[int, str], ...] = ()
 
 
@@ -47,13 +50,13 @@ class Start:
 
     Attributes:
         offset: The first offset to read.
-        expired: Offsets that the cluster deleted before they were backed up, None without.
+        expired: Offsets that the cluster deleted before they were backed up.
         warnings: Codes and sentences for the operator.
         moves_group: The group stands ahead of *offset* and has to be set back first.
     """
 
     offset: int
-    expired: Span | None = None
+    expired: tuple[Span, ...] = ()
     warnings: tuple[tuple[str, str], ...] = field(default=())
     moves_group: bool = False
 
@@ -77,11 +80,11 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
         is_new = seen.committed is None and not seen.has_objects and seen.known_to is None
         is_news_only = is_new and reset == "latest"
         first = seen.log.end_offset if is_news_only else seen.log.start_offset
-        expired, known_to = None, seen.known_to
+        known_to = seen.known_to
         if known_to is None and seen.committed is not None:
             known_to = seen.committed.offset  # the group's word is all there is
-        if known_to is not None and known_to < first:
-            expired = Span(known_to, first)  # what had been stored before it is missing
+        # What had been stored before *known_to* is missing.
+        expired = () if known_to is None else _expired(seen, Span(known_to, first))
         return Start(first, expired, warnings, seen.committed is not None)
     if wanted > seen.log.end_offset:
         raise TopicChangedError(
@@ -93,9 +96,17 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
         )
     moves = seen.committed is not None and seen.committed.offset > wanted
     if wanted < seen.log.start_offset:
-        expired = Span(wanted, seen.log.start_offset)
+        expired = _expired(seen, Span(wanted, seen.log.start_offset))
         return Start(seen.log.start_offset, expired, warnings, moves)
-    return Start(wanted, None, warnings, moves)
+    return Start(wanted, (), warnings, moves)
+
+
+def _expired(seen: Evidence, span: Span) -> tuple[Span, ...]:
+    """Return what is lost of *span*, which the log no longer has.
+
+    Somebody who sets the group back, to back offsets up again, loses nothing that is in the bucket.
+    """
+    return without(span, seen.kept)
 
 
 def _wanted(

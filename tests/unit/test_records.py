@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_samples import batch_of, record_batches
 
-from kbackup.records import RECORD_OVERHEAD, Facts, batch_bytes, record_bytes
+from kbackup.records import RECORD_OVERHEAD, Facts, Span, batch_bytes, record_bytes, without
 
 FACTS = Facts(10, 29, 15, 1_700_000_000_000, None, "ab" * 32)
 
@@ -86,3 +86,22 @@ def test_an_object_covers_one_whose_records_it_may_all_have(
     One that ends elsewhere has a record more there, or lacks another.
     """
     assert covers == Facts(first, last, records, None, None, "").covers(FACTS)
+
+
+_SPANS = st.builds(
+    lambda start, size: Span(start, start + size), st.integers(0, 20), st.integers(0, 9)
+)
+
+
+@given(_SPANS, st.lists(_SPANS))
+def test_what_is_left_of_a_span_is_what_no_other_has(span: Span, others: list[Span]) -> None:
+    """
+    Each offset once, in order, and no empty span.
+    """
+    offsets = [set(range(one.start_offset, one.end_offset)) for one in (span, *others)]
+    found = without(span, others)
+
+    assert sorted(offsets[0].difference(*offsets[1:])) == [
+        offset for one in found for offset in range(one.start_offset, one.end_offset)
+    ]
+    assert all(map(len, found))

@@ -8,7 +8,7 @@ from typing import Final
 from kbackup.backup.ledger.rows import ACCEPTED, GAP, MISSING, PASSED, SKIPPED, Entry, named
 from kbackup.backup.ledger.stream import Damage
 from kbackup.naming import View
-from kbackup.records import Facts, Span, TopicPartition, joined
+from kbackup.records import Facts, Span, TopicPartition, joined, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,23 @@ class PartitionLedger:
         broken = {one.next_offset for key, one in self.objects.items() if key not in present}
         cuts = {one.next_offset for one in self.objects.values()}
         return self._end(cuts - broken)
+
+    def kept(self, present: Container[str]) -> tuple[Span, ...]:
+        """Return the offsets of which nothing is missing that was ever there, in order.
+
+        They are those of the cuts of which every object is there, and the gaps that are known.
+
+        Args:
+            present: The keys of a listing that was made after the ledger was read.
+        """
+        whole: list[Span] = []
+        broken: list[Span] = []
+        for key, one in self.objects.items():
+            if one.cut_start is not None and one.next_offset is not None:
+                cuts = whole if key in present else broken
+                cuts.append(Span(one.cut_start, one.next_offset))
+        known = joined([*whole, *self.gaps, *self.passed])
+        return tuple(part for span in known for part in without(span, broken))
 
     def _end(self, cuts: Iterable[int | None]) -> int | None:
         """Return the highest of the ends of *cuts* and of what no object holds."""

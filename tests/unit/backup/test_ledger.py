@@ -234,6 +234,33 @@ def test_the_backup_goes_on_after_the_last_cut_that_is_whole(
     assert end == TopicLedger.of(rows).partition(0).end(present)
 
 
+@pytest.mark.parametrize(
+    ("present", "kept"),
+    [
+        pytest.param("abc", [(0, 30), (40, 50)], id="all of it"),
+        pytest.param("ac", [(20, 30), (40, 50)], id="half a cut"),
+        pytest.param("ab", [(0, 20), (40, 50)], id="a whole cut"),
+        pytest.param("", [(40, 50)], id="nothing"),
+    ],
+)
+def test_what_a_backup_keeps_is_whole_cuts_and_known_gaps(
+    present: str, kept: list[tuple[int, int]]
+) -> None:
+    """
+    An offset counts where no object of its cut is missing, whether or not it held a record.
+    """
+    rows = [
+        Entry("object", 0, 0, 18, "a", cut_start=0, next_offset=20),
+        Entry("object", 0, 1, 17, "b", cut_start=0, next_offset=20),
+        Entry("object", 0, 20, 28, "c", cut_start=20, next_offset=30),
+        Entry("object", 0, 30, 39, "adopted, and nobody knows its cut"),
+        gap(WHERE, Span(40, 50), "r", 1),
+    ]
+    ledger = TopicLedger.of(rows).partition(0)
+
+    assert kept == [(s.start_offset, s.end_offset) for s in ledger.kept(set(present))]
+
+
 def test_the_backup_goes_on_after_a_gap() -> None:
     """
     A first backup that met nothing but expired records leaves no object, and knows where it stood.

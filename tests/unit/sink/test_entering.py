@@ -17,6 +17,7 @@ from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Position
 from kbackup.naming import View
 from kbackup.records import Span, TopicIdentity, TopicPartition
+from kbackup.reports import Bookmark
 from kbackup.runs import known
 from kbackup.runs.known import Known
 from kbackup.sink.entering import RunLedger, asked
@@ -211,6 +212,29 @@ def test_nothing_is_entered_where_nothing_has_changed() -> None:
     begin(backup, cluster(), "2026-11-22T02:00:00Z-7f3a")
 
     assert before == [entry.key for entry in backup.store.list("_kbackup/")]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pytest.param("", id="somebody set the group back"),
+        pytest.param(Bookmark(identity=ID).to_metadata(), id="a commit failed"),
+    ],
+)
+def test_what_expired_after_it_was_stored_is_no_gap(metadata: str) -> None:
+    """
+    The group stands before the log's start, and the bucket holds all that is between them.
+    """
+    backup, there = Backup(), cluster(10)
+    begin(backup, there)
+    back_up(backup, 0, 10)
+    there.logs[WHERE] = Span(7, 12)
+    there.positions[WHERE] = Position(2, metadata)
+
+    (at,) = plan(backup, there).partitions
+
+    assert at.start is not None
+    assert (7, ()) == (at.start.offset, at.start.expired)
 
 
 @pytest.mark.parametrize("committed", [None, 12])

@@ -63,3 +63,16 @@ def test_a_group_too_far_ahead_is_set_back() -> None:
     assert Position(500) == at.position()
     assert unit is not None
     assert (500, None) == (unit.span.start_offset, unit.bookmark)
+
+
+def test_a_group_that_was_set_back_before_the_log_start_is_moved_there() -> None:
+    """
+    Though nothing is lost, no later run has to find out again that the log begins after it.
+    """
+    seen = Evidence(
+        Span(1000, 1500), Position(500), stored_to=1500, has_objects=True, kept=(Span(0, 1500),)
+    )
+    position = planned(seen).position()
+
+    assert position is not None
+    assert 1000 == position.offset

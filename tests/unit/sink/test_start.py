@@ -12,7 +12,8 @@ WHERE = TopicPartition("orders", 0)
 
 def start(log: Span, *, reset: str = "earliest", committed: int | None = None,
           confirmed: bool = False, stored_to: int | None = None, objects: bool | None = None,
-          reached: int | None = None, known_to: int | None = None) -> Start:  # fmt: skip
+          reached: int | None = None, known_to: int | None = None,
+          kept: tuple[Span, ...] = ()) -> Start:  # fmt: skip
     """The decision for a partition of which this is known."""
     seen = Evidence(
         log,
@@ -22,6 +23,7 @@ def start(log: Span, *, reset: str = "earliest", committed: int | None = None,
         stored_to is not None if objects is None else objects,
         reached=reached,
         known_to=known_to,
+        kept=kept,
     )
     return decide(WHERE, seen, reset=reset)
 
@@ -71,7 +73,7 @@ def test_expired_offsets_are_a_gap_and_the_log_start_is_next() -> None:
     """
     found = start(Span(50, 90), committed=40, confirmed=True)
 
-    assert (50, Span(40, 50)) == (found.offset, found.expired)
+    assert (50, (Span(40, 50),)) == (found.offset, found.expired)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,7 @@ def test_what_expired_after_all_objects_were_deleted_is_a_gap(known: dict[str, o
     """
     found = start(Span(50, 90), known_to=40, **known)  # type: ignore[arg-type]
 
-    assert (50, Span(40, 50)) == (found.offset, found.expired)
+    assert (50, (Span(40, 50),)) == (found.offset, found.expired)
 
 
 def test_what_expired_after_a_position_without_objects_is_a_gap() -> None:
@@ -97,14 +99,34 @@ def test_what_expired_after_a_position_without_objects_is_a_gap() -> None:
     """
     found = start(Span(50, 90), committed=40)
 
-    assert (50, Span(40, 50)) == (found.offset, found.expired)
+    assert (50, (Span(40, 50),)) == (found.offset, found.expired)
+
+
+@pytest.mark.parametrize(
+    ("kept", "expired"),
+    [
+        pytest.param([(0, 60)], [], id="all of it is in the bucket"),
+        pytest.param([(0, 30), (35, 60)], [(30, 35)], id="a person deleted an object"),
+        pytest.param([(20, 25), (30, 40)], [(10, 20), (25, 30), (40, 50)], id="some of it"),
+    ],
+)
+def test_what_the_bucket_holds_is_no_gap_for_a_group_that_was_set_back(
+    kept: list[tuple[int, int]], expired: list[tuple[int, int]]
+) -> None:
+    """
+    Whoever sets a group back, to back offsets up again, is told only of what is really lost.
+    """
+    spans = tuple(Span(*one) for one in kept)
+    found = start(Span(50, 90), committed=10, stored_to=60, kept=spans)
+
+    assert (50, tuple(Span(*one) for one in expired)) == (found.offset, found.expired)
 
 
 def test_a_first_start_has_no_gap() -> None:
     """
     Records that expired before the first run are nobody's loss to report.
     """
-    assert start(Span(50, 90)).expired is None
+    assert () == start(Span(50, 90)).expired
 
 
 @pytest.mark.parametrize(
@@ -121,7 +143,7 @@ def test_what_expires_after_a_first_run_has_begun_is_a_gap(known: dict[str, obje
     """
     found = start(Span(50, 90), reached=5, **known)  # type: ignore[arg-type]
 
-    assert (50, Span(5, 50)) == (found.offset, found.expired)
+    assert (50, (Span(5, 50),)) == (found.offset, found.expired)
 
 
 def test_what_was_committed_meanwhile_counts_more_than_where_a_run_began() -> None:
@@ -130,7 +152,7 @@ def test_what_was_committed_meanwhile_counts_more_than_where_a_run_began() -> No
     """
     found = start(Span(50, 90), committed=40, confirmed=True, reached=5)
 
-    assert Span(40, 50) == found.expired
+    assert (Span(40, 50),) == found.expired
 
 
 def test_a_group_too_far_ahead_is_set_back() -> None:
