@@ -217,6 +217,17 @@ class Restored:
         given = ((field.name, data.get(field.name)) for field in fields(cls))
         return cls(**{name: value for name, value in given if type(value) is int})
 
+    def __add__(self, later: "Restored") -> "Restored":
+        """Return what was done with what was done *later*."""
+        ends = ("first", "last")
+        counts = {
+            field.name: getattr(self, field.name) + getattr(later, field.name)
+            for field in fields(self)
+            if field.name not in ends
+        }
+        first = later.first if self.first is None else self.first
+        return Restored(**counts, first=first, last=self.last if later.last is None else later.last)
+
 
 NOTHING: Final = Restored()
 

@@ -33,6 +33,11 @@ _FAMILIES: Final[tuple[Callable[[str], bool], ...]] = (
 """Properties that belong together: where one is refused, the others need no mention."""
 
 
+_FOLLOW: Final = "follow"
+"""A restore takes it from its own command line alone: the file that it is given is often the
+sink's, and one that does not end would be a surprise."""
+
+
 def _files(name: str) -> bool:
     """Whether *name* is an option of a partitioner or a timestamp extractor."""
     seams_of = {seam for seam, _ in BY_NAME[name].plugins} if name in BY_NAME else set()
@@ -182,6 +187,8 @@ class Judgement:
         if name in BY_NAME:
             found = BY_NAME[name]
             if not found.is_property and value.origin.kind == "file":
+                return False
+            if name == _FOLLOW and self.command == "restore" and value.origin.kind == "file":
                 return False
             return bool(found.commands & self.sides) or not found.is_property
         if transforms.is_transform(name):

@@ -23,7 +23,7 @@ NO_EFFECT: Final = frozenset(
     max.files.scan.limit
     enable.conditional.writes s3.send.digest s3.http.send.expect.continue
     config.action.reload
-    folders s3.poll.interval.ms record.batch.max.size task.batch.size
+    folders record.batch.max.size task.batch.size
     file.discovery.starting.timestamp parse.error.topic.prefix topic.regex.list value.schema
     exactly.once.support transaction.boundary transaction.boundary.interval.ms
     topic.creation.groups partition.field.format.path

@@ -188,11 +188,6 @@ class Rotation(Group):
         ge=1,
         le=2**63 - 1,
     )
-    follow: Switch = declare(
-        False,
-        "Run until stopped; --once ends at the offsets read at the start.",
-        off="--once",
-    )
     flush_on_stop: Switch = declare(
         True,
         "When a --once run ends, store the last, short file, or leave its records to the next run.",

@@ -1,4 +1,4 @@
-"""Declarations: how a restore writes, where the work is done, what is printed."""
+"""Declarations: whether a run follows, how a restore writes, where it works, what is printed."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -13,7 +13,27 @@ from kbackup.config.parsing import (
     Untrimmed,
     Word,
 )
-from kbackup.config.property import ALL, RESTORE, SETTLING, SPARK, Group, declare
+from kbackup.config.property import ALL, RESTORE, RUNS, SETTLING, SPARK, Group, declare
+
+
+class Following(Group):
+    """Whether a run ends, or goes on with what is new."""
+
+    title: ClassVar[str] = "Following"
+    commands: ClassVar[frozenset[str]] = RUNS
+
+    follow: Switch = declare(
+        False,
+        "Run until stopped; --once ends when what was there at the start is done.",
+        off="--once",
+    )
+    s3_poll_interval_ms: Integer = declare(
+        60_000,
+        "With --follow: milliseconds between two listings of the bucket.",
+        commands=RESTORE,
+        ge=1,
+        le=2**63 - 1,
+    )
 
 
 class Restore(Group):

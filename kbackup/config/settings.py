@@ -11,7 +11,7 @@ from kbackup.config.connection import Kafka, Store
 from kbackup.config.layout import Layout, Rotation, Safety
 from kbackup.config.parsing import names_store
 from kbackup.config.property import Group, Property, of_plugins, properties
-from kbackup.config.running import Output, Restore, Run
+from kbackup.config.running import Following, Output, Restore, Run
 from kbackup.config.tolerance import Tolerance
 from kbackup.config.transforms import Step
 from kbackup.renaming import Rename
@@ -21,6 +21,7 @@ GROUPS: Final[tuple[type[Group], ...]] = (
     Store,
     Layout,
     Rotation,
+    Following,
     Safety,
     Tolerance,
     Restore,
@@ -29,7 +30,7 @@ GROUPS: Final[tuple[type[Group], ...]] = (
 )
 
 
-class Settings(Output, Run, Restore, Tolerance, Safety, Rotation, Layout, Store, Kafka):
+class Settings(Output, Run, Restore, Tolerance, Safety, Following, Rotation, Layout, Store, Kafka):
     """The configuration of one command: plain data, which may cross a process.
 
     Beside the declared properties stand what follows from them:

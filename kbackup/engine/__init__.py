@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -43,12 +43,14 @@ class Manner(TypedDict, total=False):
         deal: How units are dealt out to tasks; without it `deal`.
         orders: What is put here while tasks run is passed on to all of them.
         timings: Grows by what it took.
+        keeps: Leave Spark up for the next tasks, unless these fail.
     """
 
     slices_per_core: int
     deal: Deal
     orders: SimpleQueue[Event]
     timings: Timings
+    keeps: bool
 
 
 _SLICES_PER_CORE: Final = 4
@@ -94,6 +96,7 @@ def run(
     """
     timings, orders = manner.get("timings"), manner.get("orders")
     began = time.monotonic()
+    keeps, is_kept = manner.get("keeps", False), False
     starting = starting or Starting(lambda: settings)
     try:
         spark = starting.spark()
@@ -103,7 +106,8 @@ def run(
         raise
     ready, context, is_idle = time.monotonic(), spark.context, False
     try:
-        host = context.getConf().get("spark.driver.host")
+        with _translated():  # a Spark that was kept may have died since
+            host = context.getConf().get("spark.driver.host")
         hub = Hub(host, log_lines.logged(hear))
         finished = threading.Event()
         watcher = threading.Thread(
@@ -112,12 +116,15 @@ def run(
         watcher.start()
         try:
             slices = manner.get("slices_per_core") or _SLICES_PER_CORE
-            shares = manner.get("deal", deal)(units, context.defaultParallelism * slices)
             job = _Job(task, hub.address, kbackup.__version__)
-            reports = _collect(context.parallelize(shares, len(shares)).mapPartitions(job))
+            with _translated():
+                shares = manner.get("deal", deal)(units, context.defaultParallelism * slices)
+                found = context.parallelize(shares, len(shares)).mapPartitions(job).collect()
+            reports: list[Report] = found
             is_idle = True
             if not stop.is_set():
                 check_whole(reports, len(units))
+            is_kept = keeps and bool(reports)
             return reports
         finally:
             finished.set()
@@ -128,7 +135,8 @@ def run(
                 timings.worker_start_s += met - ready
                 timings.work_s += time.monotonic() - met
     finally:
-        end_beside(spark, is_idle=is_idle)
+        if not is_kept:
+            end_beside(spark, is_idle=is_idle)
 
 
 def archive_classes(settings: EngineSettings, task: Task) -> Path:
@@ -218,17 +226,18 @@ def _watch(
             return
 
 
-def _collect(reports: Any) -> list[Report]:
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise what Spark says as an error of ours."""
     from py4j.protocol import Py4JError  # noqa: PLC0415
 
     try:
-        found: list[Report] = reports.collect()
+        yield
     except Py4JError as error:
         text = str(getattr(error, "java_exception", error))
         raise task_failed(text) from error
     except (OSError, KbackupError) as error:
         raise SparkError("the connection to Spark broke", str(error)) from error
-    return found
 
 
 def check_whole(reports: Sequence[Report], units: int) -> None:

@@ -5,14 +5,16 @@ its end offset by records and commits.  Where that does not fit, because an earl
 or somebody else writes, the records are counted one by one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kbackup.channel import Line
 from kbackup.engine import Report
 from kbackup.errors import AuditError, KbackupError
-from kbackup.kafka import Connection
+from kbackup.kafka import Cluster, Connection
 from kbackup.records import Span, TopicPartition
+from kbackup.reports import RestoreReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,54 @@ class Written:
     def span(self) -> Span:
         """Return the offsets to count records in."""
         return Span(max(self.before, self.after.start_offset), self.after.end_offset)
+
+
+def written(
+    cluster: Cluster,
+    spans: Mapping[TopicPartition, Span],
+    reports: Iterable[RestoreReport],
+    *,
+    exactly_once: bool,
+) -> list[Written]:
+    """Return what tasks wrote to each partition, and what its log holds now.
+
+    A partition that failed is left out: it says so itself, and somebody else may have gone on.
+
+    Args:
+        cluster: The target.
+        spans: What each partition held before.
+        reports: What became of each.
+        exactly_once: Records were written in transactions.
+
+    Raises:
+        KafkaError: If the cluster does not answer.
+    """
+    done = [report for report in reports if report.done.records and report.failure is None]
+    wheres = [report.where for report in done]
+    after = cluster.settled_spans(wheres)
+    ends = cluster.spans(wheres, committed_only=False)
+    return [
+        Written(
+            where,
+            report.done.records,
+            report.done.commits if exactly_once else 0,
+            max(spans.get(where, Span(0, 0)).end_offset, report.log_end or 0),
+            after[where],
+            after[where].end_offset < ends[where].end_offset,
+        )
+        for where, report in zip(wheres, done, strict=True)
+    ]
+
+
+def counts(reports: Iterable[Report]) -> tuple[dict[TopicPartition, int], list[Mapping[str, Any]]]:
+    """Return how many records `count` found in each partition, and why others were not counted."""
+    found, failures = dict[TopicPartition, int](), list[Mapping[str, Any]]()
+    for report in reports:
+        if "failure" in report:
+            failures.append(report["failure"])
+        else:
+            found[TopicPartition(report["topic"], report["partition"])] = report["counted"]
+    return found, failures
 
 
 def count(

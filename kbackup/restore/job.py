@@ -28,6 +28,7 @@ class RestoreJob:
         offset_header: A header that keeps the offset of the backup; None for none.
         transforms: What is done to records before they are written, in order.
         is_renamed: Whether a transform is to see the new name of a topic from the beginning.
+        visit: Which visit of a run that follows this is, from 1; 0 where the run does not follow.
     """
 
     run: str
@@ -41,6 +42,12 @@ class RestoreJob:
     offset_header: str | None = None
     transforms: tuple[Step, ...] = ()
     is_renamed: bool = False
+    visit: int = 0
+
+    @property
+    def mark(self) -> str:
+        """The name under which positions are committed, so that no visit counts another's work."""
+        return f"{self.run}.{self.visit}" if self.visit else self.run
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """What a restore would write where: plain data, made by `planner`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kbackup.errors import KbackupError
+from kbackup.errors import KbackupError, RefusedError
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.safety import Intent, Target
@@ -37,6 +37,11 @@ class PlannedTopic:
     objects: int
     records: int | None
     stored_bytes: int
+
+    @property
+    def adds(self) -> bool:
+        """Whether records would be added to those of somebody else."""
+        return self.action == "append" and self.target.records > 0
 
     def event(self) -> dict[str, Any]:
         """Return the plan's line of this topic."""
@@ -79,3 +84,26 @@ class RestorePlan:
         """Return what tasks have to do, the largest share first."""
         units = [unit for topic in self.topics for unit in topic.units]
         return sorted(units, key=lambda unit: unit.size, reverse=True)
+
+
+def confirm(plan: RestorePlan, agree: Callable[[str], bool] | None, *, is_agreed: bool) -> None:
+    """Ask before records are added to topics that have some already.
+
+    Args:
+        plan: What is to be done.
+        agree: Asks a person; None where nobody can be asked.
+        is_agreed: Somebody agreed in advance.
+
+    Raises:
+        RefusedError: If nobody agrees.
+    """
+    added = [topic.intent.target for topic in plan.topics if topic.adds]
+    if not added or is_agreed:
+        return
+    names = ", ".join(added)
+    if agree is None or not agree(f"{names}: not empty. Add the backup's records to it?"):
+        raise RefusedError(
+            f"{names} is not empty, and adding to it was not confirmed",
+            "--if-exists append needs a confirmation",
+            "--yes confirms in advance",
+        )

@@ -1,6 +1,6 @@
 """Makes the plan of a restore, with what forbids it; nothing is changed while it is made."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -63,6 +63,8 @@ class Planner:
         catalog: Catalog,
         known: Known,
         now_ms: int,
+        only: Collection[str] | None = None,
+        beside: Collection[str] = (),
     ) -> None:
         """Take everything that a plan depends on.
 
@@ -73,7 +75,11 @@ class Planner:
             catalog: What is there.
             known: What the backup says of itself, read before it was listed.
             now_ms: The time, ms since the epoch.
+            only: The topics to plan, all of which are there; None plans all that are asked for.
+            beside: Topics that the same run restores and that are not planned now: no two of all
+                these may be written to one target.
         """
+        self._only, self._beside = only, beside
         self._settings, self._cluster, self._store = settings, cluster, store
         self._catalog, self._known, self._now_ms = catalog, known, now_ms
         self.missing: list[KbackupError] = []
@@ -90,21 +96,7 @@ class Planner:
             KafkaError: If the cluster does not answer.
             StoreError: If the store does not.
         """
-        settings = self._settings
-        there = {*self._catalog.topics(), *self._there}
-        names = select(there, settings.topics, settings.topics_regex)
-        place = f"{settings.url}/{settings.topics_dir}"
-        if not names:
-            raise nothing_there(place)
-        for name in names:
-            if name not in there:
-                raise IncompleteBackupError(
-                    f"topic {name} is not in the backup",
-                    f"it has no object under {place}",
-                    "see what is there: kbackup restore topics",
-                    topic=name,
-                )
-        intents = [self._intent(name) for name in names]
+        intents = [self._intent(name) for name in self._names()]
         existing = self._cluster.topics(
             {intent.target for intent in intents} & set(self._cluster.topic_names())
         )
@@ -122,9 +114,38 @@ class Planner:
             positions,
             self._cluster.topic_config(existing),
         )
-        clashes = list(safety.collisions(intents))
+        others = [self._named(name) for name in self._beside]
+        clashes = list(safety.collisions([*intents, *others]))
         topics = [self._topic(intent, held, clashes) for intent in intents]
         return RestorePlan(tuple(topics), self._group, held.spans)
+
+    def _names(self) -> list[str]:
+        """Return the topics to plan.
+
+        Raises:
+            IncompleteBackupError: If one that was asked for is not in the backup.
+        """
+        if self._only is not None:
+            return sorted(self._only)
+        settings = self._settings
+        there = {*self._catalog.topics(), *self._there}
+        names = select(there, settings.topics, settings.topics_regex)
+        place = f"{settings.url}/{settings.topics_dir}"
+        if not names:
+            raise nothing_there(place)
+        for name in names:
+            if name not in there:
+                raise IncompleteBackupError(
+                    f"topic {name} is not in the backup",
+                    f"it has no object under {place}",
+                    "see what is there: kbackup restore topics",
+                    topic=name,
+                )
+        return names
+
+    def _named(self, name: str) -> Intent:
+        """Return what is known of a topic's restore by its name alone."""
+        return Intent(name, rename(name, self._settings.renames), 1)
 
     def _intent(self, name: str) -> Intent:
         source = source_of(self._known, name)

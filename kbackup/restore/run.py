@@ -2,26 +2,29 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kbackup import engine
 from kbackup.backup import catalog
 from kbackup.config import Settings
 from kbackup.engine import Report
-from kbackup.errors import KbackupError, RefusedError
+from kbackup.errors import KbackupError
 from kbackup.kafka import Cluster, check_idle
-from kbackup.records import Span, TopicPartition
+from kbackup.records import TopicPartition
 from kbackup.reports import RestoreReport
-from kbackup.restore import audit
+from kbackup.restore import audit, news
+from kbackup.restore.account import row_of
 from kbackup.restore.beginning import begin
-from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.plan import RestorePlan
+from kbackup.restore.follow import Following
+from kbackup.restore.job import RestoreJob
+from kbackup.restore.plan import RestorePlan, confirm
 from kbackup.restore.planner import Planner
 from kbackup.restore.soundness import REPEATED
 from kbackup.restore.standing import LEFT_OUT
 from kbackup.restore.target import asked
 from kbackup.restore.task import put_back
 from kbackup.runs import history, known, wiring
+from kbackup.runs.beats import Beats
 from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Event, Summary
@@ -29,6 +32,9 @@ from kbackup.runs.world import World
 from kbackup.stores import Store, open_store
 
 Tell = Callable[[Event], None]
+
+RECORD_S: Final = 20.0
+"""Seconds between two run records of a restore that follows."""
 
 
 class RestoreRun:
@@ -40,7 +46,8 @@ class RestoreRun:
         self._summary = Summary(self._run, "restore")
         self._layout = wiring.layout(settings)
         self._timings = engine.Timings()
-        self._rows: dict[TopicPartition, dict[str, Any]] = {}
+        self._rows = dict[TopicPartition, dict[str, Any]]()
+        self._following: Following | None = None
 
     def __call__(self, agree: Callable[[str], bool] | None = None) -> Event:
         """Run to the end; what fails is in the summary.
@@ -54,7 +61,7 @@ class RestoreRun:
             if error.exit_code in (2, 8):
                 raise
             self._summary.fail(error)
-        return self._summary.finish(self._stop.signal)
+        return self._finish()
 
     def _work(self, agree: Callable[[str], bool] | None) -> None:
         settings = self._settings
@@ -64,7 +71,7 @@ class RestoreRun:
             plan = self._plan(cluster, store)
             self._show(plan, cluster)
             if agree is None and not plan.refusals:
-                self._confirm(plan, None)  # a plan ends as the run would
+                confirm(plan, None, is_agreed=settings.yes)  # a plan ends as the run would
             return
         group = [wiring.restore_group(settings)]
         lock = RunLock.for_settings(
@@ -74,17 +81,49 @@ class RestoreRun:
         with lock as held:
             tasks.begin()  # a restore that finds nothing to do is rare, and drops it unused
             try:
-                plan = self._plan(cluster, store)
-                self._show(plan, cluster)
-                if plan.refusals:
+                if settings.follow:
+                    self._follow(store, agree)
+                elif not self._once(cluster, store, agree):
                     return
-                self._confirm(plan, agree)
-                self._restore(plan, cluster)
             finally:
                 tasks.end()
             if held is not None and held.is_lost:
                 self._summary.fail(lost_lock())
             self._leave_record(store)
+
+    def _once(self, cluster: Cluster, store: Store, agree: Callable[[str], bool] | None) -> bool:
+        """Restore what is there now; return whether anything was begun."""
+        plan = self._plan(cluster, store)
+        self._show(plan, cluster)
+        if plan.refusals:
+            return False
+        confirm(plan, agree, is_agreed=self._settings.yes)
+        self._restore(plan, cluster)
+        return True
+
+    def _follow(self, store: Store, agree: Callable[[str], bool] | None) -> None:
+        """Restore what comes until asked to stop, and leave a run record now and then."""
+        following = self._following = Following(
+            self._settings, self._world, store, self._summary, self._tell, self._stop, self._job
+        )
+
+        def record() -> None:
+            history.write_run(store, self._layout, self._finish())
+
+        with Beats("leaving a run record", record, RECORD_S):
+            try:
+                following.run(agree)
+            except KbackupError as error:
+                self._summary.fail(error)
+
+    def _finish(self) -> Event:
+        """Return the summary as it is now."""
+        if self._following is None:
+            return self._summary.finish(self._stop.signal)
+        with self._following.account.lock:
+            summary = self._summary.finish(self._stop.signal)
+            facts = self._following.facts()
+            return {**summary, **facts, "partitions": self._following.account.rows()}
 
     def _restore(self, plan: RestorePlan, cluster: Cluster) -> None:
         try:
@@ -95,7 +134,7 @@ class RestoreRun:
     def _leave_record(self, store: Store) -> None:
         """Leave the run record, which nothing depends on: a store may be there to be read only."""
         try:
-            history.write_run(store, self._layout, self._summary.finish(self._stop.signal))
+            history.write_run(store, self._layout, self._finish())
         except KbackupError as error:
             text = f"no run record was left beside the backup: {error}"
             self._tell(self._summary.warn("no_run_record", text))
@@ -146,28 +185,9 @@ class RestoreRun:
             self._tell(self._summary.warn("other_format", text))
 
     def _show(self, plan: RestorePlan, cluster: Cluster) -> None:
-        settings = self._settings
-        self._summary.facts |= {
-            "group": plan.group,
-            "kafka_client": wiring.kafka_way(settings).name,
-            "cluster_id": cluster.cluster_id,
-            "target": settings.bootstrap_servers,
-            "store": settings.url,
-            "topics_dir": settings.topics_dir,
-            "renames": [[step.regex, step.replacement] for step in settings.renames],
-            "window": str(wiring.window(settings)) or None,
-            "transforms": [step.alias for step in settings.transforms],
-            "plan": [topic.event() for topic in plan.topics],
-        }
-        self._tell(
-            {
-                "type": "start", "v": 1, "run": self._run, "command": "restore",
-                "topics": [topic.intent.source for topic in plan.topics], "group": plan.group,
-                "store": settings.url, "topics_dir": settings.topics_dir,
-                "cluster_id": cluster.cluster_id, "target": settings.bootstrap_servers,
-                "renames": self._summary.facts["renames"],
-            }
-        )  # fmt: skip
+        topics = [topic.intent.source for topic in plan.topics]
+        news.start(self._settings, self._summary, cluster, topics, self._tell)
+        self._summary.facts["plan"] = [topic.event() for topic in plan.topics]
         for topic in plan.topics:
             self._tell(topic.event())
             for error in topic.refusals:
@@ -178,22 +198,9 @@ class RestoreRun:
                     self._summary.skip("incomplete_partitions")
                 elif code == REPEATED:
                     self._summary.skip("repeated_topics")
-        self._rows = {unit.source: _row(unit) for topic in plan.topics for unit in topic.units}
+        self._rows = {unit.source: row_of(unit) for topic in plan.topics for unit in topic.units}
         self._summary.partitions = rows = list(self._rows.values())
         self._tell({"type": "plan", "partitions": rows})
-
-    def _confirm(self, plan: RestorePlan, agree: Callable[[str], bool] | None) -> None:
-        """Ask before records are added to topics that have some already."""
-        added = [t.intent.target for t in plan.topics if t.action == "append" and t.target.records]
-        if not added or self._settings.yes:
-            return
-        names = ", ".join(added)
-        if agree is None or not agree(f"{names}: not empty. Add the backup's records to it?"):
-            raise RefusedError(
-                f"{names} is not empty, and adding to it was not confirmed",
-                "--if-exists append needs a confirmation",
-                "--yes confirms in advance",
-            )
 
     def _write(self, plan: RestorePlan, cluster: Cluster) -> None:
         if self._stop.is_set():
@@ -211,7 +218,7 @@ class RestoreRun:
             self._merge(report)
         self._audit(plan, cluster, reports)
 
-    def _job(self, plan: RestorePlan) -> RestoreJob:
+    def _job(self, plan: RestorePlan, visit: int = 0) -> RestoreJob:
         return RestoreJob(
             run=self._run,
             kafka=self._world.kafka,
@@ -224,6 +231,7 @@ class RestoreRun:
             offset_header=self._settings.offset_header,
             transforms=self._settings.transforms,
             is_renamed=self._settings.rename is not None,
+            visit=visit,
         )
 
     def _tasks(self, task: engine.Task, units: list[Any]) -> list[Report]:
@@ -243,22 +251,8 @@ class RestoreRun:
         self._summary.skip("timestamps_of_0_ms_written_as_1_ms", report.done.zero_timestamps)
 
     def _audit(self, plan: RestorePlan, cluster: Cluster, reports: Sequence[RestoreReport]) -> None:
-        # A partition that failed says so itself, and somebody else may have gone on with it.
-        done = [report for report in reports if report.done.records and report.failure is None]
-        wheres = [report.where for report in done]
-        after = cluster.settled_spans(wheres)
-        ends = cluster.spans(wheres, committed_only=False)
-        written = [
-            audit.Written(
-                where,
-                report.done.records,
-                report.done.commits if self._settings.exactly_once else 0,
-                max(plan.spans.get(where, Span(0, 0)).end_offset, report.log_end or 0),
-                after[where],
-                after[where].end_offset < ends[where].end_offset,
-            )
-            for where, report in zip(wheres, done, strict=True)
-        ]
+        exactly_once = self._settings.exactly_once
+        written = audit.written(cluster, plan.spans, reports, exactly_once=exactly_once)
         doubtful = [entry for entry in written if not entry.is_plain]
         if self._stop.is_set():
             self._summary.facts["audit"] = "not made"
@@ -267,32 +261,12 @@ class RestoreRun:
         if not doubtful:
             return
         task = functools.partial(audit.count, self._world.kafka, plan.group)
-        counted = {}
-        for report in self._tasks(task, doubtful):
-            if "failure" in report:
-                self._summary.fail(report["failure"])
-            else:
-                where = TopicPartition(report["topic"], report["partition"])
-                counted[where] = report["counted"]
-        exactly_once = self._settings.exactly_once
+        counted, failures = audit.counts(self._tasks(task, doubtful))
+        for failure in failures:
+            self._summary.fail(failure)
         for error in audit.differences(doubtful, counted, exactly_once=exactly_once):
             self._summary.fail(error)
         if not exactly_once:
             for where, records in audit.repeats(doubtful, counted):
                 text = f"{where}: {records} records were written again, or by someone else"
                 self._tell(self._summary.warn("repeated", text))
-
-
-def _row(unit: RestoreUnit) -> dict[str, Any]:
-    return {
-        "topic": unit.source.topic, "partition": unit.source.partition, "target": unit.target.topic,
-        "start": unit.sets[0].start_offset, "first": None, "last": None, "records": 0,
-        "objects": 0, "planned_objects": len(unit.sets), "bytes_read": 0, "end": None,
-        "committed": _committed(unit), "lag": None,
-        "state": "to do",
-    }  # fmt: skip
-
-
-def _committed(unit: RestoreUnit) -> int | None:
-    """Return how far earlier runs of the restore came; None where it begins."""
-    return None if unit.begins or unit.committed is None else unit.committed.offset

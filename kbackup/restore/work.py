@@ -103,7 +103,9 @@ class Work:
                     "let one restore at a time write to a topic, then run the command again",
                 )
             self._mark = mark
-            self._open = Transaction(mark.done if mark.run == self.job.run else NOTHING, mark.place)
+            self._open = Transaction(
+                mark.done if mark.run == self.job.mark else NOTHING, mark.place
+            )
             self._before = mark.place.before or ""
             if mark.log is not None:
                 done = self._open.done
@@ -115,7 +117,7 @@ class Work:
         if sets and digest(sets[at].id) == place.values and not sets[at].is_whole:
             self._values = sets[at]
         left = [files for n, files in enumerate(sets) if files.is_whole or n >= at]
-        is_ours = self._mark.run == self.job.run
+        is_ours = self._mark.run == self.job.mark
         if is_ours and len(left) < len(
             unit.sets
         ):  # some were read to their ends after the last commit
@@ -218,7 +220,7 @@ class Work:
                 opened.place,
                 passed=opened.passed,
                 log_grew=opened.records + markers,
-                run=self.job.run,
+                run=self.job.mark,
                 done=opened.done,
             )
             writer.commit(self._mark.position())

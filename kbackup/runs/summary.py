@@ -18,6 +18,7 @@ class Summary:
         partitions: One row a topic-partition, with its ``state``.
         skipped: Counts of what was left out, by reason.
         facts: Further fields of the summary line.
+        remarks: Warnings that hold for now, by what they are of.
         standing: Errors that hold for now, by what they are of.  They are the reason of the exit
             code even where a signal ends the run: it stopped something that was not whole.
     """
@@ -27,6 +28,7 @@ class Summary:
         self.partitions: list[dict[str, Any]] = []
         self.skipped: dict[str, int] = {}
         self.facts: dict[str, Any] = {}
+        self.remarks: dict[Any, Event] = {}
         self.standing: dict[Any, Mapping[str, Any]] = {}
         self._errors: list[dict[str, Any]] = []
         self._warnings: list[Event] = []
@@ -91,7 +93,7 @@ class Summary:
             "partitions": self.partitions,
             "topics": _topics(self.partitions),
             "errors": self._all_errors(),
-            "warnings": self._warnings,
+            "warnings": [*self._warnings, *self.remarks.values()],
             **self.facts,
         }
 

@@ -23,7 +23,7 @@ class RunTasks(Protocol):
         ...
 
     def end(self) -> None:
-        """Let go of what `begin` has begun and nobody needed after all."""
+        """Let go of what `begin` has begun, or tasks have kept, and nobody needs any more."""
         ...
 
     def __call__(
@@ -96,7 +96,7 @@ class OnSpark:
             self._starting = engine.Starting(self._engine_settings)
 
     def end(self) -> None:
-        """End a Spark that `begin` has started and nobody used."""
+        """End a Spark that `begin` has started and nobody used, or that was kept."""
         if self._starting is not None:
             self._starting.drop()
             self._starting = None
@@ -115,6 +115,9 @@ class OnSpark:
         **manner: Unpack[Manner],
     ) -> list[Report]:
         """Run *task* over *units*: `RunTasks`."""
-        starting, self._starting = self._starting, None
         given = self._engine_settings()
-        return engine.run(task, units, given, hear, stop, starting=starting, **manner)
+        starting, self._starting = self._starting or engine.Starting(lambda: given), None
+        reports = engine.run(task, units, given, hear, stop, starting=starting, **manner)
+        if manner.get("keeps") and reports:
+            self._starting = starting
+        return reports

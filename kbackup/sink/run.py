@@ -15,6 +15,7 @@ from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicIdentity, TopicPartition
 from kbackup.reports import PartitionReport
 from kbackup.runs import history, wiring
+from kbackup.runs.beats import Beats
 from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.stopping import Stop, linked
 from kbackup.runs.summary import Event, Summary
@@ -22,7 +23,6 @@ from kbackup.runs.world import World
 from kbackup.sink import accounting
 from kbackup.sink import plan as planning
 from kbackup.sink.accounting import Account
-from kbackup.sink.beats import Beats
 from kbackup.sink.dead_letters import ensure_topic
 from kbackup.sink.entering import RunLedger, asked
 from kbackup.sink.follow import ADOPT, GAVE_UP, REPORT, deal, follow

@@ -20,6 +20,7 @@ from kbackup.errors import (
 from kbackup.kafka import LogStartMovedError
 from kbackup.records import Span, TopicIdentity, joined
 from kbackup.reports import SPANS_MOST, PartitionReport
+from kbackup.runs.pauses import growing_s
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.look import Look, changed
 
@@ -73,7 +74,7 @@ def pause_s(visits: int, jitter: float, *, passes: bool) -> float:
     first, longest = FIRST_RARE_PAUSE_S, LONGEST_RARE_PAUSE_S
     if passes:
         first, longest = FIRST_PAUSE_S, LONGEST_PAUSE_S
-    return min(longest, first * 2.0 ** min(visits - 1, 16)) * (1 - jitter / 2)
+    return growing_s(visits, first, longest, jitter)
 
 
 @dataclass(slots=True)

@@ -24,8 +24,8 @@ from kbackup.engine import Report, deal
 from kbackup.errors import CorruptObjectError
 from kbackup.formats.record_reading import read_records
 from kbackup.restore.ahead import Ahead
+from kbackup.runs.beats import BEAT_S, Beats
 from kbackup.runs.stopping import linked
-from kbackup.sink.beats import BEAT_S, Beats
 
 REQUESTS_MAX = 20_000
 """A run that asks more often than this goes round in circles."""
@@ -171,9 +171,10 @@ class Tasks:
         deal: Callable[[Sequence[Any], int], list[list[Any]]] = deal,
         orders: object = None,
         timings: object = None,
+        keeps: bool = False,
     ) -> list[Report]:
         """Return all reports."""
-        del orders, timings
+        del orders, timings, keeps
         shares = deal(units, min(len(units), (slices_per_core or 4) * CORES))
         return [report for share in shares for report in self._process.attempt(task, share, hear)]
 
@@ -289,7 +290,7 @@ class SerialAhead:
 
 
 class SerialBeats:
-    """`sink.beats.Beats` in the thread that waits, by the virtual clock."""
+    """`runs.beats.Beats` in the thread that waits, by the virtual clock."""
 
     _active: ClassVar[dict[int, list["SerialBeats"]]] = {}
 

@@ -55,6 +55,7 @@ class FakeTarget:
         ids: The id of each topic.
         logs: Its partitions.
         groups: The positions of each group.
+        away: What a refresh fails with; None while the cluster is there.
     """
 
     ids: dict[str, str] = field(default_factory=dict)
@@ -62,6 +63,7 @@ class FakeTarget:
     groups: dict[str, dict[TopicPartition, Position]] = field(default_factory=dict)
     cluster_id: str = "cluster-here"
     brokers: int = 3
+    away: Exception | None = None
 
     def create_topic(
         self, name: str, partitions: int, _factor: int, _config: Any, *, only_validate: bool = False
@@ -102,6 +104,19 @@ class FakeTarget:
     def set_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
         """Write a group's positions."""
         self.groups.setdefault(group, {}).update(positions)
+
+    def settled_spans(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, Span]:
+        """What each partition holds: no transaction stays open."""
+        return self.spans(wheres)
+
+    def members(self, _group: str) -> list[str]:
+        """Nobody."""
+        return []
+
+    def refresh(self) -> None:
+        """Nothing is remembered; the cluster may be away."""
+        if self.away is not None:
+            raise self.away
 
     def topic_config(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """Settings of topics."""
@@ -144,6 +159,13 @@ class FakeWriter:
         self.cluster.logs[self.where].rows += [*rows, MARKER] if rows else []
         self.cluster.set_positions(self.group, {self.where: position})
         self._open = []
+
+    def abort(self) -> None:
+        """Forget what is not committed."""
+        self._open = []
+
+    def close(self) -> None:
+        """Nothing to leave."""
 
 
 class CrashError(Exception):

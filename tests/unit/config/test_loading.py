@@ -422,3 +422,20 @@ def test_loading_is_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "[]" == done.stdout.strip()
+
+
+def test_a_restore_follows_only_where_its_own_command_line_says_so(tmp_path: Path) -> None:
+    """
+    A sink's file may be given to a restore, which ends all the same.
+    """
+    path = tmp_path / "orders.properties"
+    path.write_text("follow=true\ntopics=orders\ns3.bucket.name=b\nbootstrap.servers=k:9092\n")
+
+    def follows(command: config.Command, **options: object) -> bool:
+        return config.load(command, options=options, files=[path], environ={}).settings.follow
+
+    assert [True, False, True] == [
+        follows("sink"),
+        follows("restore"),
+        follows("restore", follow=True),
+    ]

@@ -14,10 +14,10 @@ BEAT_S: Final = 60.0
 class Beats:
     """Does something again and again, beside what its context does.
 
-    A sink that follows leaves a run record, or ``status --max-age`` would take it for dead; and
-    the ledger is folded, so that reading it takes as long during a run as before.  What fails is
-    logged and tried again: the backup goes on without it, and what depends on it grows old where
-    it can be seen.
+    A run that follows leaves a run record, or ``status --max-age`` would take it for dead; and a
+    sink folds the ledger, so that reading it takes as long during a run as before.  What fails is
+    logged and tried again: the run goes on without it, and what depends on it grows old where it
+    can be seen.
     """
 
     def __init__(

@@ -1,0 +1,487 @@
+"""``--follow``: a restore that goes on with what is new in the bucket until it is stopped.
+
+It lists the bucket again and again.  Only topics whose objects have changed are planned, with the
+same checks as by a restore that ends, and only what is new is given to tasks: where each partition
+stands is its committed position, so a run that was killed goes on as any restore does.  What fails
+or is refused is set aside and tried again later, while the rest goes on.
+"""
+
+import functools
+import hashlib
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kbackup import engine, moments
+from kbackup.backup import catalog
+from kbackup.backup.catalog import Catalog
+from kbackup.config import Settings
+from kbackup.errors import KafkaError, KbackupError, RefusedError, SparkError, StoppedError
+from kbackup.kafka import Cluster, check_idle
+from kbackup.records import TopicPartition
+from kbackup.reports import RestoreReport
+from kbackup.restore import audit, news
+from kbackup.restore.account import Account
+from kbackup.restore.asides import Asides, Failure, Place
+from kbackup.restore.beginning import begin
+from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.plan import PlannedTopic, RestorePlan, confirm
+from kbackup.restore.planner import Planner
+from kbackup.restore.ready import Ready
+from kbackup.restore.soundness import REPEATED
+from kbackup.restore.standing import LEFT_OUT
+from kbackup.restore.target import asked
+from kbackup.restore.task import put_back
+from kbackup.runs import history, known, wiring
+from kbackup.runs.known import Known
+from kbackup.runs.selection import select
+from kbackup.runs.stopping import Stop
+from kbackup.runs.summary import Event, Summary
+from kbackup.runs.world import World
+from kbackup.stores import Store
+
+OVERDUE_S: Final = 600.0
+"""How long an object may wait to become whole until the restore no longer counts as complete."""
+
+FOREIGN_MOST: Final = 20
+"""Foreign objects that are named; all are counted."""
+
+BUCKET: Final = ""
+"""What is set aside where the bucket cannot be listed, or the cluster not be asked."""
+
+_COUNTED: Final = {LEFT_OUT: "incomplete_partitions", REPEATED: "repeated_topics"}
+"""Warnings that make a restore less than whole, and under what they are counted."""
+
+
+class Following:
+    """One restore that follows.
+
+    Args:
+        settings: The configuration.
+        world: The cluster, the bucket, the workers, the time.
+        store: Where the backup is, opened.
+        summary: Grows by what happens.
+        tell: Takes events.
+        stop: When set, the run ends at its next safe point.
+        job: Returns what the tasks of a plan need to know, by the number of the visit.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        world: World,
+        store: Store,
+        summary: Summary,
+        tell: Callable[[Event], None],
+        stop: Stop,
+        job: Callable[[RestorePlan, int], RestoreJob],
+    ) -> None:
+        self._settings, self._world, self._store = settings, world, store
+        self._summary, self._tell, self._stop, self._job = summary, tell, stop, job
+        self._layout = wiring.layout(settings)
+        self._interval_s = settings.s3_poll_interval_ms / 1000
+        self.account = Account(summary)
+        self._asides, self._ready = Asides(self._interval_s), Ready(self._interval_s)
+        self._timings = engine.Timings()
+        self._cluster: Cluster | None = None
+        self._stamps: dict[str, str] = {}
+        self._plans: dict[str, Event] = {}
+        self._success: float | None = None
+        self._visits = self._turns = 0
+        self._asked: set[str] = set()
+
+    def run(self, agree: Callable[[str], bool] | None) -> None:
+        """List and restore until asked to stop, or until nothing that was asked for can be.
+
+        Args:
+            agree: Asks a person; None where nobody can be asked.
+
+        Raises:
+            KbackupError: If the first look fails, or Spark does.
+        """
+        while not self._stop.is_set():
+            began = self._world.clock.steady_s()
+            try:
+                names = self.turn(agree if self._turns == 0 else None)
+            except SparkError:
+                raise
+            except KbackupError as error:
+                if self._turns == 0:
+                    raise
+                self._set_aside(BUCKET, [error.to_dict()])
+            else:
+                if self._turns == 0 and names and all(map(self._asides.holds, names)):
+                    return
+            self._turns += 1
+            took_s = self._world.clock.steady_s() - began
+            self._stop.event.wait(max(0.0, self._interval_s - took_s))
+
+    def turn(self, agree: Callable[[str], bool] | None = None) -> list[str]:
+        """List the bucket once, and restore what is new; return the topics that are restored.
+
+        Raises:
+            KbackupError: If the bucket cannot be listed, or the cluster not be asked.
+            SparkError: If Spark failed.
+        """
+        now, looked = self._now(), self._world.clock.now().timestamp()
+        if self._asides.rests(BUCKET, now):
+            return []
+        cluster = self._reach()
+        said = known.read_topics(self._store, self._layout, self._world.clock)
+        found = self._list(self._settings.topics)
+        stamps = _stamps(found, said)
+        names = self._names(stamps)
+        if self._turns == 0:
+            news.start(self._settings, self._summary, cluster, names, self._tell)
+        self._say_foreign(found)
+        for place in self._asides.gone(names):
+            self._take_up(place)
+        due = [name for name in names if self._is_due(name, stamps[name], now)]
+        if due:
+            try:
+                self._visit(due, names, cluster, agree)
+            except KafkaError:
+                self._cluster = None  # its client may ask for ever a broker that was restarted
+                raise
+            self._stamps |= {name: stamps[name] for name in due}
+        self._take_up(BUCKET)
+        is_whole = not self._summary.standing and self._ready.longest_s(now) < OVERDUE_S
+        if is_whole and not self._stop.is_set():
+            self._success = looked
+        return names
+
+    def facts(self) -> Event:
+        """Return what the summary says beside what every summary does."""
+        with self.account.lock:
+            good = self._success
+            return {
+                "plan": list(self._plans.values()),
+                "timings": self._timings.to_dict(),
+                "last_success": (
+                    None if good is None else moments.text(datetime.fromtimestamp(good, UTC))
+                ),
+            }
+
+    # looking
+
+    def _now(self) -> float:
+        return self._world.clock.steady_s()
+
+    def _reach(self) -> Cluster:
+        try:
+            if self._cluster is None:
+                self._cluster = self._world.kafka.cluster()
+            else:
+                self._cluster.refresh()
+        except KbackupError:
+            self._cluster = None
+            raise
+        return self._cluster
+
+    def _list(self, topics: Collection[str]) -> Catalog:
+        return catalog.read(
+            self._store,
+            self._layout,
+            wiring.format_options(self._settings),
+            topics=topics,
+            only_format=self._settings.format_class,
+        )
+
+    def _names(self, there: Collection[str]) -> list[str]:
+        """Return the topics to restore of those that are there; say which have yet to come."""
+        settings = self._settings
+        wanted = select(there, settings.topics, settings.topics_regex)
+        missing = [name for name in wanted if name not in there]
+        if missing or not wanted:
+            what = ", ".join(missing) or f"a topic that matches {settings.topics_regex or '.*'}"
+            place = f"{settings.url}/{settings.topics_dir}"
+            self._remark(
+                (BUCKET, history.NO_TOPIC), [(history.NO_TOPIC, f"waiting for {what} in {place}")]
+            )
+        else:
+            self._remark((BUCKET, history.NO_TOPIC), [])
+        return [name for name in wanted if name in there]
+
+    def _is_due(self, name: str, stamp: str, now: float) -> bool:
+        """Whether to plan a topic: it has changed, or something of it waits to be tried again."""
+        if self._asides.holds(name):
+            return not self._asides.rests(name, now)
+        if self._stamps.get(name) != stamp or self._ready.waits(name):
+            return True
+        return any(not self._asides.rests(at, now) for at in self._asides.partitions(name))
+
+    def _say_foreign(self, found: Catalog) -> None:
+        with self.account.lock:
+            if found.foreign_count:
+                self._summary.skipped["foreign_objects"] = found.foreign_count
+        keys = {f"{key} is ignored: {why}": key for key, why in found.foreign[:FOREIGN_MOST]}
+        said = [("foreign_object", text) for text in keys]
+        self._remark((BUCKET, "foreign_object"), said, keys)
+        text = found.left_out()
+        self._remark((BUCKET, "other_format"), [("other_format", text)] if text else [])
+
+    # restoring
+
+    def _visit(
+        self,
+        due: Sequence[str],
+        names: Sequence[str],
+        cluster: Cluster,
+        agree: Callable[[str], bool] | None,
+    ) -> None:
+        """Plan the topics that are due, and restore what is new in them."""
+        clock, settings = self._world.clock, self._settings
+        check_idle(cluster, wiring.restore_group(settings))
+        said = known.read(self._store, self._layout, clock, due)
+        for damage in said.all_damage():
+            text = f"{damage.name}: {damage.why}; kbackup restore verify --rebuild rebuilds it"
+            self._remark((damage.name, "ledger_damaged"), [("ledger_damaged", text)])
+        begun = clock.ms() / 1000 if self._turns == 0 else None
+        taken = self._ready.take(due, self._list(due), said, self._now(), begun)
+        there = {*taken.topics(), *said.topics} & set(due)
+        beside = [name for name in names if name not in there]
+        plan = self._plan(cluster, taken, said, there, beside)
+        good = self._begun(self._allowed(plan, cluster), cluster, agree)
+        self._tell({"type": "plan", "partitions": self.account.rows()})
+        for where in taken.sets:
+            self.account.end(where, said.ledger(where).reached())
+        now = self._now()
+        units = [unit for unit in good if not self._asides.rests(unit.source, now)]
+        if units and not self._stop.is_set():
+            self._restore(plan, sorted(units, key=lambda unit: unit.size, reverse=True), cluster)
+
+    def _plan(
+        self, cluster: Cluster, taken: Catalog, said: Known, only: Collection[str],
+        beside: Collection[str],
+    ) -> RestorePlan:  # fmt: skip
+        """Plan *only* these topics; one that cannot be planned does not keep others from it."""
+
+        def planned(names: Collection[str]) -> RestorePlan:
+            planner = Planner(
+                settings=self._settings, cluster=cluster, store=self._store, catalog=taken,
+                known=said, now_ms=self._world.clock.ms(), only=names,
+                beside=[*beside, *(name for name in only if name not in names)],
+            )  # fmt: skip
+            plan = planner.plan()
+            for error in planner.missing:
+                key = str(error.place.get("topic", "")), str(error)
+                if self._remark(key, [("missing_object", f"{error}; left out")]):
+                    self._summary.skip("missing_objects")
+            return plan
+
+        try:
+            return planned(only)
+        except KbackupError as error:
+            if len(only) < 2 or error.exit_code in (5, 6):
+                raise
+        plans = []
+        for name in sorted(only):
+            try:
+                plans.append(planned([name]))
+            except KbackupError as error:
+                if error.exit_code in (5, 6):
+                    raise
+                self._set_aside(name, [error.to_dict()])
+        spans = {where: span for plan in plans for where, span in plan.spans.items()}
+        topics = tuple(topic for plan in plans for topic in plan.topics)
+        return RestorePlan(topics, wiring.restore_group(self._settings), spans)
+
+    def _allowed(self, plan: RestorePlan, cluster: Cluster) -> RestorePlan:
+        """Return *plan* with what the cluster has against topics it was not asked about yet."""
+        new = [
+            topic
+            for topic in plan.topics
+            if not topic.refusals and topic.intent.source not in self._asked
+        ]
+        if not new:
+            return plan
+        said = asked(
+            replace(plan, topics=tuple(new)), cluster, self._world.kafka.permissions(),
+            self._settings.replication_factor, asks_for_transactions=False,
+        )  # fmt: skip
+        self._asked |= {topic.intent.source for topic in said.topics if not topic.refusals}
+        answered = {topic.intent.source: topic for topic in said.topics}
+        topics = tuple(answered.get(topic.intent.source, topic) for topic in plan.topics)
+        return replace(plan, topics=topics)
+
+    def _begun(
+        self, plan: RestorePlan, cluster: Cluster, agree: Callable[[str], bool] | None
+    ) -> list[RestoreUnit]:
+        """Make the targets ready; return what is to be done in those that nothing forbids."""
+        unconfirmed = self._unconfirmed(plan, agree)
+        begun = []
+        for topic in plan.topics:
+            name = topic.intent.source
+            self._say_plan(topic)
+            failures = [error.to_dict() for error in topic.refusals]
+            if not failures and unconfirmed is not None and topic.adds:
+                failures = [unconfirmed.to_dict()]
+            units: list[RestoreUnit] = []
+            if not failures:
+                alone = replace(plan, topics=(topic,))
+                try:
+                    units = begin(
+                        alone, cluster, self._settings.replication_factor,
+                        exactly_once=self._settings.exactly_once,
+                    )  # fmt: skip
+                except KbackupError as error:
+                    if isinstance(error, KafkaError) and error.is_away:
+                        raise
+                    failures = [error.to_dict()]
+            if failures:
+                self._set_aside(name, failures)
+                continue
+            self._take_up(name)
+            left = {unit.source for unit in units}
+            for where in self._asides.partitions(name):
+                if where not in left:  # somebody else has restored it, or it is gone
+                    self._take_up(where)
+            for unit in units:
+                self.account.plan(unit)
+            begun += units
+        return begun
+
+    def _unconfirmed(
+        self, plan: RestorePlan, agree: Callable[[str], bool] | None
+    ) -> RefusedError | None:
+        try:
+            confirm(plan, agree, is_agreed=self._settings.yes)
+        except RefusedError as error:
+            return error
+        return None
+
+    def _restore(self, plan: RestorePlan, units: Sequence[RestoreUnit], cluster: Cluster) -> None:
+        self._visits += 1
+        found = self._run_tasks(functools.partial(put_back, self._job(plan, self._visits)), units)
+        reports = [RestoreReport.from_dict(data) for data in found if "topic" in data]
+        for data in found:
+            if "topic" not in data:  # of a task that could not begin
+                raise SparkError(data["failure"]["what"], data["failure"]["why"])
+        for report in reports:
+            self.account.take(report)
+            if report.failure is None:
+                self._take_up(report.source)
+            elif report.failure["code"] != StoppedError.code:
+                self._set_aside(report.source, [report.failure])
+        if not self._stop.is_set():
+            self._audit(plan, cluster, reports)
+
+    def _audit(self, plan: RestorePlan, cluster: Cluster, reports: Sequence[RestoreReport]) -> None:
+        """Compare what stands in the targets with what this visit has written there."""
+        exactly_once = self._settings.exactly_once
+        written = audit.written(cluster, plan.spans, reports, exactly_once=exactly_once)
+        doubtful = [entry for entry in written if not entry.is_plain]
+        if not doubtful:
+            return
+        task = functools.partial(audit.count, self._world.kafka, plan.group)
+        counted, failures = audit.counts(self._run_tasks(task, doubtful))
+        errors = audit.differences(doubtful, counted, exactly_once=exactly_once)
+        with self.account.lock:
+            for failure in [*failures, *(error.to_dict() for error in errors)]:
+                place = failure.get("topic"), failure.get("partition")
+                self._summary.standing["audit", *place] = failure
+
+    def _run_tasks(self, task: engine.Task, units: Sequence[Any]) -> list[engine.Report]:
+        return self._world.run_tasks(
+            task, units, self._hear, self._stop.event, timings=self._timings, keeps=True
+        )
+
+    def _hear(self, event: Event) -> None:
+        self._tell(self.account.progress(event) if event["type"] == "progress" else event)
+
+    # saying
+
+    def _say_plan(self, topic: PlannedTopic) -> None:
+        """Say what is planned for a topic where that is news, and what is odd about it."""
+        name, event = topic.intent.source, topic.event()
+        with self.account.lock:
+            before = self._plans.get(name)
+            self._plans[name] = event
+        if before is None or (before["action"], before["code"]) != (event["action"], event["code"]):
+            self._tell(event)
+        self._remark((name, "plan"), topic.warnings)
+        with self.account.lock:
+            said = [entry["code"] for entry in self._summary.remarks.values()]
+            for code, reason in _COUNTED.items():
+                if code in said:
+                    self._summary.skipped[reason] = said.count(code)
+
+    def _remark(
+        self,
+        about: tuple[str, str],
+        said: Sequence[tuple[str, str]],
+        keys: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Say what is odd about something, if it is news; it replaces what was said before.
+
+        Args:
+            about: What it is about.
+            said: Codes and sentences; none where nothing is odd any more.
+            keys: The object that a sentence is about.
+
+        Returns:
+            Whether any of it is news.
+        """
+        mine = {(*about, code, text): text for code, text in said}
+        with self.account.lock:
+            remarks = self._summary.remarks
+            for key in [key for key in remarks if key[:2] == about and key not in mine]:
+                del remarks[key]
+            fresh = [key for key in mine if key not in remarks]
+            for key in fresh:
+                of = {} if keys is None else {"key": keys[key[3]]}
+                remarks[key] = {**self._event(key[2], key[3]), **of}
+        for key in fresh:
+            self._tell(remarks[key])
+        return bool(fresh)
+
+    def _event(self, code: str, text: str) -> Event:
+        return {"type": "warning", "run": self._summary.run, "code": code, "text": text}
+
+    def _set_aside(self, place: Place, failures: Sequence[Failure]) -> None:
+        with self.account.lock:
+            is_news = self._asides.add(place, failures, self._now(), random.random())  # noqa: S311  (spreads retries)
+            self._stand()
+        if is_news:
+            first = failures[0]
+            why = f": {first['why']}" if first["why"] else ""
+            what = str(place) or "the restore"
+            event = self._event("set_aside", f"{what} is set aside: {first['what']}{why}")
+            self._tell({**event, **_placed(place)})
+
+    def _take_up(self, place: Place) -> None:
+        with self.account.lock:
+            was_aside = self._asides.remove(place)
+            self._stand()
+        if was_aside:
+            what = f"{place}: the restore" if place else "the restore"
+            self._tell({**self._event("goes_on", f"{what} goes on"), **_placed(place)})
+
+    def _stand(self) -> None:
+        """Put into the summary what is set aside: that is the reason of the exit code."""
+        standing = self._summary.standing
+        for key in [key for key in standing if key[0] == "aside"]:
+            del standing[key]
+        for number, (place, failure) in enumerate(self._asides.failures()):
+            standing["aside", number] = {**_placed(place), **failure}
+
+
+def _stamps(found: Catalog, said: Known) -> dict[str, str]:
+    """Return, for each topic, a digest of its objects and of what is said of it."""
+    digests = {name: hashlib.sha256() for name in {*found.topics(), *said.topics}}
+    for name, entry in said.topics.items():
+        digests[name].update(f"{entry.identity} {entry.partitions} {entry.config}".encode())
+    for where in sorted(found.sets):
+        for files in found.sets[where]:
+            for file in files.files:
+                text = f"{file.key} {file.size} {file.modified}\n"
+                digests[where.topic].update(text.encode(errors="surrogatepass"))
+    return {name: digest.hexdigest() for name, digest in digests.items()}
+
+
+def _placed(place: Place) -> Mapping[str, Any]:
+    if isinstance(place, TopicPartition):
+        return {"topic": place.topic, "partition": place.partition}
+    return {"topic": place} if place else {}

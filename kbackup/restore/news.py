@@ -1,0 +1,40 @@
+"""What a restore says before it works."""
+
+from collections.abc import Callable, Sequence
+
+from kbackup.config import Settings
+from kbackup.kafka import Cluster
+from kbackup.runs import wiring
+from kbackup.runs.summary import Event, Summary
+
+
+def start(
+    settings: Settings,
+    summary: Summary,
+    cluster: Cluster,
+    topics: Sequence[str],
+    tell: Callable[[Event], None],
+) -> None:
+    """Say what is going to be restored from where to where, on the screen and in the summary."""
+    renames = [[step.regex, step.replacement] for step in settings.renames]
+    group = wiring.restore_group(settings)
+    summary.facts |= {
+        "group": group,
+        "kafka_client": wiring.kafka_way(settings).name,
+        "cluster_id": cluster.cluster_id,
+        "target": settings.bootstrap_servers,
+        "store": settings.url,
+        "topics_dir": settings.topics_dir,
+        "renames": renames,
+        "window": str(wiring.window(settings)) or None,
+        "transforms": [step.alias for step in settings.transforms],
+    }
+    tell(
+        {
+            "type": "start", "v": 1, "run": summary.run, "command": "restore",
+            "topics": list(topics), "group": group,
+            "store": settings.url, "topics_dir": settings.topics_dir,
+            "cluster_id": cluster.cluster_id, "target": settings.bootstrap_servers,
+            "renames": renames,
+        }
+    )  # fmt: skip

@@ -1,0 +1,228 @@
+"""A cluster in memory that a restore keeps up to date with a bucket in memory, look by look."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from backup_samples import Backup
+
+from kbackup import config
+from kbackup.backup.ledger import place
+from kbackup.backup.ledger.rows import OBJECTS, TOPIC, TOPICS, TopicEntry, stored, table
+from kbackup.channel import Event
+from kbackup.errors import KbackupError
+from kbackup.records import Facts, Span, TopicPartition
+from kbackup.restore.run import RestoreRun
+from kbackup.runs.stopping import Stop
+from kbackup.runs.world import World
+from kbackup.stores import StoreSettings
+from tests.support.fakes import SilentLine
+from tests.support.hand_clock import HandClock
+from tests.support.target import MARKER, FakeTarget, FakeWriter
+
+TERM = 15
+
+
+@dataclass
+class _Connection:
+    """The way to a `FakeTarget`: a `kafka.Connection`.
+
+    Attributes:
+        target: The cluster.
+        faults: What writing to a partition fails with.
+        away: What connecting fails with; None while the cluster is there.
+        crash_at: The commit that kills the process, counted from 1; 0 for none.
+        beside: A record that somebody else writes to a partition as soon as it is written to.
+    """
+
+    target: FakeTarget
+    faults: dict[TopicPartition, KbackupError] = field(default_factory=dict)
+    away: KbackupError | None = None
+    crash_at: int = 0
+    beside: dict[TopicPartition, dict[str, Any]] = field(default_factory=dict)
+
+    def cluster(self) -> FakeTarget:
+        """The cluster, unless it is away."""
+        if self.away is not None:
+            raise self.away
+        return self.target
+
+    def permissions(self) -> "_Connection":
+        """Everything is allowed."""
+        return self
+
+    def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
+        """Everything."""
+        return dict.fromkeys(names, frozenset({"WRITE", "DESCRIBE"}))
+
+    def of_group(self, _group: str) -> frozenset[str]:
+        """Everything."""
+        return frozenset({"READ"})
+
+    def reader(self, _group: str) -> "_Reader":
+        """Open a reader."""
+        return _Reader(self.target)
+
+    def writer(self, target: TopicPartition, group: str, **_: Any) -> FakeWriter:
+        """Open a writer, or fail as was planned."""
+        if target in self.faults:
+            raise self.faults[target]
+        if target in self.beside:
+            self.target.logs[target].rows.append(self.beside.pop(target))
+        return FakeWriter(self.target, group, target, self.crash_at)
+
+
+@dataclass
+class _Reader:
+    target: FakeTarget
+
+    def read(self, where: TopicPartition, span: Span) -> Iterator[list[Any]]:
+        """The records of a span, each in a batch of its own."""
+        log = self.target.logs[where]
+        for at in range(span.start_offset, span.end_offset):
+            row = log.rows[at - log.start]
+            if row is not MARKER:
+                yield [row]
+
+    def close(self) -> None:
+        """Nothing to leave."""
+
+
+class _Tasks:
+    """Runs tasks in this process: a `runs.world.RunTasks`."""
+
+    def __init__(self) -> None:
+        self.units: list[list[Any]] = []
+        self.ended = 0
+
+    def begin(self) -> None:
+        """There is nothing to start."""
+
+    def end(self) -> None:
+        """Note that nobody needs anything any more."""
+        self.ended += 1
+
+    def __call__(
+        self, task: Any, units: Sequence[Any], hear: Callable[[Event], None],
+        stop: threading.Event, **_: Any,
+    ) -> list[Any]:  # fmt: skip
+        """Return all reports."""
+        self.units.append(list(units))
+        line = SilentLine()
+        line.tell = hear  # type: ignore[method-assign]
+        if stop.is_set():
+            line._stopped.set()
+        return list(task(units, line))
+
+
+class Ticks(threading.Event):
+    """A stop whose every wait is one more look: lets time pass, and does what is to happen then.
+
+    Args:
+        time: Moves by what is waited for.
+        happens: Called before each look after the first, with its number from 1; the run is
+            stopped when it returns False.
+        stop: Asked to stop then.
+    """
+
+    def __init__(self, time: HandClock, happens: Callable[[int], bool | None], stop: Stop) -> None:
+        super().__init__()
+        self._time, self._happens, self._stop, self._count = time, happens, stop, 0
+        self.waited: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the next look."""
+        assert timeout is not None
+        self.waited.append(timeout)
+        self._time.pass_s(timeout)
+        self._count += 1
+        if self._happens(self._count) is False:
+            self._stop.ask(TERM)
+        return self.is_set()
+
+
+@dataclass
+class Standby:
+    """Restores that follow one bucket, one after the other, into one cluster.
+
+    Attributes:
+        backup: The bucket.
+        target: The cluster.
+        time: Its clock.
+        told: What the runs told.
+    """
+
+    backup: Backup = field(default_factory=Backup)
+    target: FakeTarget = field(default_factory=FakeTarget)
+    time: HandClock = field(default_factory=HandClock)
+    told: list[Event] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.connection, self.tasks = _Connection(self.target), _Tasks()
+        self.waited: list[float] = []
+        self._named: dict[str, int] = {}
+
+    def follow(
+        self, happens: Callable[[int], bool | None], *,
+        agree: Callable[[str], bool] | None = None, store: StoreSettings | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Follow until *happens* returns False before a look; return the summary."""
+        given = {
+            "bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True, "follow": True,
+            "rename": "copy_of_$0", **options,
+        }  # fmt: skip
+        settings = config.load("restore", options=given, files=(), environ={}).settings
+        stop = Stop()
+        ticks = Ticks(self.time, happens, stop)
+        stop.event = ticks
+        world = World(
+            self.connection,  # type: ignore[arg-type]
+            store or self.backup.settings,
+            self.tasks,
+            self.time,
+        )
+        self.run = RestoreRun(settings, self.told.append, stop, world)
+        try:
+            return self.run(agree)
+        finally:
+            self.waited = ticks.waited
+
+    def sink(self, topic: str, partition: int, *cuts: range, partitions: int = 1) -> list[str]:
+        """Store cuts as a sink does: with their rows in the ledger."""
+        if self._named.get(topic) != partitions:
+            self._named[topic] = partitions
+            self.name(topic, partitions)
+        return [key for cut in cuts for key in self._sink(topic, partition, cut)]
+
+    def name(self, topic: str, partitions: int = 1) -> None:
+        """Enter a topic into the ledger."""
+        entry = TopicEntry(
+            TOPIC, topic, "cluster-there", f"id-{topic}", partitions, time=self.time.ms()
+        )
+        stream = place.of_topics(self.backup.store, self.backup.layout, self.time)
+        stream.append(table([entry], TOPICS))
+
+    def _sink(self, topic: str, partition: int, cut: range) -> list[str]:
+        keys = self.backup.put(topic, partition, cut)
+        self.enter(topic, partition, keys, Span(cut[0], cut[-1] + 1))
+        return keys
+
+    def enter(self, topic: str, partition: int, keys: Sequence[str], cut: Span) -> None:
+        """Enter the objects of a cut into the ledger, which makes them whole."""
+        rows = []
+        for key in keys:
+            head = self.backup.store.head(key)
+            assert head is not None
+            facts = Facts.from_metadata(head.metadata)
+            assert facts is not None
+            where = TopicPartition(topic, partition)
+            view = self.backup.layout.parse(key).view
+            rows.append(stored(where, key, view, facts, head.size, cut, "r", self.time.ms()))
+        stream = place.of_topic(self.backup.store, self.backup.layout, topic, self.time)
+        stream.append(table(rows, OBJECTS))
+
+    def warned(self, code: str) -> list[str]:
+        """The sentences of the warnings of one kind that were told."""
+        return [event["text"] for event in self.told if event.get("code") == code]

@@ -1,0 +1,425 @@
+"""A restore that follows, look by look, over a bucket and a cluster in memory."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from backup_samples import JSON, SIBLINGS
+
+from kbackup.errors import KafkaError, StoreError
+from kbackup.records import Span, TopicPartition
+from kbackup.runs.summary import Summary
+from kbackup.stores.memory import MemoryStore
+from tests.support.standby import Standby
+from tests.support.target import MARKER, CrashError
+
+TERMINATED = 143
+COPY_1 = "copy_of_orders", 1
+
+
+@pytest.fixture
+def standby() -> Standby:
+    """An empty bucket and an empty cluster."""
+    return Standby()
+
+
+def values(*offsets: range) -> list[bytes]:
+    """The values of the records at these offsets."""
+    return [b'{"n":%d}' % at for each in offsets for at in each]
+
+
+def codes(summary: dict[str, Any]) -> list[str]:
+    """What its errors are."""
+    return sorted({error["code"] for error in summary["errors"]})
+
+
+def held(thing: Any) -> int:
+    """How many things a run holds in its own collections, however deep."""
+    left, seen, count = [thing], set[int](), 0
+    while left:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, dict):
+            left += [*one.keys(), *one.values()]
+            count += len(one)
+        elif isinstance(one, list | tuple | set | frozenset):
+            left += one
+            count += len(one)
+        elif isinstance(one, Summary) or type(one).__module__.startswith("kbackup.restore."):
+            names = getattr(one, "__dict__", None) or type(one).__slots__
+            left += [getattr(one, name) for name in names]
+    return count
+
+
+def test_what_comes_is_restored_once_until_the_run_is_stopped(standby: Standby) -> None:
+    """
+    New objects, partitions and topics come to the target in order, each record once.
+    """
+    standby.sink("orders", 0, range(10), partitions=2)
+
+    def happens(look: int) -> bool:
+        if look == 1:
+            standby.sink("orders", 0, range(10, 15), partitions=2)
+        if look == 3:
+            standby.sink("orders", 1, range(4), partitions=2)
+            standby.sink("payments", 0, range(7))
+        return look < 5
+
+    summary = standby.follow(happens)
+
+    assert values(range(15)) == standby.target.values("copy_of_orders")
+    assert values(range(4)) == standby.target.values("copy_of_orders", 1)
+    assert values(range(7)) == standby.target.values("copy_of_payments")
+    assert (TERMINATED, "stopped", 26) == (
+        summary["exit_code"], summary["result"], summary["records"],
+    )  # fmt: skip
+    assert [(15, 0), (4, 0), (7, 0)] == [(r["end"], r["lag"]) for r in summary["partitions"]]
+
+
+def test_a_run_that_was_killed_goes_on_where_it_was(standby: Standby) -> None:
+    """
+    Whatever commit it dies at, the next run restores the rest, and nothing twice.
+    """
+    for crash_at in (1, 2):
+        standby.connection.crash_at = crash_at
+        standby.sink("orders", 0, range(10 * crash_at - 10, 10 * crash_at))
+
+        with pytest.raises(CrashError):
+            standby.follow(lambda look: look < 3)
+    standby.connection.crash_at = 0
+    standby.follow(lambda look: look < 2)
+
+    assert values(range(20)) == standby.target.values("copy_of_orders")
+
+
+def test_an_object_that_has_grown_is_read_on(standby: Standby) -> None:
+    """
+    What replaces an object, and holds more, adds only what it has gained.
+    """
+    standby.sink("orders", 0, range(5))
+
+    def happens(look: int) -> bool:
+        if look == 1:
+            standby.sink("orders", 0, range(12))
+        return look < 3
+
+    standby.follow(happens)
+
+    assert values(range(12)) == standby.target.values("copy_of_orders")
+
+
+def test_a_partition_that_fails_is_set_aside_and_the_others_go_on(standby: Standby) -> None:
+    """
+    It is said once, tried again after longer and longer pauses, and goes on where it was; a run
+    that is stopped meanwhile says it with its exit code.
+    """
+    bad = TopicPartition("copy_of_orders", 0)
+    standby.sink("orders", 0, range(5), partitions=2)
+    standby.sink("orders", 1, range(5), partitions=2)
+    standby.connection.faults[bad] = KafkaError("writing", "not now")
+
+    def happens(look: int) -> bool:
+        standby.sink("orders", 1, range(5 * look, 5 * look + 5), partitions=2)
+        return look < 40
+
+    first = standby.follow(happens)
+    tried = sum(unit.target == bad for units in standby.tasks.units for unit in units)
+    del standby.connection.faults[bad]
+    second = standby.follow(lambda look: look < 2)
+
+    assert (5, 143) == (first["exit_code"], second["exit_code"])
+    assert ["orders-0 is set aside: writing: not now"] == standby.warned("set_aside")
+    assert 8 <= tried <= 14
+    assert ([], values(range(205))) == (second["errors"], standby.target.values(*COPY_1))
+    assert values(range(5)) == standby.target.values("copy_of_orders")
+
+
+def test_what_failed_goes_on_in_the_same_run(standby: Standby) -> None:
+    """
+    Once the fault has passed, the partition is restored, and the run is a good one again.
+    """
+    where = TopicPartition("copy_of_orders", 0)
+    standby.sink("orders", 0, range(5))
+    standby.connection.faults[where] = StoreError("get", "503 Slow Down")
+
+    def happens(look: int) -> bool:
+        if look == 3:
+            del standby.connection.faults[where]
+        return look < 20
+
+    summary = standby.follow(happens)
+
+    assert (143, []) == (summary["exit_code"], summary["errors"])
+    assert ["orders-0: the restore goes on"] == standby.warned("goes_on")
+    assert values(range(5)) == standby.target.values("copy_of_orders")
+
+
+def test_a_topic_that_is_refused_does_not_keep_others_back(standby: Standby) -> None:
+    """
+    A target with somebody else's records is left alone, and the run says so at its end.
+    """
+    standby.target.create_topic("copy_of_orders", 1, 1, {})
+    standby.target.logs[TopicPartition("copy_of_orders", 0)].rows.append({"value": b"mine"})
+    for topic in ("orders", "payments"):
+        standby.sink(topic, 0, range(3))
+
+    summary = standby.follow(lambda look: look < 3)
+
+    assert (4, ["target_not_empty"]) == (summary["exit_code"], codes(summary))
+    assert [b"mine"] == standby.target.values("copy_of_orders")
+    assert values(range(3)) == standby.target.values("copy_of_payments")
+    assert summary["last_success"] is None
+
+
+def test_a_damaged_object_stops_its_own_partition_only(standby: Standby) -> None:
+    """
+    What is before it is restored, what is after it is not, and its neighbours go on.
+    """
+    _, damaged, _ = standby.sink("orders", 0, range(3), range(3, 6), range(6, 9), partitions=2)
+    standby.sink("orders", 1, range(3), partitions=2)
+    standby.backup.replace(damaged, bytes(len(standby.backup.body(damaged))))
+
+    def happens(look: int) -> bool:
+        if look == 1:
+            standby.sink("orders", 1, range(3, 8), partitions=2)
+        return look < 3
+
+    summary = standby.follow(happens)
+
+    assert 7 == summary["exit_code"]
+    assert values(range(3)) == standby.target.values("copy_of_orders")
+    assert values(range(8)) == standby.target.values(*COPY_1)
+
+
+def test_nothing_to_restore_is_refused_at_once_where_it_is_all_there_is(standby: Standby) -> None:
+    """
+    A run that could only wait for a person ends, as a restore that does not follow.
+    """
+    standby.target.create_topic("copy_of_orders", 1, 1, {})
+    standby.target.logs[TopicPartition("copy_of_orders", 0)].rows.append({"value": b"mine"})
+    standby.sink("orders", 0, range(3))
+
+    summary = standby.follow(lambda look: look < 3)
+
+    assert (4, [], 1) == (summary["exit_code"], standby.waited, standby.tasks.ended)
+
+
+def test_records_are_added_to_others_only_where_somebody_agreed(standby: Standby) -> None:
+    """
+    The question is asked when the run begins; a topic that comes later wants --yes.
+    """
+    for topic in ("orders", "payments"):
+        standby.target.create_topic(f"copy_of_{topic}", 1, 1, {})
+        standby.target.logs[TopicPartition(f"copy_of_{topic}", 0)].rows.append({"value": b"mine"})
+    standby.sink("orders", 0, range(3))
+    asked: list[str] = []
+
+    def happens(look: int) -> bool:
+        if look == 1:
+            standby.sink("payments", 0, range(3))
+        return look < 3
+
+    summary = standby.follow(
+        happens, agree=lambda question: not asked.append(question), if_exists="append"
+    )
+
+    assert ["copy_of_orders: not empty. Add the backup's records to it?"] == asked
+    assert [b"mine", *values(range(3))] == standby.target.values("copy_of_orders")
+    assert ([b"mine"], 4) == (standby.target.values("copy_of_payments"), summary["exit_code"])
+
+
+def test_half_a_cut_waits_for_its_other_half(standby: Standby) -> None:
+    """
+    A cut over several directories is restored once the ledger says that it is whole, in order.
+    """
+    standby.sink("orders", 0, range(4))
+    backup, keys = standby.backup, list[str]()
+
+    def happens(look: int) -> bool:
+        if look == 1:
+            keys.append(backup.put_in("day=1", "orders", 0, range(4, 10, 2)))
+        if look == 4:
+            assert values(range(4)) == standby.target.values("copy_of_orders")
+            keys.append(backup.put_in("day=2", "orders", 0, range(5, 10, 2)))
+            standby.enter("orders", 0, keys, Span(4, 10))
+        return look < 6
+
+    summary = standby.follow(happens)
+
+    assert (143, values(range(10))) == (
+        summary["exit_code"], standby.target.values("copy_of_orders"),
+    )  # fmt: skip
+
+
+def test_values_wait_for_their_keys(standby: Standby) -> None:
+    """
+    Where no ledger says what is whole, an object is taken when two listings show it the same.
+    """
+    backup = standby.backup
+    key, headers, value = backup.put("orders", 0, range(3), views=SIBLINGS)
+    late = {name: backup.body(name) for name in (key, headers)}
+    metadata = {name: backup.store.head(name).metadata for name in late}  # type: ignore[union-attr]
+    for name in late:
+        backup.store.delete(name)
+    backup.store.delete(value)
+
+    def happens(look: int) -> bool:
+        if look == 1:
+            backup.put("orders", 0, range(3), views=JSON)
+        if look == 2:
+            for name, body in late.items():
+                backup.replace(name, body, metadata[name])
+        return look < 5
+
+    summary = standby.follow(happens)
+
+    rows = standby.target.logs[TopicPartition("copy_of_orders", 0)].rows
+    assert 143 == summary["exit_code"]
+    assert [b"k0", b"k1", b"k2"] == [row["key"] for row in rows if row is not MARKER]
+
+
+def test_what_was_there_before_is_restored_at_once(standby: Standby) -> None:
+    """
+    Objects that are older than the time between two listings are not waited for.
+    """
+    standby.backup.put("orders", 0, range(3))
+
+    standby.follow(lambda _: False)
+
+    assert values(range(3)) == standby.target.values("copy_of_orders")
+
+
+def test_a_cluster_that_goes_away_is_waited_for(standby: Standby) -> None:
+    """
+    The run tries again, less and less often, and goes on; away at the start, it ends.
+    """
+    standby.sink("orders", 0, range(3))
+    away = KafkaError("connecting to Kafka", "no answer")
+    away.is_away = True
+
+    def happens(look: int) -> bool:
+        if look == 1:
+            standby.sink("orders", 0, range(3, 6))
+            standby.target.away = standby.connection.away = away
+        if look == 6:
+            standby.target.away = standby.connection.away = None
+        return look < 30
+
+    summary = standby.follow(happens)
+    standby.connection.away = away
+
+    assert (143, values(range(6))) == (
+        summary["exit_code"], standby.target.values("copy_of_orders"),
+    )  # fmt: skip
+    assert 5 == standby.follow(lambda _: True)["exit_code"]
+
+
+def test_an_empty_bucket_is_waited_at(standby: Standby) -> None:
+    """
+    A standby may be started before the first backup: it says once what it waits for.
+    """
+
+    def happens(look: int) -> bool:
+        if look == 3:
+            standby.sink("orders", 0, range(3))
+        return look < 6
+
+    summary = standby.follow(happens, topics="orders")
+
+    assert ["waiting for orders in s3://b/topics"] == standby.warned("no_topic")
+    assert (143, []) == (summary["exit_code"], summary["warnings"])
+    assert values(range(3)) == standby.target.values("copy_of_orders")
+
+
+def test_two_topics_are_never_written_to_one(standby: Standby) -> None:
+    """
+    A topic that comes later and would be mixed with another one is refused.
+    """
+    standby.sink("orders", 0, range(3))
+
+    def happens(look: int) -> bool:
+        if look == 1:
+            standby.sink("other", 0, range(30, 33))
+        return look < 3
+
+    summary = standby.follow(happens, rename="all")
+
+    assert (4, "merged_topics") == (summary["exit_code"], codes(summary)[0])
+    assert values(range(3)) == standby.target.values("all")
+
+
+def test_somebody_elses_records_in_the_target_are_noticed(standby: Standby) -> None:
+    """
+    What a visit has written is counted in the target: a difference is exit 7 in the end.
+    """
+    standby.sink("orders", 0, range(3))
+    where = TopicPartition("copy_of_orders", 0)
+
+    def happens(look: int) -> bool:
+        if look == 1:
+            standby.sink("orders", 0, range(3, 6))
+            standby.connection.beside[where] = {"value": b"not ours"}
+        return look < 3
+
+    summary = standby.follow(happens)
+
+    assert (7, ["audit"]) == (summary["exit_code"], codes(summary))
+
+
+def test_a_look_at_what_has_not_changed_is_a_listing_and_little_more(
+    standby: Standby, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Where nothing is new nothing is planned: the requests do not grow with partitions.
+    """
+    requests: list[str] = []
+    for name in ("list", "open", "head", "put"):
+        was = getattr(MemoryStore, name)
+
+        def counted(*given: Any, was: Any = was, name: str = name, **named: Any) -> Any:
+            requests.append(name)
+            return was(*given, **named)
+
+        monkeypatch.setattr(MemoryStore, name, counted)
+    for at in range(8):
+        standby.sink("orders", at, range(3), partitions=8)
+    asked: list[int] = []
+
+    def happens(look: int) -> bool:
+        asked.append(len(requests))
+        return look < 5
+
+    standby.follow(happens)
+
+    looks = {after - before for before, after in pairwise(asked)}
+    assert 1 == len(standby.tasks.units)
+    assert max(looks) <= 12
+
+
+def test_hundreds_of_looks_take_no_more_memory(standby: Standby) -> None:
+    """
+    A run that follows for months holds what a run of an hour does, whatever comes and fails.
+    """
+    bad, sizes = TopicPartition("copy_of_orders", 0), []
+    standby.connection.faults[bad] = StoreError("get", "503 before the first look")
+
+    def happens(look: int) -> bool:
+        standby.connection.faults[bad] = StoreError("get", f"503 at look {look}")
+        if look % 50 == 0:
+            standby.told.clear()
+            standby.tasks.units.clear()
+            standby.sink("orders", 1, range(look, look + 2), partitions=2)
+        if look in (60, 460):
+            sizes.append(held(standby.run))
+        return look < 460
+
+    for at in (0, 1):
+        standby.sink("orders", at, range(3), partitions=2)
+    summary = standby.follow(happens)
+
+    assert sizes[0] == sizes[1]
+    assert (6, 1, 3 + 18) == (
+        summary["exit_code"], len(summary["errors"]), summary["partitions"][1]["records"],
+    )  # fmt: skip
