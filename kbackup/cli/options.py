@@ -7,6 +7,8 @@ import click
 
 import kbackup
 from kbackup.config import PROPERTIES, Property
+from kbackup.errors import ConfigurationError
+from kbackup.options import read_duration
 
 EXIT_CODES: Final = (
     "Exit codes: 0 done  2 usage  3 skipped  4 refused  5 Kafka  6 S3  7 corrupt  8 locked  "
@@ -194,3 +196,15 @@ def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in parameters.items()
         if name in names and value is not None and value != ()
     }
+
+
+def seconds(option: str, text: str) -> float:
+    """Return a duration that a command line gives, in seconds.
+
+    Raises:
+        ConfigurationError: If it is none, naming *option*.
+    """
+    try:
+        return read_duration(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{option} {text} is not a duration", str(error)) from error

@@ -1,4 +1,4 @@
-"""``kbackup restore``: run, plan, topics, verify, peek, query, thaw, settle."""
+"""``kbackup restore``: run, plan, topics, verify, peek, query, thaw, settle, status."""
 
 import sys
 from collections.abc import Callable
@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from kbackup.cli import Family
+from kbackup.cli.backup import OpenedBackup
 from kbackup.cli.look import peek_command, verify_command
-from kbackup.cli.options import GroupedCommand, config_options
+from kbackup.cli.options import GroupedCommand, GroupedOption, config_options, seconds
 from kbackup.cli.query import query_command
 from kbackup.cli.running import Session, find_jvm, run
 from kbackup.cli.thaw import thaw_command
@@ -23,7 +24,7 @@ def command() -> None:
 
 
 class _Run(GroupedCommand):
-    siblings = "[run|plan|topics|verify|peek|query|thaw|settle]"
+    siblings = "[run|plan|topics|verify|peek|query|thaw|settle|status]"
     examples = (
         "kbackup restore -k broker:9092 -b my-bucket --rename 'copy_of_$0'",
         "kbackup restore --config s3.properties --rename 'copy_of_$0' -t orders",
@@ -86,6 +87,39 @@ def settle_command(**parameters: Any) -> None:
         return summary.finish()
 
     run("settle", "restore settle", parameters, work)
+
+
+class _Status(GroupedCommand):
+    examples = (
+        "kbackup restore status -b my-bucket",
+        "kbackup restore status --config standby.properties --max-age 10m --quiet",
+    )
+
+
+@command.command("status", cls=_Status)
+@click.option(
+    "--max-age", cls=GroupedOption, group="Safety", metavar="TIME",
+    help="Exit 7 when the newest good run is older than this, such as 1h.",
+)  # fmt: skip
+@click.option(
+    "--of-group", cls=GroupedOption, group="Safety", metavar="NAME",
+    help="Only restores that keep their position in this consumer group.",
+)  # fmt: skip
+@config_options("status")
+def status_command(max_age: str | None, of_group: str | None, **parameters: Any) -> None:
+    """Report how far a restore that follows is, and how past ones ended; no JVM is started."""
+
+    def work(session: Session) -> Event:
+        from kbackup.runs import status  # noqa: PLC0415
+
+        oldest = None if max_age is None else seconds("--max-age", max_age)
+        at = OpenedBackup.of(session, "restore status")
+        return status.status(
+            at.store, at.layout, max_age_s=oldest, now=at.clock.now(), of=status.RESTORE,
+            group=of_group, **at.asked,
+        )  # fmt: skip
+
+    run("status", "restore status", parameters, work)
 
 
 def _restore(session: Session) -> Event:

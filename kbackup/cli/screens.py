@@ -154,7 +154,7 @@ class Screens:
                 found = self._of("finding")
                 grid = findings.verify_table(partitions, found)
                 self._print(grid, findings.verify_count(summary, partitions, found))
-            case "sink status":
+            case "sink status" | "restore status":
                 grid = tables.status_table(partitions)
                 self._print(grid, count(len(partitions), "partition"))
                 runs = summary.get("runs") or ()

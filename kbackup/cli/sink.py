@@ -7,7 +7,7 @@ import click
 
 from kbackup.cli import Family
 from kbackup.cli.backup import OpenedBackup
-from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
+from kbackup.cli.options import GroupedCommand, GroupedOption, config_options, seconds
 from kbackup.cli.running import Session, find_jvm, run
 from kbackup.errors import ConfigurationError
 from kbackup.runs.summary import Event
@@ -71,9 +71,9 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
 
     def work(session: Session) -> Event:
         from kbackup import durable  # noqa: PLC0415
-        from kbackup.sink import status  # noqa: PLC0415
+        from kbackup.runs import status  # noqa: PLC0415
 
-        oldest = None if max_age is None else _seconds("--max-age", max_age)
+        oldest = None if max_age is None else seconds("--max-age", max_age)
         at = OpenedBackup.of(session, "sink status")
         found = status.status(at.store, at.layout, max_age_s=oldest, now=at.clock.now(), **at.asked)
         if prometheus is not None:
@@ -107,7 +107,7 @@ def prune_command(older_than: str, **parameters: Any) -> None:
     def work(session: Session) -> Event:
         from kbackup.sink.prune import prune  # noqa: PLC0415
 
-        seconds = _seconds("--older-than", older_than)
+        older_than_s = seconds("--older-than", older_than)
         at = OpenedBackup.of(session, "sink prune")
         at.tell(
             prune(
@@ -115,7 +115,7 @@ def prune_command(older_than: str, **parameters: Any) -> None:
                 at.layout,
                 at.summary,
                 now=at.clock.now(),
-                older_than_s=seconds,
+                older_than_s=older_than_s,
                 is_dry=session.settings.dry_run,
                 **at.asked,
             )
@@ -123,15 +123,6 @@ def prune_command(older_than: str, **parameters: Any) -> None:
         return at.summary.finish()
 
     run("prune", "sink prune", parameters, work)
-
-
-def _seconds(option: str, text: str) -> float:
-    from kbackup.options import read_duration  # noqa: PLC0415
-
-    try:
-        return read_duration(text)
-    except ValueError as error:
-        raise ConfigurationError(f"{option} {text} is not a duration", str(error)) from error
 
 
 def _sink(session: Session) -> Event:

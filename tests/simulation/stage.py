@@ -14,11 +14,11 @@ from kbackup.errors import KbackupError
 from kbackup.records import TopicPartition
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import known, locks, wiring
+from kbackup.runs.status import status
 from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
 from kbackup.sink.run import SinkRun
-from kbackup.sink.status import status
 from kbackup.verify.run import Notes, verify
 from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 from tests.simulation.bucket import Bucket, SimStoreSettings

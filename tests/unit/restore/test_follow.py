@@ -8,6 +8,7 @@ from backup_samples import JSON, SIBLINGS
 
 from kbackup.errors import KafkaError, StoreError
 from kbackup.records import Span, TopicPartition
+from kbackup.runs.status import RESTORE, status
 from kbackup.runs.summary import Summary
 from kbackup.stores.memory import MemoryStore
 from tests.support.standby import Standby
@@ -331,6 +332,30 @@ def test_an_empty_bucket_is_waited_at(standby: Standby) -> None:
     assert ["waiting for orders in s3://b/topics"] == standby.warned("no_topic")
     assert (143, []) == (summary["exit_code"], summary["warnings"])
     assert values(range(3)) == standby.target.values("copy_of_orders")
+
+
+def test_status_says_up_to_when_the_standby_is_complete(standby: Standby) -> None:
+    """
+    It is as old as the last look after which nothing was left; a partition that fails ages it.
+    """
+    standby.sink("orders", 0, range(3))
+    where = TopicPartition("copy_of_orders", 0)
+
+    def happens(look: int) -> bool:
+        if look == 2:
+            standby.connection.faults[where] = StoreError("get", "503")
+            standby.sink("orders", 0, range(3, 6))
+        return look < 7
+
+    standby.follow(happens, group="standby")
+    now = standby.time.now()
+    found = status(
+        standby.backup.store, standby.backup.layout, max_age_s=240, now=now, of=RESTORE,
+        group="standby",
+    )  # fmt: skip
+
+    assert (7, ["outdated"]) == (found["exit_code"], codes(found))
+    assert (360.0, 3) == (found["age_s"], found["partitions"][0]["lag"])
 
 
 def test_two_topics_are_never_written_to_one(standby: Standby) -> None:

@@ -18,10 +18,10 @@ from kbackup.errors import BadRecordError, StoreError
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.runs import history
+from kbackup.runs import history, status
 from kbackup.runs.stopping import Stop
 from kbackup.runs.world import World
-from kbackup.sink import follow, status, watch
+from kbackup.sink import follow, watch
 from kbackup.sink import run as running
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store

@@ -1,22 +1,56 @@
-"""How a backup fares: what its last runs said, how old the newest good one is, who runs now.
+"""How a backup or a restore fares: what past runs said, how old the newest good one is, who runs.
 
 Everything comes from run records and lock objects; Kafka is not asked, and nothing is written.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final
 
 from kbackup import moments
-from kbackup.errors import OutdatedBackupError
+from kbackup.errors import ConfigurationError, OutdatedBackupError
 from kbackup.naming import Layout
 from kbackup.runs import history, locks
 from kbackup.runs.selection import select
 from kbackup.runs.summary import Event, Summary
 from kbackup.stores import Store
 
-COMMAND: Final = "sink"
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What is said of the runs of one command.
+
+    Attributes:
+        command: The command.
+        unknown: Begins the sentence that no good run is known.
+        old: Begins the sentence that the newest good run is too old.
+        do: What to do.
+        keeps_success: Its last success is kept beside its run records.
+    """
+
+    command: str
+    unknown: str
+    old: str
+    do: str
+    keeps_success: bool = False
+
+
+SINK: Final = Words(
+    "sink",
+    "no good run is known for the backup in",
+    "the backup is known to be complete only up to",
+    "see the errors of the last run, and run kbackup sink",
+    keeps_success=True,
+)
+
+RESTORE: Final = Words(
+    "restore",
+    "no good restore is known for the backup in",
+    "the restore is known to hold only what was in the bucket",
+    "see the errors of the last run, and run kbackup restore",
+)
 
 _PAST: Final = 10
 _LOOKED: Final = 300
@@ -35,6 +69,8 @@ def status(
     names: Collection[str] = (),
     pattern: str | None = None,
     partitions: Collection[int] | None = None,
+    of: Words = SINK,
+    group: str | None = None,
 ) -> Event:
     """Return how the backup in this ``topics.dir`` fares, in the shape of a summary.
 
@@ -54,7 +90,7 @@ def status(
       seconds, records, objects, bytes_stored and errors;
     * ``last_success``, ``age_s``, ``max_age_s``: up to when the backup is complete; null where
       that is not known;
-    * ``running``: run, host, pid and started of each sink that refreshed its lock lately, going
+    * ``running``: run, host, pid and started of each run that refreshed its lock lately, going
       by this host's clock;
     * ``topics_dir`` and ``names``.
 
@@ -67,17 +103,23 @@ def status(
             *names* nor a *pattern* all runs count as runs of one backup.
         pattern: Only runs that were asked for this ``topics.regex``, and rows of what matches it.
         partitions: Only rows of these partitions of each topic; None for all.
+        of: Whose runs.  A good restore has put back what was in the bucket when it began.
+        group: Only runs that keep their positions in this consumer group; None for all.
 
     Raises:
+        ConfigurationError: If restores of several groups were found and none was named: each of
+            them may have a target of its own.
         StoreError: If the store does not answer.
     """
-    summary = Summary(history.new_run_id(now), f"{COMMAND} status")
+    summary = Summary(history.new_run_id(now), f"{of.command} status")
     past: list[history.Run] = []
     rows = success = newest = None
     asked = set(names) or ({pattern} if pattern is not None else set())
-    for record in islice(history.runs(store, layout, COMMAND, now=now), _LOOKED):
-        if not asked <= _covered(record):
+    groups = set[str]()
+    for record in islice(history.runs(store, layout, of.command, now=now), _LOOKED):
+        if not asked <= _covered(record) or group not in (None, record.get("group")):
             continue
+        groups.add(str(record.get("group")))
         newest = newest or record
         if len(past) < _PAST:
             past.append(_past(record))
@@ -86,11 +128,19 @@ def status(
         success = success or believed
         if rows and success and len(past) == _PAST:
             break
-    if success is None and asked:
+    if of is RESTORE and len(groups) > 1:
+        raise ConfigurationError(
+            f"restores of {len(groups)} consumer groups were found: {', '.join(sorted(groups))}",
+            "each may have a target of its own",
+            "name one of them with --of-group",
+        )
+    if success is None and asked and of.keeps_success:
         kept = history.kept_success(store, layout, list(names) or [*asked])
         success = kept if kept is None or kept <= now + timedelta(seconds=_CLOCKS_S) else None
     summary.partitions = rows or []
-    _judge(summary, layout, (success, now, max_age_s), "" if newest is None else _trouble(newest))
+    _judge(
+        of, summary, layout, (success, now, max_age_s), "" if newest is None else _trouble(newest)
+    )
     summary.facts |= {
         "topics_dir": layout.topics_dir,
         "names": sorted(asked) or None,
@@ -98,7 +148,7 @@ def status(
         "last_success": None if success is None else moments.text(success),
         "age_s": None if success is None else _age_s(success, now),
         "max_age_s": max_age_s,
-        "running": list(_running(store, layout, now, asked)),
+        "running": list(_running(of, store, layout, now, asked, group)),
     }
     return summary.finish()
 
@@ -139,20 +189,20 @@ def _believed(record: history.Run, summary: Summary, now: datetime) -> datetime 
 
 
 def _judge(
+    of: Words,
     summary: Summary,
     layout: Layout,
     times: tuple[datetime | None, datetime, float | None],
     trouble: str,
 ) -> None:
     success, now, max_age_s = times
-    do = "see the errors of the last run, and run kbackup sink"
     if success is None:
-        text = f"no good run is known for the backup in {layout.topics_dir or 'this bucket'}"
-        summary.fail(OutdatedBackupError(text, trouble, do))
+        text = f"{of.unknown} {layout.topics_dir or 'this bucket'}"
+        summary.fail(OutdatedBackupError(text, trouble, of.do))
     elif max_age_s is not None and _age_s(success, now) > max_age_s:
-        text = f"the backup is known to be complete only up to {_span(_age_s(success, now))} ago"
+        text = f"{of.old} {_span(_age_s(success, now))} ago"
         why = f"--max-age is {_span(max_age_s)}" + (f"; {trouble}" if trouble else "")
-        summary.fail(OutdatedBackupError(text, why, do))
+        summary.fail(OutdatedBackupError(text, why, of.do))
 
 
 def _trouble(record: history.Run) -> str:
@@ -176,9 +226,11 @@ def _past(record: history.Run) -> history.Run:
 
 
 def _running(
-    store: Store, layout: Layout, now: datetime, asked: set[str]
+    of: Words, store: Store, layout: Layout, now: datetime, asked: set[str], group: str | None
 ) -> Iterator[dict[str, Any]]:
-    for holder in locks.holders(store, layout, COMMAND):
+    if of is RESTORE:  # its lock names its group, and no topic
+        asked = set() if group is None else {group}
+    for holder in locks.holders(store, layout, of.command):
         is_asked = asked <= set(holder.body.get("names") or ())
         if is_asked and abs((now - holder.modified).total_seconds()) < locks.STALE_S:
             yield {name: holder.body.get(name) for name in ("run", "host", "pid", "started")}

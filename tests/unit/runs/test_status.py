@@ -1,4 +1,4 @@
-"""What ``kbackup sink status`` finds out."""
+"""What ``kbackup sink status`` and ``kbackup restore status`` find out."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup.errors import StoreError
+from kbackup.errors import ConfigurationError, StoreError
 from kbackup.naming import Layout
 from kbackup.runs import history
 from kbackup.runs.locks import RunLock
-from kbackup.sink.status import prometheus, status
+from kbackup.runs.status import RESTORE, prometheus, status
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore, put_bytes
@@ -337,3 +337,42 @@ def test_every_metric_is_documented(store: MemoryStore) -> None:
     assert written == {
         word for word in (prometheus.__doc__ or "").split() if word.startswith("kbackup_")
     }
+
+
+# Restores
+
+
+def put_back(store: MemoryStore, hours_ago: float, group: str = "standby", **more: Any) -> str:
+    """Leave the record of a restore; its id."""
+    return ran(store, hours_ago, command="restore", group=group, **more)
+
+
+def test_a_restore_is_as_old_as_what_it_has_put_back(store: MemoryStore) -> None:
+    """
+    One that follows says so itself; a sink's success, however new, is none of a restore.
+    """
+    ran(store, 0.1)
+    put_back(store, 5, last_success="2026-11-21T11:00:00Z", partitions=[ROW], exit_code=143)
+
+    found = look(store, 0.5 * HOUR, of=RESTORE)
+
+    assert (7, HOUR, [ROW]) == (found["exit_code"], found["age_s"], found["partitions"])
+    assert (
+        "the restore is known to hold only what was in the bucket 1:00:00 ago"
+        == (found["errors"][0]["what"])
+    )
+    assert 0 == look(store, 2 * HOUR, of=RESTORE)["exit_code"]
+
+
+def test_restores_into_two_clusters_do_not_stand_for_each_other(store: MemoryStore) -> None:
+    """
+    Where restores of several groups have run, one of them has to be named.
+    """
+    put_back(store, 0.1)
+    put_back(store, 3, group="drill")
+
+    with pytest.raises(ConfigurationError, match="found: drill, standby"):
+        look(store, HOUR, of=RESTORE)
+    found = [look(store, HOUR, of=RESTORE, group=group) for group in ("standby", "drill", "none")]
+
+    assert [0, 7, 7] == [one["exit_code"] for one in found]
