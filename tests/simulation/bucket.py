@@ -19,7 +19,8 @@ from kbackup.errors import ObjectNotFoundError, StoreError
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.stores import ObjectHead, Store, StoredObject
-from tests.simulation.cluster import Kafka, leave_behind, to_rows
+from tests.simulation.clients import leave_behind, to_rows
+from tests.simulation.cluster import Kafka
 from tests.simulation.events import Entered, Event, GapKept, Listed, Removed, Row, Stored, Touched
 from tests.simulation.process import Clock, KilledError, Process
 

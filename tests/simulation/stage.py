@@ -22,7 +22,8 @@ from kbackup.sink.run import SinkRun
 from kbackup.verify.run import Notes, verify
 from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 from tests.simulation.bucket import Bucket, SimStoreSettings
-from tests.simulation.cluster import Kafka, SimConnection
+from tests.simulation.clients import SimConnection
+from tests.simulation.cluster import Kafka
 from tests.simulation.events import Ended, Event, Note, Ruled, Vouched
 from tests.simulation.process import Clock, KilledError, Process, Script, Tasks
 from tests.simulation.promises import CANARY, Checker, Violation

@@ -1,0 +1,423 @@
+"""The clients of a cluster in memory, each request of which may fail by a script."""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from kbackup.errors import KafkaError, KbackupError, TopicChangedError
+from kbackup.kafka import LogStartMovedError, OffsetMovedError, Position, Topic
+from kbackup.records import SCHEMA, Span, TopicPartition
+from tests.simulation.cluster import Kafka, Log, show
+from tests.simulation.events import (
+    Begun,
+    Committed,
+    Row,
+    Touched,
+)
+from tests.simulation.process import Process
+
+_HEADERS = SCHEMA.field("headers").type
+
+
+@dataclass(frozen=True)
+class SimConnection:
+    """The way of one process to the fake cluster: a `kafka.Connection`."""
+
+    kafka: Kafka
+    process: Process
+
+    def cluster(self) -> "SimCluster":
+        return SimCluster(self)
+
+    def reader(self, group: str) -> "SimReader":
+        return SimReader(self)
+
+    def positions(self, group: str) -> "SimPositions":
+        return SimPositions(self, group)
+
+    def permissions(self) -> "SimPermissions":
+        return SimPermissions()
+
+    def writer(
+        self,
+        target: TopicPartition,
+        group: str,
+        *,
+        exactly_once: bool = True,
+        max_message_bytes: int | None = None,
+    ) -> "SimWriter":
+        return SimWriter(self, target, group, exactly_once=exactly_once)
+
+    def call(self, kind: str, act: Callable[[], Any]) -> Any:
+        """Make a request; *act* is what the cluster does."""
+        fault = self.process.request(kind)
+        if fault in ("fail", "late"):
+            raise KafkaError(kind, "refused by the script", "")
+        done = act()
+        if fault == "lost":
+            raise KafkaError(kind, "the answer was lost by the script", "")
+        return done
+
+    def log(self, where: TopicPartition) -> Log:
+        """A partition's log; an error where there is none."""
+        log = self.kafka.log(where)
+        if log is None:
+            raise KafkaError(str(where), "unknown topic or partition", "")
+        return log
+
+    def moved(self, group: str, where: TopicPartition, position: Position) -> None:
+        """Take a commit by kbackup into the group and into the history."""
+        self.kafka.groups.setdefault(group, {})[where] = position
+        self.kafka.history.append(Touched("group", group))
+        topic = self.kafka.topics.get(where.topic)
+        if topic is not None and topic.is_source and group in self.kafka.sink_groups:
+            leave_behind(self.kafka, self.process, where)
+            vars(self.process).setdefault("committed", {})[where] = position.offset
+            self.kafka.history.append(Committed(topic.topic_id, where, position.offset))
+
+
+def leave_behind(kafka: Kafka, process: Process, where: TopicPartition) -> None:
+    """Note where the log began that a sink saw, once it leaves something of it behind."""
+    seen = getattr(process, "seen", {})
+    if where in seen:
+        topic_id, span = seen[where]
+        kafka.history.append(Begun(topic_id, where, span.start_offset))
+
+
+class SimCluster:
+    """What the driver asks."""
+
+    def __init__(self, connection: SimConnection) -> None:
+        self._to, self._kafka = connection, connection.kafka
+        self.cluster_id, self.brokers = self._kafka.cluster_id, 1
+        connection.call("kafka connect", lambda: None)
+
+    def topic_names(self) -> list[str]:
+        return sorted(self._kafka.topics)
+
+    def refresh(self) -> None:
+        self._to.call("kafka topics", lambda: None)
+
+    def topics(
+        self, names: Iterable[str], failures: dict[str, KafkaError] | None = None
+    ) -> dict[str, Topic]:
+        del failures
+
+        def ask() -> dict[str, Topic]:
+            found = (self._kafka.topics[name] for name in sorted(set(names) & set(self._names())))
+            return {one.name: Topic(one.name, len(one.logs), one.topic_id) for one in found}
+
+        found: dict[str, Topic] = self._to.call("kafka topics", ask)
+        return found
+
+    def _names(self) -> list[str]:
+        return list(self._kafka.topics)
+
+    def spans(
+        self, wheres: Sequence[TopicPartition], *, committed_only: bool = True
+    ) -> dict[TopicPartition, Span]:
+        def ask() -> dict[TopicPartition, Span]:
+            logs = {where: self._to.log(where) for where in wheres}
+            return {
+                where: Span(
+                    log.start, max(log.start, log.stable_end) if committed_only else log.end
+                )
+                for where, log in logs.items()
+            }
+
+        found: dict[TopicPartition, Span] = self._to.call("kafka spans", ask)
+        seen = vars(self._to.process).setdefault("seen", {})
+        for where, span in found.items():
+            seen.setdefault(where, (self._kafka.topics[where.topic].topic_id, span))
+        return found
+
+    def settled_spans(
+        self, wheres: Sequence[TopicPartition], wait_s: float = 0
+    ) -> dict[TopicPartition, Span]:
+        return self.spans(wheres)
+
+    def committed(
+        self, group: str, wheres: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
+        wanted = list(wheres)
+
+        def ask() -> dict[TopicPartition, Position]:
+            there = self._kafka.groups.get(group, {})
+            return {where: there[where] for where in wanted if where in there}
+
+        found: dict[TopicPartition, Position] = self._to.call("kafka committed", ask)
+        return found
+
+    def set_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        def act() -> None:
+            for where, position in positions.items():
+                self._to.moved(group, where, position)
+
+        if positions:
+            self._to.call("kafka set positions", act)
+
+    def members(self, group: str) -> list[str]:
+        found: list[str] = self._to.call("kafka members", list)
+        return found
+
+    def topic_config(
+        self, names: Iterable[str], *, overridden_only: bool = False
+    ) -> dict[str, dict[str, str]]:
+        wanted = sorted(set(names) & self._kafka.topics.keys())
+        found: dict[str, dict[str, str]] = self._to.call(
+            "kafka config", lambda: {name: dict(self._kafka.topics[name].config) for name in wanted}
+        )
+        return found
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        config: Mapping[str, str],
+        *,
+        only_validate: bool = False,
+    ) -> str:
+        def act() -> str:
+            if name in self._kafka.topics:
+                raise KafkaError(f"creating topic {name}", "it exists", "")
+            if only_validate:
+                return ""
+            self._kafka.create(name, partitions, config)
+            self._kafka.history.append(Touched("topic", name))
+            return self._kafka.topics[name].topic_id
+
+        topic_id: str = self._to.call("kafka create", act)
+        return topic_id
+
+
+class SimPermissions:
+    """Everything is allowed."""
+
+    _ALL = frozenset({"READ", "WRITE", "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER"})
+
+    def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
+        return dict.fromkeys(names, self._ALL)
+
+    def of_group(self, group: str) -> frozenset[str]:
+        return self._ALL
+
+    def of_transactions(self, transactional_id: str) -> frozenset[str]:
+        return self._ALL
+
+
+def to_batch(rows: Sequence[Row]) -> pa.RecordBatch:
+    """Rows as columns."""
+    headers = [[{"key": k, "value": v} for k, v in row.headers] for row in rows]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([row.offset for row in rows], pa.int64()),
+            pa.array([row.timestamp for row in rows], pa.int64()),
+            pa.array([row.timestamp_type for row in rows], pa.int8()),
+            pa.array([row.key for row in rows], pa.binary()),
+            pa.array([row.value for row in rows], pa.binary()),
+            pa.array(headers, _HEADERS),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def to_rows(batch: pa.RecordBatch | pa.Table) -> list[Row]:
+    """Columns as rows; a timestamp that is not stored is -1."""
+    columns = {name: batch[name].to_pylist() for name in batch.schema.names}
+    count = len(batch)
+    headers = columns.get("headers") or [()] * count
+    return [
+        Row(
+            columns["offset"][at],
+            -1 if columns["timestamp"][at] is None else columns["timestamp"][at],
+            columns["timestamp_type"][at],
+            columns["key"][at],
+            columns["value"][at],
+            tuple((pair["key"], pair["value"]) for pair in headers[at]),
+        )
+        for at in range(count)
+    ]
+
+
+class SimReader:
+    """Reads a log, a few records at a time."""
+
+    def __init__(self, connection: SimConnection) -> None:
+        self._to = connection
+
+    def close(self) -> None:
+        pass
+
+    def read(self, where: TopicPartition, span: Span) -> Generator[pa.RecordBatch, None, None]:
+        position = span.start_offset
+        while position < span.end_offset:
+            count = self._to.process.rng.randint(1, 9)
+            rows = self._to.call("kafka read", lambda: self._some(where, position, span, count))  # noqa: B023
+            if not rows:
+                return
+            position = rows[-1].offset + 1
+            read = vars(self._to.process).setdefault("read", set())
+            read.update((where, row.offset) for row in rows)
+            yield to_batch(rows)
+
+    def _some(self, where: TopicPartition, position: int, span: Span, count: int) -> list[Row]:
+        log = self._to.log(where)
+        if position < log.start:
+            self._drop_unsafe(where, log.start)
+            raise LogStartMovedError(f"{where} no longer has offset {position}", "it has expired")
+        if log.end < span.end_offset:
+            raise TopicChangedError(f"{where} ends at {log.end}", "it was cut back", "")
+        return log.between(position, min(span.end_offset, log.stable_end))[:count]
+
+    def _drop_unsafe(self, where: TopicPartition, log_start: int) -> None:
+        """Forget having read what a run that retention overtakes will not store any more.
+
+        An earlier run may have stored the same records, which does not make them this one's.
+        """
+        process = vars(self._to.process)
+        safe = process.get("committed", {}).get(where, 0)
+        process["read"] = {
+            (at, offset)
+            for at, offset in process.get("read", ())
+            if at != where or offset < safe or offset >= log_start
+        }
+
+
+class SimPositions:
+    """A group, from the side of a task."""
+
+    def __init__(self, connection: SimConnection, group: str) -> None:
+        self._to, self._group = connection, group
+
+    def close(self) -> None:
+        pass
+
+    def read(self, where: TopicPartition) -> Position | None:
+        def ask() -> Position | None:
+            return self._to.kafka.groups.get(self._group, {}).get(where)
+
+        found: Position | None = self._to.call("kafka position", ask)
+        return found
+
+    def advance(self, where: TopicPartition, position: Position) -> None:
+        found = self.read(where)
+        if found is not None and found.offset > position.offset:
+            raise OffsetMovedError(
+                f"committing {where} offset {position.offset} to group {self._group}",
+                f"the group's offset is already {found.offset}",
+            )
+        self._to.call("kafka commit", lambda: self._to.moved(self._group, where, position))
+
+    def read_all(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, Position | None]:
+        def ask() -> dict[TopicPartition, Position | None]:
+            held = self._to.kafka.groups.get(self._group, {})
+            return {where: held.get(where) for where in wheres}
+
+        found: dict[TopicPartition, Position | None] = self._to.call("kafka position", ask)
+        return found
+
+    def advance_all(
+        self, positions: Mapping[TopicPartition, Position]
+    ) -> dict[TopicPartition, KbackupError]:
+        def commit() -> None:
+            for where, position in plain.items():
+                self._to.moved(self._group, where, position)
+
+        try:
+            found = self.read_all(list(positions))
+            plain = {
+                where: position
+                for where, position in positions.items()
+                if (held := found[where]) is None or held.offset <= position.offset
+            }
+            if plain:
+                self._to.call("kafka commit", commit)
+        except KbackupError as error:
+            return dict.fromkeys(positions, error)
+        errors: dict[TopicPartition, KbackupError] = {}
+        for where in positions.keys() - plain.keys():
+            try:
+                self.advance(where, positions[where])
+            except KbackupError as error:
+                errors[where] = error
+        return errors
+
+
+class SimWriter:
+    """Writes to one partition."""
+
+    def __init__(
+        self, connection: SimConnection, target: TopicPartition, group: str, *, exactly_once: bool
+    ) -> None:
+        self._to, self._target, self._group = connection, target, group
+        self._exactly_once = exactly_once
+        self._id = f"{group}-{target}"
+        self.record_bytes_max = 2**31
+        self._written: list[Row] = []
+        self._epoch = 0
+        if exactly_once:
+            connection.call("kafka init", self._init)
+
+    def _init(self) -> None:
+        epochs = self._to.kafka.epochs
+        self._epoch = epochs[self._id] = epochs.get(self._id, 0) + 1
+        self._to.log(self._target).finish(self._id, commits=False)
+
+    def position(self) -> Position | None:
+        return SimPositions(self._to, self._group).read(self._target)
+
+    def write(self, batch: pa.RecordBatch) -> int:
+        rows = [row._replace(timestamp=row.timestamp or 1) for row in to_rows(batch)]
+        zeros = sum(row.timestamp == 0 for row in to_rows(batch))
+        self._to.call("kafka write", lambda: self._append(rows))
+        return zeros
+
+    def _append(self, rows: list[Row]) -> None:
+        self._check()
+        self._to.kafka.history.append(Touched("topic", self._target.topic))
+        log = self._to.log(self._target)
+        if self._exactly_once:
+            log.append(rows, self._id)
+        else:
+            log.append(rows)
+            self._note(rows)
+
+    def _note(self, rows: Iterable[Row]) -> None:
+        """Note what a run wrote; what it writes again after its worker died counts once."""
+        vars(self._to.process).setdefault("written", set()).update(row.name for row in rows)
+        show(self._to.kafka, self._target, repeats=not self._exactly_once)
+
+    def commit(self, position: Position) -> None:
+        self._to.call("kafka commit transaction", lambda: self._commit(position))
+
+    def _commit(self, position: Position) -> None:
+        self._check()
+        if self._exactly_once:
+            self._note(self._to.log(self._target).finish(self._id, commits=True))
+        else:
+            found = self._to.kafka.groups.get(self._group, {}).get(self._target)
+            if found is not None and found.offset > position.offset:
+                raise OffsetMovedError("committing", "another run overtook this one")
+        self._to.moved(self._group, self._target, position)
+
+    def _check(self) -> None:
+        if self._exactly_once and self._to.kafka.epochs[self._id] != self._epoch:
+            raise KafkaError(str(self._target), "another restore took over this partition", "")
+
+    def flush(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        """A process that is dead aborts nothing; the next writer does."""
+        process = self._to.process
+        if process.is_dead or process.has_no_worker or not self._exactly_once:
+            return
+        log = self._to.kafka.log(self._target)
+        if log is not None and self._to.kafka.epochs[self._id] == self._epoch:
+            log.finish(self._id, commits=False)
+
+    def close(self) -> None:
+        self.abort()
