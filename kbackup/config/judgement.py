@@ -12,6 +12,7 @@ from kbackup.config import (
     known,
     plugin_options,
     refusals,
+    router,
     seams,
     sources,
     transforms,
@@ -131,7 +132,7 @@ class Judgement:
         """Return the renaming of a restore, by which its topics are settled too."""
         if SETTLING.isdisjoint(self.sides):
             return ()
-        renaming = transforms.chain(usable)
+        renaming = router.chain(usable)
         self.doubts += renaming.doubts
         return renaming.steps
 

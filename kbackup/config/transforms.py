@@ -16,7 +16,6 @@ from kbackup import plugins
 from kbackup.config.doubts import Doubt, Value, error, warning
 from kbackup.errors import ConfigurationError
 from kbackup.options import Option, read_boolean
-from kbackup.renaming import Rename
 
 ROUTER: Final = "RegexRouter"
 _ROUTER_PLUGIN: Final = "regex_router"
@@ -87,13 +86,6 @@ class Known:
     has_keys: bool
 
 
-class Renaming(NamedTuple):
-    """Steps in their order, and what is to be said of them."""
-
-    steps: tuple[Rename, ...]
-    doubts: list[Doubt]
-
-
 def is_transform(name: str) -> bool:
     """Whether *name* belongs to the transforms."""
     return name in ("transforms", "predicates") or name.startswith(("transforms.", "predicates."))
@@ -108,7 +100,7 @@ def steps(given: Mapping[str, Value], known: Known) -> Steps:
     """
     doubts: list[Doubt] = []
     found = []
-    for alias in _names(given):
+    for alias in listed(given):
         try:
             step = _opened(alias, given, doubts)
             _check_reads(step, given, known)
@@ -134,15 +126,15 @@ def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Ste
     """
     doubts: list[Doubt] = []
     found = []
-    for alias in _names(given):
+    for alias in listed(given):
         kind = given.get(f"transforms.{alias}.type")
-        is_router = kind is not None and _is_router(kind)
-        if kind is None or (is_router and "rename" in given):
+        routes = kind is not None and is_router(kind)
+        if kind is None or (routes and "rename" in given):
             continue
         try:
             step = _opened(alias, given, doubts)
         except _RefusedError as refusal:
-            if not is_router:
+            if not routes:
                 doubts.append(refusal.doubt)
             continue
         lacks = sorted(step.reads - converters)
@@ -183,7 +175,7 @@ def _condition(prefix: str, given: Mapping[str, Value], doubts: list[Doubt]) -> 
             doubts.append(warning("no_effect", f"{prefix}negate", negate, why))
         return None
     alias = named.text
-    if alias not in _listed(given, "predicates"):
+    if alias not in _listed_in(given, "predicates"):
         why = f"predicates does not name {alias!r}"
         do = "add it to predicates, and set its type"
         raise _RefusedError(error("transform", f"{prefix}predicate", named, why, do))
@@ -294,73 +286,18 @@ def _check_route(step: Step, given: Mapping[str, Value]) -> None:
         raise _RefusedError(error("transform", name, given[name], why, do))
 
 
-def _listed(given: Mapping[str, Value], name: str) -> list[str]:
+def _listed_in(given: Mapping[str, Value], name: str) -> list[str]:
     """Return the names in a list, in their order."""
     value = given.get(name)
     names = () if value is None else value.text.split(",")
     return [each.strip() for each in names if each.strip()]
 
 
-def chain(given: Mapping[str, Value]) -> Renaming:
-    """Return the renaming that *given* asks for.
-
-    Args:
-        given: All that was given; ``rename`` takes the place of ``transforms``.
-    """
-    rename, regex = given.get("rename"), given.get("rename.regex")
-    if rename is not None:
-        step = _step(rename, regex, "rename")
-        for name in _names(given):
-            kind = given.get(f"transforms.{name}.type")
-            if kind is not None and _is_router(kind):
-                why = "rename takes its place"
-                step.doubts.append(warning("replaced", f"transforms.{name}.type", kind, why))
-        return step
-    if regex is not None:
-        why = "it selects topics, but rename, which gives the new name, is not set"
-        return Renaming((), [error("rename", "rename.regex", regex, why, "add --rename")])
-    parts = [_transform(name, given) for name in _names(given)]
-    return Renaming(
-        tuple(step for part in parts for step in part.steps),
-        [doubt for part in parts for doubt in part.doubts],
-    )
-
-
-def _names(given: Mapping[str, Value]) -> list[str]:
+def listed(given: Mapping[str, Value]) -> list[str]:
     """Return the names of the transforms in their order."""
-    return _listed(given, "transforms")
+    return _listed_in(given, "transforms")
 
 
-def _is_router(kind: Value) -> bool:
+def is_router(kind: Value) -> bool:
+    """Whether the class *kind* is `RegexRouter`."""
     return kind.text.rpartition(".")[2] == ROUTER
-
-
-def _transform(name: str, given: Mapping[str, Value]) -> Renaming:
-    kind = given.get(f"transforms.{name}.type")
-    if kind is None:
-        why = f"transforms names {name}, but its type is not set"
-        return Renaming((), [error("transform", f"transforms.{name}.type", None, why, "add it")])
-    if not _is_router(kind):
-        return Renaming((), [])  # no renaming: `restore_steps`
-    if f"transforms.{name}.predicate" in given:
-        why = "a topic has one name for all its records, so a predicate cannot choose it"
-        named = f"transforms.{name}.predicate"
-        return Renaming((), [error("transform", named, given[named], why, "remove it")])
-    replacement = given.get(f"transforms.{name}.replacement")
-    regex = given.get(f"transforms.{name}.regex")
-    if replacement is None or regex is None:
-        why = "RegexRouter needs regex and replacement"
-        return Renaming((), [error("transform", f"transforms.{name}", None, why, "add both")])
-    return _step(replacement, regex, f"transforms.{name}.replacement")
-
-
-def _step(replacement: Value, regex: Value | None, name: str) -> Renaming:
-    try:
-        if regex is None:
-            step = Rename(replacement=replacement.text)
-        else:
-            step = Rename(regex=regex.text, replacement=replacement.text)
-    except ConfigurationError as problem:
-        why = f"{problem.what}: {problem.why}"
-        return Renaming((), [error("rename", name, replacement, why, problem.do)])
-    return Renaming((step,), [])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbackup.config import transforms
+from kbackup.config import router, transforms
 from kbackup.config.doubts import Origin, Value
 from kbackup.config.transforms import Known, Step, steps
 from kbackup.renaming import rename
@@ -42,7 +42,7 @@ def test_a_topic_gets_the_name_the_file_says(properties: dict[str, str], expecte
     """
     Each way of asking for another name gives the same steps.
     """
-    steps = transforms.chain(_given(properties)).steps
+    steps = router.chain(_given(properties)).steps
 
     assert expected == rename("orders", steps)
 
@@ -51,7 +51,7 @@ def test_a_replaced_chain_is_said() -> None:
     """
     A file's transforms do not vanish in silence behind an option.
     """
-    doubts = transforms.chain(_given(ROUTER | {"rename": "z"})).doubts
+    doubts = router.chain(_given(ROUTER | {"rename": "z"})).doubts
 
     assert [("warning", "transforms.a.type"), ("warning", "transforms.b.type")] == [
         (doubt.level, doubt.name) for doubt in doubts
@@ -77,7 +77,7 @@ def test_what_cannot_be_done_is_refused_by_name(properties: dict[str, str], name
     """
     A topic is never restored under a name nobody asked for.
     """
-    found = transforms.chain(_given(properties))
+    found = router.chain(_given(properties))
 
     assert [("error", name)] == [(doubt.level, doubt.name) for doubt in found.doubts]
 
@@ -223,7 +223,7 @@ def test_a_restore_has_the_whole_chain_and_its_renaming() -> None:
 
     assert [] == found.doubts
     assert ["name", "mask"] == [step.alias for step in found.steps]
-    assert "copy_of_orders" == rename("orders", transforms.chain(given).steps)
+    assert "copy_of_orders" == rename("orders", router.chain(given).steps)
 
 
 def test_a_restore_that_only_renames_changes_no_record() -> None:
