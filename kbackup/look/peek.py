@@ -21,11 +21,11 @@ from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
 from kbackup.records import TimestampType, TopicPartition
 from kbackup.stores import Store
 
-_PLACE: Final = re.compile(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,10})(?:@(\d{1,19}))?)?", re.ASCII)
+_WANTED: Final = re.compile(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,10})(?:@(\d{1,19}))?)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Wanted:
     """What to look at: one object, or a topic from some point on.
 
     Attributes:
@@ -41,7 +41,7 @@ class Place:
     offset: int | None = None
 
     @classmethod
-    def parse(cls, text: str, layout: Layout) -> "Place":
+    def parse(cls, text: str, layout: Layout) -> "Wanted":
         """Read an object's full key or ``TOPIC[:PARTITION[@OFFSET]]``.
 
         Raises:
@@ -50,7 +50,7 @@ class Place:
         try:
             return cls(layout.parse(text).topic, key=text)
         except ObjectKeyError:
-            match = _PLACE.fullmatch(text)
+            match = _WANTED.fullmatch(text)
         if match is None:
             raise ConfigurationError(
                 f"{text!r} is neither an object's key nor TOPIC[:PARTITION[@OFFSET]]",
@@ -97,7 +97,7 @@ def peek(
         CorruptObjectError: If an object is damaged; what was yielded before is good.
         ObjectNotFoundError: If there is no such object.
     """
-    place = Place.parse(what, layout)
+    place = Wanted.parse(what, layout)
     narrow = only_format if place.key is None else None
     found = listing.read(store, layout, options.formats, topics=[place.topic], only_format=narrow)
     left = count
@@ -118,7 +118,7 @@ def peek(
         )
 
 
-def _chosen(found: Catalog, place: Place) -> Iterator[tuple[TopicPartition, list[FileSet]]]:
+def _chosen(found: Catalog, place: Wanted) -> Iterator[tuple[TopicPartition, list[FileSet]]]:
     """Yield the file sets to read, by partition."""
     wheres = found.partitions(place.topic)
     if place.key is not None:
