@@ -168,7 +168,7 @@ def test_a_record_that_cannot_be_written_as_before_is_named_by_its_offset(on_err
     given = cut((3, b"a", False), (5, b"b", True), (8, b"c", True), (9, b"d", False))
     found = restoring(hoist, given)
     if on_error == "fail":
-        with pytest.raises(BadRecordError, match=r"orders-0 offset 5: .* are no text"):
+        with pytest.raises(BadRecordError, match=r"orders-0 offset 5: .* are not text"):
             found.restore(on_error=on_error)
         return
 
