@@ -59,7 +59,7 @@ class Option(Generic[T]):
         choices: The words it may be; empty where any value of its type will do.
         example: A value for the reference.
         is_required: A run that uses the plugin needs it.
-        is_secret: Masked wherever it is shown, and not a command-line option, which anybody
+        is_secret: Masked wherever it is shown, and not a command-line option, which anyone
             on the machine could read.  Its name must look like a secret's: see
             `kbackup.config.doubts.is_secret`.
         aliases: Other names that files may use.

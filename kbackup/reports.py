@@ -1,7 +1,7 @@
 """What the work on one partition has come to.
 
-A task keeps a `PartitionReport` of each partition and replaces it as the work goes on.  What it
-commits beside an offset is a `Bookmark`; whoever goes on there reads it.  Both cross processes as
+A task keeps a `PartitionReport` of each partition and replaces it as the work continues.  What it
+commits beside an offset is a `Bookmark`; whoever continues there reads it.  Both cross processes as
 plain data: `PartitionReport.to_dict` and `Bookmark.to_metadata` fix the names of the fields.
 """
 
@@ -51,7 +51,7 @@ class Done:
 class Bookmark:
     """What is kept beside a committed offset: the object that ends there, and who committed it.
 
-    It lets the next run see with one look that group and bucket agree; an offset that somebody
+    It lets the next run see with one look that group and bucket agree; an offset that someone
     else moved has lost it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Bookmark:
         last_offset: Offset of its last record.
         run: Id of the run that committed; empty where it was not kept.
         done: What that run had done in this partition by then: where a task dies, the one that
-            takes over goes on from here, and no count is lost.
+            takes over continues from here, and no count is lost.
         identity: Which topic the offset is of; not known where an earlier version committed it.
     """
 
@@ -80,7 +80,7 @@ class Bookmark:
 
     @classmethod
     def from_metadata(cls, text: str) -> Self | None:
-        """Read what `to_metadata` wrote; None where it is anybody else's."""
+        """Read what `to_metadata` wrote; None where it is anyone else's."""
         try:
             data = json.loads(text)
             key, last, run, done = data["key"], data["last"], data.get("run", ""), data.get("done")
@@ -243,7 +243,7 @@ class RestoreReport:
         committed: The next offset of the backup, None before anything is known of it.
         skipped: What was left out, each as ``KbackupError.to_dict`` puts it.
         failure: What stopped the work, in the same form; None if nothing has.
-        log_end: Where the target's log ended at least before this run's first record, going by a
+        log_end: Where the target's log ended at least before this run's first record, judging by a
             position that was committed since the plan; None where there was none.
     """
 

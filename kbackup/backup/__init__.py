@@ -1,1 +1,1 @@
-"""What is in a bucket: its objects, what they say of themselves, what is missing or overlaps."""
+"""What is in a bucket: its objects, what they say about themselves, what is missing or overlaps."""

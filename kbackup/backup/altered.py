@@ -23,10 +23,10 @@ from kbackup.stores import ObjectHead, Store
 _THREADS: Final = 16
 
 _LATER_MS: Final = 3_600_000
-"""By how much an object may be younger than its row before somebody must have stored it again."""
+"""How much younger than its row an object may be before it must have been stored again."""
 
 _SKEW_MS: Final = 900_000
-"""S3 takes no request whose clock is further off."""
+"""S3 refuses requests whose clock is further off."""
 
 _DO: Final = "if it is right, enter it with kbackup restore verify --rebuild"
 
@@ -113,7 +113,7 @@ def _judged(
 
 
 def _by_head(doubt: _Doubt, head: ObjectHead, identity: TopicIdentity) -> Problem | None:
-    """Return in what an object is not the stored one, nor that one grown, by its metadata."""
+    """Return how an object's metadata differs from the stored object, or that one grown."""
     key, row, stored = doubt.file.key, doubt.row, doubt.row.facts
     there = Facts.from_metadata(head.metadata)
     if identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
@@ -142,7 +142,7 @@ def _by_facts(key: str, there: Facts, stored: Facts) -> Problem | None:
 def _by_itself(
     store: Store, doubt: _Doubt, head: ObjectHead, identity: TopicIdentity
 ) -> Iterator[Problem]:
-    """Yield what an object that has grown says of itself that is not so."""
+    """Yield what a grown object claims about itself that is not true."""
     try:
         with store.open(doubt.file.key) as body:
             claim = claims.of(doubt.file, head.metadata, body)

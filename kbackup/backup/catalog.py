@@ -47,8 +47,8 @@ class FileSet:
         start_offset: Offset of the first record, from the name.
         encoded_partition: The directory.
         main: The whole-record or the value object; None where only siblings were found.
-        keys: The keys object, None without.
-        headers: The headers object, None without.
+        keys: The keys object, None if there is none.
+        headers: The headers object, None if there is none.
     """
 
     where: TopicPartition
@@ -107,7 +107,7 @@ class Catalog:
         return sorted(where for where in self.sets if where.topic == topic)
 
     def as_of(self, moment_ms: int) -> "Catalog":
-        """Return what of it had been stored before a time, going by the store's own clock.
+        """Return what of it had been stored before a time, judging by the store's own clock.
 
         An object that was replaced later, by one with more records, counts from then on.
         """
@@ -238,7 +238,7 @@ def _before(files: FileSet, moment: float) -> FileSet | None:
 
 
 def nothing_there(place: str) -> IncompleteBackupError:
-    """Return the error of a place without any backup: looking there must not say "all is well"."""
+    """Return the error for a place without a backup: it must not look as if all were well."""
     return IncompleteBackupError(
         f"there is no backup under {place}",
         "the listing shows no object of a topic that was asked for",
@@ -247,7 +247,7 @@ def nothing_there(place: str) -> IncompleteBackupError:
 
 
 def not_in_backup(topic: str, found: Catalog) -> IncompleteBackupError:
-    """Return the error of a topic that was asked for and is not there."""
+    """Return the error for a topic that was asked for and is not there."""
     there = ", ".join(found.topics()[:10])
     return IncompleteBackupError(
         f"topic {topic} is not in the backup",

@@ -1,4 +1,4 @@
-"""What an object says of itself, and whether that fits its name and its companions.
+"""What an object says about itself, and whether that fits its name and its siblings.
 
 An object says it in its user metadata and, where its format has room, in the file too.  Copies
 under another name, another topic's object, or a name that was altered contradict themselves; that
@@ -18,7 +18,7 @@ _NUMBERS: Final = ("first-offset", "last-offset", "records")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one file says of itself; None, or not known, where it does not say.
+    """What one file says about itself; None, or not known, where it does not say.
 
     Attributes:
         file: The object.
@@ -53,9 +53,9 @@ class Problem:
 
 
 def of(file: BackupFile, metadata: Mapping[str, str], body: BinaryIO) -> Claim:
-    """Return what *file* says of itself; leaves *body* at its start.
+    """Return what *file* says about itself; leaves *body* at its start.
 
-    A file that is damaged says nothing here: whoever reads its rows names the damage.
+    A damaged file yields nothing here: reading its rows reports the damage.
     """
     facts, identity = Facts.from_metadata(metadata), TopicIdentity.from_metadata(metadata)
     own = _own(file, body)
@@ -81,7 +81,7 @@ def _own(file: BackupFile, body: BinaryIO) -> Mapping[str, str]:
 def problems(
     files: FileSet, claims: Sequence[Claim], identity: TopicIdentity = UNKNOWN
 ) -> Iterator[Problem]:
-    """Yield what the objects of a set say that is not so, by their names and by each other.
+    """Yield what the objects of a set claim that contradicts their names or each other.
 
     Args:
         files: The set.

@@ -22,7 +22,7 @@ class Finding:
         where: The partition, by the object's name.
         key: The object; None where it has no one name.
         offsets: First and last offset it is about, inclusive; None where they are unknown.
-        text: What is wrong; None where the code says it.
+        text: What is wrong; None if the code says it all.
         is_error: The backup is damaged; else the operator should know of it.
         more: Further fields of the event.
     """
@@ -66,7 +66,7 @@ class Finding:
 
 
 def again(findings: Iterable[Finding]) -> str | None:
-    """Return which offsets to back up again, as ``TOPIC:PARTITION:OFFSET,...``; None for none."""
+    """Return which offsets to back up again, as ``TOPIC:PARTITION:OFFSET,...``; None if none."""
     named = {
         (found.where, found.offsets[0]): None
         for found in findings

@@ -63,7 +63,7 @@ class Frozen:
         ]
 
     def warnings(self, topic: str) -> list[tuple[str, str]]:
-        """Say until when archived objects can be read, with a code."""
+        """Return until when archived objects can be read, with a code."""
         if self.until is None or not self.is_readable:
             return []
         ready, until = len(self.of("ready")), moments.text(self.until)

@@ -23,7 +23,7 @@ _THREADS: Final = 16
 
 @dataclass(slots=True)
 class JudgedPartition:
-    """All that is known of one partition.
+    """All that is known about one partition.
 
     Attributes:
         where: The partition.
@@ -51,7 +51,7 @@ class JudgedPartition:
     def findings(
         self, store: Store, layout: Layout, options: ReadOptions, pattern: FileSet | None
     ) -> Iterator[Finding]:
-        """Yield what is wrong, and what is to be known.
+        """Yield what is wrong, and what is worth knowing.
 
         Args:
             store: Asked where sets end, if runs and names disagree.

@@ -1,8 +1,8 @@
-"""What is wrong with a partition's objects, going by names, run records and what was read.
+"""What is wrong with a partition's objects, judging by names, run records and what was read.
 
-Pure functions.  Whether a range of offsets that is not there was ever stored cannot be told from
-the objects beside it: compaction, transactions and retention leave holes in any topic.  So it is
-an error only where a run record says that an object was there.
+Pure functions.  The objects beside a missing range of offsets do not show whether it was ever
+stored: compaction, transactions and retention leave holes in any topic.  So it is an error only
+where a run record says that an object was there.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -89,7 +89,7 @@ def missing(
 
 
 def lost(entry: Recorded, extents: Sequence[Extent]) -> int:
-    """Return how many of a run's objects are not there, going by their number and the first."""
+    """Return how many of a run's objects are not there, judging by their number and the first."""
     there = sum(len(extent.files.files) for extent in extents)
     has_first = any(extent.files.start_offset == entry.first for extent in extents)
     return max(entry.objects - there, 0 if has_first else 1)
@@ -134,7 +134,7 @@ def order(
     missed: Iterable[Finding],
     skipped: Sequence[Span] = (),
 ) -> Iterator[Finding]:
-    """Note what is not there and was never said to be, and judge what is there twice.
+    """Report what is missing and was never recorded, and judge what is there twice.
 
     Args:
         extents: All sets of one partition, by start offset.

@@ -34,7 +34,7 @@ WOVEN_BYTES: Final = 16 * 2**20
 """What one step of a merge has about at most."""
 
 BAD: Final = (CorruptObjectError, IncompleteBackupError, BadRecordError, ObjectNotFoundError)
-"""What is wrong with one set, and says nothing of the others."""
+"""Errors that concern one set, and none of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A set cannot be read on; what came of it is good."""
+    """A set cannot be read further; what was read of it is good."""
 
     files: FileSet
     error: KbackupError
@@ -172,7 +172,7 @@ def _merged(
 
 
 def _step(streams: "list[_Stream]") -> Iterator[Step]:
-    """Take the rows up to the limit from all streams, and weave them."""
+    """Take the rows up to the limit from all streams, and merge them."""
     limit = _limit(streams)
     parts = [stream.below(limit) for stream in streams]
     try:
@@ -248,11 +248,11 @@ class _Stream:
         return self.rows.slice(0, pc.sum(pc.less_equal(offsets, limit)).as_py())
 
     def drop(self, count: int) -> None:
-        """Let go of the first *count* rows."""
+        """Drop the first *count* rows."""
         self._batch = self.rows.slice(count)
 
     def close(self) -> None:
-        """Let go of the set."""
+        """Close the set."""
         if isinstance(self._batches, Generator):
             self._batches.close()
 

@@ -27,7 +27,7 @@ def read(
 ) -> Iterator[pa.RecordBatch]:
     """Read the records of a file set, lazily.
 
-    What its objects say of themselves is compared with their names, with each other and with
+    What its objects say about themselves is compared with their names, with each other and with
     *identity*, the topic they are of as far as that is known, before the first row is read, and
     with the rows when the last one was.
 
@@ -249,7 +249,7 @@ class _Column:
         return pa.concat_arrays(parts)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._body.close()
 
     def _encode(self, batch: pa.RecordBatch) -> pa.Array:

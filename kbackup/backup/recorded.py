@@ -1,4 +1,4 @@
-"""What run records say was stored of each partition, and what a listing says of that."""
+"""What run records say was stored of each partition, and how a listing compares."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from kbackup.records import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One run's word on one partition.
+    """What one run recorded about one partition.
 
     Attributes:
         run: The run's id.
@@ -68,7 +68,7 @@ def _entry(run: str, row: Any) -> Recorded | None:
 
 
 def last_offset(sets: Sequence[FileSet], entries: Sequence[Recorded]) -> int | None:
-    """Return the offset of the last record, None where names and runs do not tell.
+    """Return the offset of the last record, None if names and runs do not show it.
 
     It is known where the objects of the run that got farthest are all there, and nobody stored
     more after them.
@@ -82,7 +82,7 @@ def last_offset(sets: Sequence[FileSet], entries: Sequence[Recorded]) -> int | N
 
 
 def record_count(sets: Sequence[FileSet], entries: Sequence[Recorded]) -> int | None:
-    """Return the number of records, None where names and runs do not tell.
+    """Return the number of records, None if names and runs do not show it.
 
     It is known where each object was stored by just one recorded run, and none is missing.
     """

@@ -1,8 +1,8 @@
-"""Value objects whose records are in whole-record objects too: those are restored, not these.
+"""Value objects whose records are in whole-record objects too: only the latter are restored.
 
 A backup holds both when a connector and kbackup stored the same topic in one place, or when a
 sink's layout was changed.  A value object is left out only where whole records are known to hold
-its offsets: a record that comes twice is a smaller harm than one that does not come at all.
+its offsets: a duplicate record does less harm than a lost one.
 """
 
 from bisect import bisect_right

@@ -38,7 +38,7 @@ class Range:
     def divides(self, low: int, high: int | None) -> bool:
         """Whether it has some of the numbers from *low* to *high*, and lacks others.
 
-        Without *high* they may go on for ever.
+        Without *high* they may continue for ever.
         """
         end = _HIGHEST if high is None else high
         return self.meets(low, end) and not (self.low <= low and end <= self.high)

@@ -25,10 +25,10 @@ _COMMANDS: Final = {
 
 
 class Family(click.Group):
-    """A group whose words are suggested when mistyped.
+    """A command group that suggests its commands when one is mistyped.
 
     Args:
-        default: The word that is meant when none is given.
+        default: The command to run when none is given.
     """
 
     def __init__(self, *args: Any, default: str | None = None, **kwargs: Any) -> None:
@@ -36,7 +36,7 @@ class Family(click.Group):
         self.default = default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the default word in front of options."""
+        """Put the default command in front of options."""
         if self.default is not None and (not args or args[0].startswith("-")):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
@@ -44,7 +44,7 @@ class Family(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the word's command, or say which was probably meant."""
+        """Find the command, or suggest the one that was probably meant."""
         word = args[0]
         if self.get_command(ctx, word) is None and not word.startswith("-"):
             raise usage.UnknownWordError(word, self.list_commands(ctx), ctx)
@@ -56,7 +56,7 @@ _TYPED: Final = "kbackup.typed"
 
 
 class Root(Family):
-    """Imports a command when it is asked for, so that ``--help`` and mistakes are quick."""
+    """Imports a command only when it is used, so that ``--help`` and mistakes are quick."""
 
     def make_context(
         self,
@@ -78,7 +78,7 @@ class Root(Family):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
-        """Return the words, in the order of their importance."""
+        """Return the commands, most important first."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -96,7 +96,7 @@ class Root(Family):
 
 @contextmanager
 def _explained(typed: Sequence[str]) -> Iterator[None]:
-    """End a command line that cannot be understood as every other error ends a command."""
+    """Report a command line that cannot be understood as every other error is reported."""
     try:
         yield
     except NoArgsIsHelpError:
@@ -127,6 +127,6 @@ root.params.append(version_option(hidden=False))
 def main() -> None:
     """Run the command line; ends the process with the exit codes of the contract."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by who started us; the work goes on
+        if getattr(sys, name) is None:  # closed by the parent process; the work continues
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     root(prog_name="kbackup")

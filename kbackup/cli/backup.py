@@ -75,7 +75,7 @@ class OpenedBackup:
         return wiring.reading(self.session.settings)
 
     def known(self) -> "Known":
-        """Return what the backup says of itself."""
+        """Return what the backup says about itself."""
         from kbackup.runs import known  # noqa: PLC0415
 
         settings = self.session.settings
@@ -84,6 +84,6 @@ class OpenedBackup:
         )
 
     def tell(self, events: Iterable[Event]) -> None:
-        """Tell all *events*."""
+        """Report all *events*."""
         for event in events:
             self.session.tell(event)

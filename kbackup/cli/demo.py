@@ -77,7 +77,7 @@ def command(*, records: int, keep: bool, quiet: bool, no_progress: bool) -> None
 
 
 class _CommandFailedError(Exception):
-    """A command of the demo failed, and has said why."""
+    """A command of the demo failed, and has printed why."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -86,11 +86,11 @@ class _CommandFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """The steps, and what is said of them.
+    """The steps of the demo, and what it prints about them.
 
     Attributes:
         stdout: Gets the result.
-        stderr: Gets the talk.
+        stderr: Gets the progress messages.
         foreground: Runs the commands.
         quiet: Print failures only.
         no_progress: No live display.
@@ -192,7 +192,7 @@ class Demo:
             raise _CommandFailedError(code)
 
     def _keep(self, kafka: "KafkaSettings", s3: "LocalS3") -> None:
-        """Wait for a signal, which is no failure now."""
+        """Wait for a signal, which is not a failure here."""
         exports = " ".join(f"{name}={value}" for name, value in s3.environment.items())
         try:
             self._say("\nKafka and S3 run until Ctrl-C.  In another terminal:", "bold")
@@ -211,7 +211,7 @@ class Demo:
             return start()
 
     def _status(self, text: str) -> AbstractContextManager[object]:
-        """Show that something is going on, on a terminal."""
+        """Show on a terminal that work is in progress."""
         is_live = self.stderr.is_terminal and not (self.stderr.is_plain or self.quiet)
         return self.stderr.console.status(f"{text} ...") if is_live else nullcontext()
 

@@ -1,4 +1,4 @@
-"""Foreign text, made harmless: what a terminal would obey is shown, not sent.
+"""Make foreign text harmless: what a terminal would obey is shown, not sent.
 
 Topic names, object keys, record text and servers' answers are input.  Among them may be control
 sequences that move the cursor, marks that reverse the direction of writing, and half characters

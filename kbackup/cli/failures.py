@@ -18,7 +18,8 @@ class Failures:
         Args:
             stderr: Where.
             has_reason: Whether a failure without an error, such as a skip, is explained.
-            is_quiet: Whether nothing is said of a lock that another run holds: crons overlap.
+            is_quiet: Whether to print nothing about a lock that another run holds: cron runs
+                overlap.
         """
         self._stderr = stderr
         self._has_reason = has_reason

@@ -1,4 +1,4 @@
-"""Text into columns: lines end at spaces, in need elsewhere, never inside a number."""
+"""Fold text into columns: break at spaces, elsewhere only if necessary, never inside a number."""
 
 import re
 from typing import Final
@@ -8,10 +8,10 @@ from rich.cells import cell_len
 from kbackup.cli.quantities import THIN
 
 _ATOMS: Final = re.compile(rf"\d(?:[\d{THIN}.,]*\d)?|.", re.DOTALL)
-"""What a word may be taken apart into: whole numbers, single other characters."""
+"""The pieces a word may be broken into: whole numbers, and single other characters."""
 
 _PARTS: Final = re.compile(r".+?(?:[/_+:-]|[.,](?!\d)|$)", re.DOTALL)
-"""What a word is taken apart into where that is enough: its parts, each with the sign after it."""
+"""The pieces a word is broken into first: its parts, each with the punctuation after it."""
 
 _ARGUMENTS: Final = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+")
 
@@ -59,7 +59,7 @@ def fold_command(command: str, width: int) -> list[str]:
 
 
 def longest_atom(text: str) -> int:
-    """Return the cells that *text* needs at least, however it is folded."""
+    """Return the minimum width of *text* in cells, however it is folded."""
     return max(map(cell_len, _ATOMS.findall(text)), default=0)
 
 

@@ -10,7 +10,7 @@ from kbackup.errors import StoppedError
 
 
 class Foreground:
-    """Runs one command at a time, in front of whoever watches ours.
+    """Runs one command at a time in the foreground.
 
     The first signal stops everything in good order, the second one ends the running command at
     once; what is cleaned up after it is not interrupted.
@@ -41,7 +41,7 @@ class Foreground:
         Raises:
             StoppedError: At a signal, when the command has stopped too.
         """
-        self._is_starting = True  # a signal waits until there is somebody to pass it on to
+        self._is_starting = True  # a signal waits until there is a process to pass it on to
         try:
             with subprocess.Popen(  # noqa: S603  (our own commands)
                 command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True

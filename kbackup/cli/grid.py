@@ -1,4 +1,4 @@
-"""A table that fits: foldable columns give way first, then what can be spared, then the table.
+"""Draw a table that fits: foldable columns shrink first, then less important parts are dropped.
 
 Numbers are never folded nor cut short.  Where even the folded table is wider than the screen, it
 is drawn with shorter titles and without what can be spared.  Where that is too wide too, each row
@@ -64,7 +64,7 @@ def words(head: str, least: int = 8) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table before it has a width.
+    """A table whose width is not yet decided.
 
     Attributes:
         columns: The columns, left to right.

@@ -48,7 +48,7 @@ class JsonLines:
     def tell(self, event: Mapping[str, Any]) -> None:
         """Print *event*, unless it serves the display only."""
         if event["type"] == "progress":
-            # The tasks that tell it may run on machines that do not know when the run began.
+            # The tasks that send it may run on machines that do not know when the run began.
             event = {**event, "seconds": round(self._clock() - self._began, 1)}
         if event["type"] not in _UNPRINTED:
             self._stdout.write(json_line(event) + "\n")

@@ -1,4 +1,4 @@
-"""A run told in log lines: for pipes, for cron's mail, for the log file.
+"""Report a run in log lines: for pipes, for cron's mail, for the log file.
 
 One line when it starts, one per interval, one per event, one when it ends.  They are ordinary
 log records of `RUN_LOG` and `EVENT_LOG`, so `logs` decides where they go and in which form.
@@ -37,7 +37,7 @@ _LEVELS: Final = {"ok": logging.INFO, "skipped": logging.WARNING, "stopped": log
 
 
 class Lines:
-    """Turns events into log records, and says every *interval* seconds how far the run is."""
+    """Turns events into log records, and reports progress every *interval* seconds."""
 
     def __init__(self, command: str, interval: float, progress: Progress | None = None) -> None:
         self._command = title(command)
@@ -61,7 +61,7 @@ class Lines:
             self._beat.join()
 
     def tell(self, event: Mapping[str, Any]) -> None:
-        """Take an event in; say it where it is one to be said."""
+        """Take in an event, and log it if it belongs in the log."""
         self._progress.tell(event)
         log = logging.getLogger(EVENT_LOG)
         match event["type"]:
@@ -77,7 +77,7 @@ class Lines:
                 )
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Say how the run ended, if it ever began."""
+        """Log how the run ended, if it ever began."""
         for error in summary.get("errors") or ():
             logging.getLogger(ERROR_LOG).error("%s", error_line(error))
         if self._has_begun:
@@ -85,7 +85,7 @@ class Lines:
             self._say(level, end_line(self._command, summary))
 
     def say_progress(self) -> None:
-        """Say how far each partition is that moved since the last time."""
+        """Log the progress of each partition that moved since the last time."""
         rows = self._progress.rows()
         moved = [row for row in rows if self._said.get(_place(row), row.start) != row.committed]
         if not rows:
@@ -119,7 +119,7 @@ def start_line(command: str, event: Mapping[str, Any]) -> str:
 
 
 def progress_line(moved: list[Row], partitions: int) -> str:
-    """Return how far the partitions are that moved, of so many in all."""
+    """Return the progress of the partitions that moved, with the total number of partitions."""
     if not moved:
         return f"no progress in {partitions} partitions"
     shown = [

@@ -81,7 +81,7 @@ class Logs:
         mask: Mask | None = None,
         debug: bool = False,
     ) -> None:
-        """Say where lines go.
+        """Choose where lines go.
 
         Args:
             line: Prints a line on stderr; None where stderr is to be silent.
@@ -127,7 +127,7 @@ class Logs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Keep on logging: the command has not said its last word."""
+        """Keep logging: the command has not finished printing."""
 
     def finish(self) -> None:
         """Stop logging and close the file."""

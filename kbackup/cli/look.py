@@ -152,7 +152,7 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
 def peek_command(what: str, count: int, template: str | None, **parameters: Any) -> None:
     """Print records of an object, a partition or an offset; no JVM is started."""
     if template is None and "%" in str(parameters.get("format_class")):
-        template = parameters.pop("format_class")  # what kcat's -f means; no format is named so
+        template = parameters.pop("format_class")  # kcat's -f; no format has such a name
 
     def work(session: Session) -> Event:
         from kbackup.look.peek import peek  # noqa: PLC0415
@@ -182,7 +182,7 @@ def _print(records: "Iterable[Record]", template: str | None) -> None:
     for record in records:
         if template is None:
             out.write(json.dumps(record) + "\n")
-        elif out.isatty():  # a dumb one too: what it cannot obey it may still show as a mess
+        elif out.isatty():  # a dumb terminal too: it may garble what it cannot obey
             text = render(record, template).decode(errors="backslashreplace")
             # at line feeds only: a value may hold what else Unicode takes for a line's end
             lines = text.removesuffix("\n").split("\n") if text else []

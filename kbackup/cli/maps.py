@@ -1,4 +1,4 @@
-"""What is in the bucket by offset and by day, and in which directories, drawn with characters."""
+"""Draw what the bucket holds by offset, by day and by directory, with characters."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ def _number(day: str) -> int:
 
 
 def draw(events: Sequence[Event], stream: Stream) -> None:
-    """Write the maps of all topics, and what their signs mean."""
+    """Write the maps of all topics, and a legend."""
     width = min(_WIDEST, max(stream.width - _MARGIN - 30, 10))
     seen: set[str] = set()
     for topic, among in groupby(events, key=lambda event: event["topic"]):

@@ -42,12 +42,12 @@ def _list(session: Session) -> Event:
 
 
 def _options(seam: str, name: str) -> dict[str, str]:
-    """Return what a plugin declares for itself: properties, and what they say."""
+    """Return what a plugin declares: its properties and their values."""
     try:
         if seam in plugins.CHAINED:
             declared = plugins.load(seam, name).options
         else:
             declared = plugins.options(seam, name)
     except ConfigurationError:
-        return {}  # whoever chooses it is told why it cannot be imported
+        return {}  # choosing it reports why it cannot be imported
     return {option.name: option.help for option in declared}

@@ -1,4 +1,4 @@
-"""How far a run is, put together from its events: pure but for the clock it is given."""
+"""A run's progress, computed from its events: pure except for the clock it is given."""
 
 import time
 from collections import deque
@@ -20,10 +20,10 @@ class Row:
     Attributes:
         start: Offset this run began at, None until known.
         committed: The next offset after what is safe, None until known.
-        end: The offset this run ends at, None where it follows or the names do not tell.
+        end: The offset this run ends at, None if it follows, or if the names do not show it.
         planned_objects: Objects to be read, None where offsets tell how much there is to do.
         records: Safe records of this run; `objects` and `stored_bytes` likewise.
-        open: Records read or sent and not yet safe, None where nobody says.
+        open: Records read or sent but not yet safe; None if unknown.
         moved: Clock of the last progress, None before the first.
     """
 
@@ -79,7 +79,7 @@ class Row:
 
     @property
     def _reached(self) -> int:
-        """How much of `work` is safe, or on its way where that can be told in the same unit."""
+        """How much of `work` is safe, or on its way if that can be given in the same unit."""
         if self.work is None:
             return 0
         is_by_offset = self.end is not None
@@ -119,7 +119,7 @@ class Totals:
 
 
 class Progress:
-    """The rows of a run; told from one thread, looked at from another."""
+    """The rows of a run; written by one thread, read by another."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -141,7 +141,7 @@ class Progress:
                 row.update(entry, self._clock())
 
     def rows(self) -> list[Row]:
-        """Return the rows by topic and partition; they go on changing."""
+        """Return the rows by topic and partition; they continue changing."""
         with self._lock:
             return [self._rows[place] for place in sorted(self._rows)]
 

@@ -1,4 +1,4 @@
-"""Why a run ended as it did, in sentences: errors, the headline, the reason for the exit code."""
+"""Why a run ended as it did, in sentences: errors, headline, reason for the exit code."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -23,13 +23,13 @@ _MEANING: Final = {
     130: "stopped by SIGINT",
     143: "stopped by SIGTERM",
 }
-"""What stands behind an exit code where nothing more precise is known."""
+"""What an exit code means if nothing more precise is known."""
 
 _MORE_PRECISE: Final = {
     "outdated": "the newest good run is too old, or there is none",
     "audit": "the target does not hold what was written to it",
 }
-"""What stands behind an exit code where all errors have this code."""
+"""What an exit code means if all errors have this code."""
 
 _UNTOUCHED: Final = frozenset({"to do", "up to date", "empty", "emptied", "refused"})
 """States of a partition that a run has planned and not worked on."""
@@ -85,7 +85,7 @@ def _place(error: Mapping[str, Any], *said: str) -> str:
 
 
 def title(command: str) -> str:
-    """Return the command as it is spoken of: ``sink`` for ``sink run``."""
+    """Return the command's short name: ``sink`` for ``sink run``."""
     return command.removesuffix(" run")
 
 
@@ -143,7 +143,7 @@ def is_idle(summary: Mapping[str, Any]) -> bool:
 
 
 def has_worked(summary: Mapping[str, Any]) -> bool:
-    """Return whether a run came so far that there is something to go on with."""
+    """Return whether a run got far enough for another run to continue it."""
     return summary["result"] == "stopped" or any(
         row.get("records") or row.get("state", "to do") not in _UNTOUCHED
         for row in summary.get("partitions") or ()

@@ -1,4 +1,4 @@
-"""What every command does around its work: settings, output, signals, exit code."""
+"""What every command does around its work: settings, output, signals and exit code."""
 
 import hashlib
 import logging
@@ -133,10 +133,10 @@ def perform(words: str, loaded: Loaded, work: Work) -> NoReturn:
 
 
 _ASKED_TO_STOP: Final = frozenset({"sink run", "restore run", "restore verify", "doctor"})
-"""Commands whose work looks whether it was asked to stop."""
+"""Commands whose work checks whether it was asked to stop."""
 
 _GOES_ON: Final = frozenset({5, 6, 130, 143})
-"""Exit codes after which the same command goes on where it stopped."""
+"""Exit codes after which the same command continues where it stopped."""
 
 
 def _work(shown: output.Output, words: str, loaded: Loaded, work: Work) -> Event:
@@ -181,7 +181,7 @@ def _sentence(doubt: Doubt) -> str:
 
 
 def failed(words: str, error: KbackupError) -> Event:
-    """Return the summary of a command that came to nothing, or was stopped."""
+    """Return the summary of a command that failed or was stopped."""
     from kbackup.runs.history import new_run_id  # noqa: PLC0415
 
     summary = Summary(new_run_id(datetime.now(UTC)), _command(words))
@@ -195,14 +195,14 @@ def _command(words: str) -> str:
 
 
 def refuse(words: str, parameters: Mapping[str, Any], error: KbackupError) -> NoReturn:
-    """Say what is wrong with the line or the configuration, before anything has begun."""
+    """Report what is wrong with the command line or the configuration, before any work begins."""
     try:
         told = _load_printing(parameters).settings
         shown = output.choose(
             words, json=told.json_, quiet=told.quiet, no_progress=True, log_file=told.log_file,
             summary_file=told.summary_file,
         )  # fmt: skip
-    except KbackupError:  # that is what is wrong, or a part of it
+    except KbackupError:  # that is the error, or a part of it
         given = options.given(parameters)
         shown = output.choose(
             words, json=bool(given.get("json_")), quiet=bool(given.get("quiet")), no_progress=True
@@ -226,8 +226,8 @@ def _leave(shown: output.Output, summary: Event) -> NoReturn:
 def _signals(stop: Stop, *, is_asked: bool) -> Iterator[None]:
     """The first signal asks for a clean stop, the second leaves at once.
 
-    Where the work does not look if it *is asked* to stop, the first one ends it where it stands:
-    such commands only look, and leave nothing half done.
+    If the work does not check for a stop, the first signal ends it at once: such commands only
+    look, and leave nothing half done.
     """
 
     def handle(number: int, _frame: object) -> None:

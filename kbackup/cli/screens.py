@@ -1,4 +1,4 @@
-"""What people read on stdout: a table for each command, its count, and how it ended.
+"""What people read on stdout: a table for each command, its totals, and how it ended.
 
 Doubts, errors and the reason of the exit code go to stderr: what follows a table in a pipe is data.
 """
@@ -212,8 +212,8 @@ def told_once(
 ) -> tuple[list[str], list[Event]]:
     """Return refusals as sentences, and the errors that are not among them.
 
-    A plan tells refusals below its table, a run as errors in three parts.  A refused topic that
-    no error tells of has its reason.
+    A plan shows refusals below its table, a run as errors in three parts.  A refused topic without
+    an error is shown with its reason.
     """
     said = [] if is_run else [error for error in errors if error.get("exit_code") == REFUSED]
     codes = {error.get("code") for error in errors}
@@ -227,7 +227,7 @@ def told_once(
 
 
 def unchecked(errors: Sequence[Event], checks: Sequence[Event]) -> list[Event]:
-    """Return the errors that were not told as failed checks."""
+    """Return the errors that were not shown as failed checks."""
     failed = [(check["area"], check["name"]) for check in checks if check["level"] == "fail"]
     return [error for error in errors if (error.get("area"), error.get("name")) not in failed]
 
@@ -256,7 +256,7 @@ _AUDITS: Final = {
     "counted": "audit: the records in the target were counted, no difference",
     "not made": "audit: not made, the records in the target were not counted",
 }
-"""What is said of each way an audit went well, or did not go at all."""
+"""The sentence for each way an audit succeeded, or was not made."""
 
 
 _NAMED: Final = 5
@@ -264,7 +264,7 @@ _NAMED: Final = 5
 
 
 def restored(summary: Event) -> list[str]:
-    """Return what is to be known of the target once a restore has written to it."""
+    """Return what to know about the target after a restore has written to it."""
     if not summary.get("records") or title(summary["command"]) != "restore":
         return []
     is_wrong = any(error.get("code") == "audit" for error in summary.get("errors") or ())

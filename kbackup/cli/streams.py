@@ -1,4 +1,4 @@
-"""stdout and stderr: what each can show, and what happens when nobody reads it any more.
+"""stdout and stderr: what each can show, and what happens when its reader is gone.
 
 A backup must not die because ``| head`` has seen enough, so a `Stream` takes whatever is written
 and drops it once its pipe is closed.
@@ -26,7 +26,7 @@ class Stream(io.TextIOBase):
     Attributes:
         is_terminal: A terminal that can redraw; false with ``TERM=dumb``.
         is_plain: No escape sequence may be written, be it colour or cursor.
-        is_open: Somebody may still read it; false after a broken pipe.
+        is_open: Someone may still read it; false after a broken pipe.
         error: Why writing failed, other than by a broken pipe, such as a full disk.
         console: The same stream for `rich`.
     """

@@ -25,7 +25,7 @@ class SummaryFile:
         self._is_usable = False
 
     def __enter__(self) -> Self:
-        """Look whether the file can be written, before the work and not after it.
+        """Check that the file can be written before the work begins, not after.
 
         Raises:
             ConfigurationError: If it cannot.

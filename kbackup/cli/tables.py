@@ -62,7 +62,7 @@ _NOTHING_READ: Final = "no records"
 
 
 _WITHOUT: Final = {"empty", "emptied", "up to date", "aborted", "compacted"}
-"""Why a partition had nothing to store, though nothing was wrong with it."""
+"""Why a partition had nothing to store although nothing was wrong."""
 
 
 def without_records(summary: Event, topic: str) -> str:

@@ -116,7 +116,7 @@ def _write_page(
 
 
 def _tell_one(at: OpenedBackup, event: Event) -> None:
-    """Tell an event; the summary keeps rows of partitions, and warnings."""
+    """Pass an event on; the summary keeps partition rows and warnings."""
     if event["type"] == "warning":
         facts = {name: value for name, value in event.items() if name not in ("type", "run")}
         event = at.summary.warn(**facts)

@@ -1,4 +1,4 @@
-"""A command line that cannot be understood: said in three parts, in the form that was asked for."""
+"""A command line that cannot be understood: reported in three parts, in the requested form."""
 
 import difflib
 import itertools
@@ -11,7 +11,7 @@ from kbackup.config import PROPERTIES
 from kbackup.errors import ConfigurationError
 
 _SWITCHES: Final = frozenset({"json_", "quiet", "summary_file", "log_file"})
-"""What of the output is asked for even where the rest of the line makes no sense."""
+"""The output options, readable even if the rest of the line makes no sense."""
 
 
 class UnknownWordError(click.UsageError):
@@ -23,7 +23,7 @@ class UnknownWordError(click.UsageError):
 
 
 def refuse(error: click.UsageError, typed: Sequence[str]) -> NoReturn:
-    """Say what is wrong with the line that was *typed*, and exit with code 2."""
+    """Report what is wrong with the line that was *typed*, and exit with code 2."""
     from kbackup.cli import running  # noqa: PLC0415  (not needed for --help)
 
     path = _path(typed) if error.ctx is None else error.ctx.command_path
@@ -31,7 +31,7 @@ def refuse(error: click.UsageError, typed: Sequence[str]) -> NoReturn:
 
 
 def _path(typed: Sequence[str]) -> str:
-    """Return the command's words, as far as they can be told from its options."""
+    """Return the words of the command, as far as they can be distinguished from its options."""
     return " ".join(["kbackup", *itertools.takewhile(lambda word: word[:1] != "-", typed[:2])])
 
 

@@ -25,7 +25,7 @@ _NOT_SECRET: Final = re.compile(
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of property *name*, ours or anybody's, may never be shown."""
+    """Whether the value of property *name*, ours or anyone's, may never be shown."""
     return _SECRET.search(name) is not None and _NOT_SECRET.search(name) is None
 
 

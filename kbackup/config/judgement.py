@@ -158,7 +158,7 @@ class Judgement:
         self.without_effect += without_effect
 
     def _sort(self, bad: set[str]) -> None:
-        """Tell what is used from what is refused, without effect or unknown."""
+        """Separate what is used from what is refused, without effect or unknown."""
         unknown = 0
         for name, value in self.given.items():
             refusal = refusals.find(name)

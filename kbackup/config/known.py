@@ -1,7 +1,7 @@
 """The names there are: ours, the connectors', Kafka's; and the nearest one to an unknown name.
 
 Sources: kafka-connect-storage-cloud 87eb7d39, ``S3SinkConnectorConfig``;
-kafka-connect-storage-common 9bb1f372; what the source connector's plugin says of itself;
+kafka-connect-storage-common 9bb1f372; what the source connector's plugin says about itself;
 ``org.apache.kafka.connect.runtime``.
 """
 

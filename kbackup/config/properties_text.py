@@ -5,7 +5,7 @@ r"""Java ``.properties`` text, with line numbers.
     # comment                      ! comment
     flush.size = 3                 one of = : or blanks parts name and value
     topics=orders,\
-           payments                a backslash at the end goes on with the next line
+           payments                a backslash at the end continues with the next line
     format.bytearray.separator=\u0001
 
 Source: ``java.util.Properties.load(Reader)``, documentation of Java 17.

@@ -68,7 +68,7 @@ class _Bytes:
 
 
 Read: TypeAlias = Callable[[_Bytes, Place], tuple[pa.Array, Place]]
-"""Reads one value a row; gives the values, and where each row goes on."""
+"""Reads one value a row; gives the values, and where each row continues."""
 
 
 def decode(datums: pa.BinaryArray, text: str) -> pa.Array | None:

@@ -335,7 +335,7 @@ def _identifier(found: Any) -> str:
 
 
 def _identified(found: Any, name: str) -> Any:
-    """Return the part of *found* whose ``$id`` is *name*, None without."""
+    """Return the part of *found* whose ``$id`` is *name*, None if there is none."""
     left = [found]
     while left:
         part = left.pop()

@@ -1,6 +1,6 @@
 """From the text of ``.proto`` files to the messages that they declare, by Protobuf's own compiler.
 
-The compiler runs in a process of its own: a registry's text is anybody's, and what it says about
+The compiler runs in a process of its own: a registry's text is anyone's, and what it says about
 an error goes to a console.  0.25 s a schema, once in a process.
 """
 

@@ -103,7 +103,7 @@ class ConnectSchema:
         return self.name if _LOGICAL.get(self.name or "") == self.type else None
 
     def parameter(self, name: str) -> str | None:
-        """Return the parameter *name*, None without."""
+        """Return the parameter *name*, None if there is none."""
         return dict(self.parameters).get(name)
 
     @property

@@ -158,7 +158,7 @@ class _Envelopes:
             try:
                 return opening.schema, _read(opening.schema, rest)
             except orjson.JSONDecodeError:
-                pass  # it goes on after the payload
+                pass  # it continues after the payload
         return self._whole(text)
 
     def _whole(self, text: bytes) -> tuple[Any, Any]:

@@ -58,7 +58,7 @@ class PrimitiveConverter:
         raise NotImplementedError
 
     def _why(self, value: bytes) -> str:
-        """Say what is wrong with *value*."""
+        """Report what is wrong with *value*."""
         raise NotImplementedError
 
     def _written(self, values: pa.Array, kind: pa.DataType) -> pa.BinaryArray:

@@ -32,7 +32,7 @@ class Check:
     Attributes:
         area: What it is part of.
         name: What was looked at.
-        level: ``ok``, ``warn`` (a run would go on) or ``fail``.
+        level: ``ok``, ``warn`` (a run would continue) or ``fail``.
         text: What was found; what cannot be checked is called so, and is never ``ok``.
         do: What the operator can do; may be empty.
         code: Of the error that a failure stands for.

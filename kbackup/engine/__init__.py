@@ -86,7 +86,7 @@ def run(
         task: A module's function, from units and the line to the driver to reports.
         units: Plain data, the largest first.
         settings: What Spark is given.
-        hear: Called with what tasks tell while they run, from another thread.
+        hear: Called with what tasks report while they run, from another thread.
         stop: When set, tasks are asked to end at their next safe point.
         starting: The Spark to use, on its way already; None starts one.
         manner: See `Manner`.
@@ -243,7 +243,7 @@ def _translated() -> Iterator[None]:
 def check_whole(reports: Sequence[Report], units: int) -> None:
     """Refuse reports of tasks that stopped although nobody asked them to.
 
-    A task whose line to the driver breaks takes the driver for dead, and stops.
+    A task whose connection to the driver breaks takes the driver for dead, and stops.
 
     Raises:
         SparkError: If something was left undone and no report says why.

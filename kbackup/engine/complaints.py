@@ -59,7 +59,7 @@ def no_space(where: str = "TMPDIR") -> NoSpaceError:
 
 
 def exit_sentence(code: int) -> str:
-    """Return how a JVM ended that said nothing, from its process's return code."""
+    """Return how a JVM that printed nothing ended, from its process's return code."""
     if code >= 0:
         return f"Java ended with exit code {code}"
     hint = ": the system may be out of memory" if code == -9 else ""

@@ -101,7 +101,7 @@ class Java:
         return (self.folder / _SAID).read_bytes()
 
     def drop(self) -> None:
-        """End a JVM that nobody needs, at once, unless somebody is connected to it already."""
+        """End a JVM that nobody needs, at once, unless someone is connected to it already."""
         with self._lock:
             self._is_dropped = not self._is_taken
             if self._is_dropped:

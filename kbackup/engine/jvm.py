@@ -198,7 +198,7 @@ def _give_up(java: Java | None) -> None:
 
 
 def _local(master: str) -> dict[str, str]:
-    """Alone on this machine: no host name has to resolve, and workers come from our process."""
+    """Only on this machine: no host name has to resolve, and workers come from our process."""
     if not master.startswith("local"):
         return {}
     return {
@@ -237,7 +237,7 @@ def _stop(context: Any) -> None:
 
 
 def _kill(context: Any, java: Java) -> None:
-    """End Spark in no time: with no task at work it has nothing to finish, only to take down."""
+    """End Spark at once: with no task at work it has nothing to finish."""
     from pyspark import SparkContext  # noqa: PLC0415
 
     accumulators, context._accumulatorServer = context._accumulatorServer, None  # noqa: SLF001

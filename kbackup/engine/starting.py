@@ -43,7 +43,7 @@ class Starting:
             java.drop()
 
     def spark(self) -> Spark:
-        """Return it, once it takes work; whoever asks has to end it.
+        """Return it once it takes work; the caller has to end it.
 
         Raises:
             SparkError: If it did not start.

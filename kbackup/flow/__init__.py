@@ -1,1 +1,1 @@
-"""The way of records between Kafka and files: pure, without clock, cluster or store."""
+"""How records travel between Kafka and files: pure, without clock, cluster or store."""

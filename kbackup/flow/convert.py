@@ -167,7 +167,7 @@ class _Found:
     Attributes:
         bad: The first complaint about each bad row.
         stages: Rows of which a converter complained, and at which stage.
-        left_out: Which rows are left out because they have no value; None for none.
+        left_out: Which rows are left out because they have no value; None if there is none.
         stays: Which rows stay; None for all.
     """
 

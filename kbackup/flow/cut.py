@@ -6,7 +6,7 @@ batches, so a retry overwrites itself with the same records; the one exception i
 follows the clock.
 
 Each rule is a function of what is open and of the rows that follow: how many rows the open files
-still take, None where it sets no limit.  The first rule to say stop wins.
+still take, None where it sets no limit.  The first rule to close the files wins.
 
 Source: kafka-connect-storage-cloud 87eb7d39, ``TopicPartitionWriter``, restated.
 """
@@ -91,7 +91,7 @@ class Open:
     Attributes:
         records: Records in all open files.
         bytes: Bytes of them.
-        base_time: Time of the first record that has one, None without.
+        base_time: Time of the first record that has one, None if there is none.
         last_directory: Where the last record went; empty without records.
         last_offset: Offset of the last record, -1 without.
         schemas: For each directory with an open file, the schemas of its parts.
@@ -127,11 +127,11 @@ class Open:
 def cut(
     stream: Iterable[Rows], rule: Rule, clock: Callable[[], int] | None = None
 ) -> Iterator[Append | Cut]:
-    """Say which rows go to which files.
+    """Decide which rows go to which files.
 
     Args:
         stream: Routed rows of one topic-partition, offsets rising; consumed once, lazily.  Empty
-            ones only tell that time has passed.
+            ones only show that time has passed.
         rule: When to cut.
         clock: Gives the time in ms since the epoch; asked once for each element of *stream*, and
             only for a schedule.

@@ -1,7 +1,7 @@
 """Which part of the records a file holds: from a batch to a file's columns, and back.
 
 A whole-record file has every column of ``records.SCHEMA``.  The connectors' layout has a value
-file, and where asked a keys file and a headers file beside it, row for row.
+file, and if requested, a keys file and a headers file beside it, row for row.
 """
 
 from collections.abc import Mapping

@@ -30,7 +30,7 @@ _CUT: Final = ("cut-start", "cut-end", "cut-files")
 
 @dataclass(frozen=True, slots=True)
 class CutFacts:
-    """What is known of the cut that an object belongs to.
+    """What is known about the cut that an object belongs to.
 
     Attributes:
         span: From the position before the cut to the one after it.
@@ -179,7 +179,7 @@ class OpenFiles:
         return closed
 
     def drop(self) -> None:
-        """Throw all open files away: the next run begins them again."""
+        """Discard all open files: the next run begins them again."""
         for files in self._open.values():
             for sheet in files.sheets:
                 with suppress(Exception):  # such as a full disk, which is why it is dropped: after
@@ -214,7 +214,7 @@ class OpenFiles:
 
 
 def inner_metadata(facts: Facts, where: TopicPartition, identity: TopicIdentity) -> dict[str, str]:
-    """Return what a file says of itself, where its format has room."""
+    """Return what a file says about itself, if its format has room."""
     metadata = facts.to_metadata()
     del metadata["sha256"]
     metadata |= {"topic": where.topic, "partition": str(where.partition)}

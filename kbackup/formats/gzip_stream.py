@@ -87,7 +87,7 @@ def inflate(file: BinaryIO) -> Iterator[bytes]:
     Zeros after the last member are padding, as tapes and block devices leave it.
 
     Raises:
-        CorruptObjectError: If it is cut short, fails its checksum or length, goes on with
+        CorruptObjectError: If it is cut short, fails its checksum or length, continues with
             something else, or grows beyond `RATIO_MAX`.
     """
     rest = file.read(PIECE_BYTES)

@@ -1,4 +1,4 @@
-"""What a Parquet file's pages say of themselves, asked before any of them is unpacked.
+"""What a Parquet file's pages say about themselves, asked before any of them is unpacked.
 
 A footer can claim less than its pages hold.  The header of each page states its size once it is
 unpacked and how many values it has, so a page that would fill the memory is refused unread.

@@ -134,7 +134,7 @@ class Cluster(Protocol):
         *,
         only_validate: bool = False,
     ) -> str:
-        """Create a topic, or have the cluster say why it would not.
+        """Create a topic, or raise the cluster's reason for refusing it.
 
         Args:
             name: Its name.
@@ -185,7 +185,7 @@ class Permissions(Protocol):
 
 
 def check_idle(cluster: Cluster, group: str) -> None:
-    """Refuse a group with live members: it would be moved under somebody's feet.
+    """Refuse a group with live members: its position would change under them.
 
     Raises:
         GroupActiveError: Naming the members.

@@ -1,4 +1,4 @@
-"""What librdkafka logs by itself, folded: one line says an outage, not two hundred.
+"""What librdkafka logs, condensed: one line reports an outage, not two hundred.
 
 An unreachable broker makes the client write the same sentence twenty times a second, for each
 broker and each address.  The first line of a minute is a warning; the others are shown with ``-v``.

@@ -52,7 +52,7 @@ class Connection(Protocol):
 
 
 class Outage:
-    """Remembers that no broker answers, so that a task waits for that once, not once a partition.
+    """Remembers that no broker answers, so that a task waits for that once, not once per partition.
 
     A partition without a leader looks the same to whoever reads or writes it, but others may work.
     """
@@ -62,7 +62,7 @@ class Outage:
         self._error: KbackupError | None = None
 
     def check(self) -> None:
-        """Raise what no broker's answering means, once it is known."""
+        """Raise the error that no broker answers, once that is known."""
         if self._error is not None:
             raise type(self._error)(self._error.what, self._error.why, self._error.do)
 

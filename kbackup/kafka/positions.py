@@ -3,7 +3,7 @@
 A client of their own asks for them, so that nothing waits behind a large answer with records, and
 every call has a deadline: the client's synchronous commit has none, and a broker that accepts
 requests and answers nothing keeps it for minutes.  An administrator's client would have deadlines
-too, but goes on asking a connection that is gone once its broker was restarted (librdkafka issue
+too, but continues asking a connection that is gone once its broker was restarted (librdkafka issue
 5511, in 2.16).
 """
 

@@ -16,7 +16,7 @@ FETCH_RECORDS: Final = 500
 """Records asked of the client at once.  More only delays; see `ObjectSource._consume`."""
 
 FETCH_BYTES: Final = 16 * 2**20
-"""Bytes one call to the client should bring at most, going by the records seen so far."""
+"""Bytes one call to the client should bring at most, judging by the records seen so far."""
 
 BATCH_RECORDS: Final = 8_000
 """A batch is passed on when it has this many records."""

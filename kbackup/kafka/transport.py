@@ -19,7 +19,7 @@ class Position:
 
     Attributes:
         offset: The next offset.
-        metadata: Text the committer kept with it; empty when somebody else moved the offset.
+        metadata: Text the committer kept with it; empty when someone else moved the offset.
     """
 
     offset: int

@@ -185,7 +185,7 @@ def _offset(batch: pa.RecordBatch, row: int = 0) -> int:
 
 
 def _words(value: Any, other: Any) -> str:
-    """Say what is at a place, with an eye on the part in which *other* differs."""
+    """Report what is at a place, with an eye on the part in which *other* differs."""
     match value:
         case None:
             return "null"

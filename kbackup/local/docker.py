@@ -63,7 +63,7 @@ class DockerKafka(LocalService):
         self._container.stop()
 
     def kill(self) -> None:
-        """End it as a crash would (SIGKILL); `restart` goes on with its data."""
+        """End it as a crash would (SIGKILL); `restart` continues with its data."""
         self._container.get_wrapped_container().kill()
 
     def restart(self) -> None:

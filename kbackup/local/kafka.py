@@ -116,7 +116,7 @@ class LocalKafka(LocalServer):
         return self._directory / "data"
 
     def kill(self) -> None:
-        """End it as a crash would (SIGKILL); `restart` goes on with its data."""
+        """End it as a crash would (SIGKILL); `restart` continues with its data."""
         self._service.kill()
 
     def restart(self) -> None:

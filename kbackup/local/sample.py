@@ -169,7 +169,7 @@ class SampleTopic:
 
 
 TOPICS: Final = (
-    # compaction goes on beside the writing of the others, so this one is first
+    # compaction continues beside the writing of the others, so this one is first
     SampleTopic(
         "profiles",
         partitions=1,

@@ -1,4 +1,4 @@
-"""Ranges of numbers, what is true of each, and how they look in few cells."""
+"""Ranges of numbers, what is true of each, and how to draw them in few cells."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class State(StrEnum):
     """What became of a range; where several are true of one offset, the first of them counts."""
 
     MISSING = "missing"
-    """It was stored, and is gone, and nobody said that this was on purpose."""
+    """It was stored and is gone, and nobody declared that this was on purpose."""
 
     STORED = "stored"
     """It is in an object whose extent is known."""

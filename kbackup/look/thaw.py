@@ -33,14 +33,14 @@ def thaw(
     only_format: str | None = None,
     is_dry: bool = False,
 ) -> Iterator[Event]:
-    """Ask for the archived objects of topics, and of what the backup says of itself.
+    """Ask for the archived objects of topics, and of what the backup says about itself.
 
     Args:
         store: Where the backup is.
         layout: How objects are named.
         options: How objects are read.
-        days: How long they are to be readable.
-        tier: How fast they are to be had.
+        days: How long they stay readable.
+        tier: How fast to retrieve them.
         names: Topics; all where there are none.
         pattern: A Java regular expression for topics, where there are no *names*.
         partitions: Only these of each topic; None for all.

@@ -43,7 +43,7 @@ def topics(
     as_of_ms: int | None = None,
     known: Known = NOTHING,
 ) -> Iterator[Event]:
-    """Tell what is in the bucket.
+    """Report what is in the bucket.
 
     Costs one listing, of the named topics only where there are any; with *deep* one more look at
     the last object of each partition.  Foreign objects are named as warnings.
@@ -60,7 +60,7 @@ def topics(
         has_map: Say which offsets and days of each partition are there.
         has_tree: Say in which directories the objects of each topic are.
         as_of_ms: Only what had been stored before, in ms since the epoch; None for all.
-        known: What the backup says of itself.
+        known: What the backup says about itself.
 
     Yields:
         ``warning`` events, then one ``partition`` event each, by topic and partition, with its

@@ -157,7 +157,7 @@ class BackupSource(DataSource):  # type: ignore[misc]  # pyspark has no types
     """A backup, or the topics of it that its options choose."""
 
     found: Found | None = None
-    """What a bucket held when somebody looked; None to look when it is asked for."""
+    """What a bucket held when someone looked; None to look when it is asked for."""
 
     @classmethod
     def name(cls) -> str:

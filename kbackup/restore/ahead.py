@@ -1,4 +1,4 @@
-"""Read on while what was read is written: a thread that stays a few items ahead.
+"""Read ahead while earlier records are written: a thread that stays a few items ahead.
 
 A restore waits for Kafka to take records, and for objects to come; side by side each hides the
 other.  Decoding runs outside Python's global lock, so it uses another core where there is one.
@@ -74,7 +74,7 @@ class Ahead(Generic[Item]):
         self._put(end)
 
     def _put(self, item: Item | _End) -> bool:
-        """Hand *item* over; False where nobody waits for it any more."""
+        """Hand *item* over; False if nobody waits for it any more."""
         while not self._left.is_set():
             try:
                 self._read.put(item, timeout=_LOOK_S)

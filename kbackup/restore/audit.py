@@ -1,8 +1,8 @@
-"""Count what stands in the target, and compare it with what was written.
+"""Count what the target holds, and compare it with what was written.
 
 The cheap count comes first: each transaction adds one marker to a partition, so a clean run moves
-its end offset by records and commits.  Where that does not fit, because an earlier run was killed
-or somebody else writes, the records are counted one by one.
+its end offset by records and commits.  If that does not fit, because an earlier run was killed or
+someone else writes, the records are counted one by one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -100,7 +100,7 @@ def counts(reports: Iterable[Report]) -> tuple[dict[TopicPartition, int], list[M
 def count(
     kafka: Connection, group: str, written: Sequence[Written], line: Line
 ) -> Iterator[Report]:
-    """Count the records between *before* and *after*; a task, for it may be much to read."""
+    """Count the records between *before* and *after*; a task, because it may have much to read."""
     reader = kafka.reader(group)
     try:
         for entry in written:
@@ -122,7 +122,8 @@ def repeats(
 ) -> Iterator[tuple[TopicPartition, int]]:
     """Yield the partitions that hold more records than were written, and how many more.
 
-    Without transactions that is what a task leaves whose worker died: it is no difference then.
+    Without transactions, a task whose worker died leaves such records: then this is not a
+    difference.
     """
     for entry in written:
         more = counted.get(entry.target, 0) - entry.records

@@ -1,7 +1,7 @@
-"""What a restore does before its tasks: create topics, and say where it begins in each.
+"""What a restore does before its tasks: create topics, and commit where it begins in each.
 
 Where records are written in transactions, each task commits its own beginning, once its writer has
-fenced every other.  So nobody sets back what another restore has committed since the plan.
+fenced every other.  So no restore sets back what another one has committed since the plan.
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ from kbackup.restore.target import create
 def begin(
     plan: RestorePlan, cluster: Cluster, replication_factor: int | None, *, exactly_once: bool
 ) -> list[RestoreUnit]:
-    """Make the targets ready; a kill from here on leaves a restore that can go on.
+    """Prepare the targets; a restore killed from here on can be continued.
 
     Args:
         plan: What is to be done.

@@ -45,7 +45,7 @@ class Held:
             for where, standing in standings.items()
             if standing.mark is not None or standing.refusal is not None
         }
-        # a partition that somebody else fills matters once this restore is to write to it
+        # a partition that someone else fills matters only if this restore is to write to it
         others = (standings if own else self.spans).keys() - own
         filled = sum(len(self.spans[where]) for where in others if where.topic == name)
         partitions = self.topics[name].partitions
@@ -54,7 +54,7 @@ class Held:
     def mark(
         self, standing: Standing, source: Source, where: TopicPartition, first_offset: int
     ) -> Mark:
-        """Return the mark that a restore goes on from, or begins with.
+        """Return the mark that a restore continues from, or begins with.
 
         Args:
             standing: Where the restore stands.

@@ -25,7 +25,7 @@ class RestoreJob:
         exactly_once: Write in transactions that carry the position.
         on_error: ``fail``, ``ignore`` or ``log``: what a bad record or object does.
         max_record_bytes: Larger records are bad records.
-        offset_header: A header that keeps the offset of the backup; None for none.
+        offset_header: A header that keeps the offset of the backup; None if there is none.
         transforms: What is done to records before they are written, in order.
         is_renamed: Whether a transform is to see the new name of a topic from the beginning.
         visit: Which visit of a run that follows this is, from 1; 0 where the run does not follow.
@@ -61,7 +61,7 @@ class RestoreUnit:
         committed: What the group's position in the target was when that was found out; None for
             none.
         begins: The restore begins at *mark*, which has to be committed before anything is written.
-        before: What stands for the value sets that are done.
+        before: Digest of the value sets that are done.
         max_message_bytes: Largest record the target takes; None for what the broker says.
         window: Which of the records are restored.
     """

@@ -1,4 +1,4 @@
-"""How far a restore is, and of what: the text that is committed with each position.
+"""How far a restore is, and which one: the text that is committed with each position.
 
 The group's offset on the target partition is the next offset of the *backup*.  An offset alone
 does not say which backup, which source and which target log it was about, so a mark does.  It
@@ -24,7 +24,7 @@ VERSION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a position is about, on the side of the backup.
+    """What a position refers to in the backup.
 
     Attributes:
         backup: Digest of where the backup is.
@@ -71,7 +71,7 @@ class Place:
 
 
 def digest(text: str) -> str:
-    """Return what stands for *text* where there is no room for it."""
+    """Return a short digest of *text*."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
@@ -93,8 +93,8 @@ class Mark:
         log: Where the target's log stood: its end when this restore began in it, and what its
             end is at least since.  This restore's records are in between.
         place: How far it is.
-        total: Whole records of the backup that it is done with, over all runs; None where that is
-            not known, as after an object that was skipped.
+        total: Whole records of the backup that it has finished, over all runs; None if that is not
+            known, as after an object that was skipped.
         run: Id of the run that committed.
         done: What that run has done in this partition, with this commit.
     """
@@ -124,7 +124,7 @@ class Mark:
 
     @classmethod
     def read(cls, position: Position, layout: Layout) -> "Mark | None":
-        """Return what a restore committed; None where somebody else did."""
+        """Return what a restore committed; None if someone else did."""
         try:
             data = json.loads(position.metadata)
             if "v" not in data:

@@ -20,10 +20,10 @@ class PlannedTopic:
         units: What tasks have to do.
         action: ``create``, ``append``, ``resume``, ``done`` or ``refuse``.
         config: Settings of a topic to create.
-        refusals: Why nothing may be done.
+        refusals: Why nothing may be written.
         warnings: Codes and sentences.
         objects: Number of objects.
-        records: Number of records in them, None where names and run records do not tell.
+        records: Number of records in them, None if names and run records do not show it.
         stored_bytes: Bytes of the objects.
     """
 
@@ -77,7 +77,7 @@ class RestorePlan:
 
     @property
     def refusals(self) -> list[KbackupError]:
-        """All reasons not to begin; if there is one, nothing runs."""
+        """All reasons not to begin; if there is any, nothing runs."""
         return [error for topic in self.topics for error in topic.refusals]
 
     def units(self) -> list[RestoreUnit]:

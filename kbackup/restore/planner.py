@@ -1,4 +1,4 @@
-"""Makes the plan of a restore, with what forbids it; nothing is changed while it is made."""
+"""Plans a restore, with what forbids it; planning changes nothing."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +40,7 @@ class _Part:
         sets: What of the backup is asked for.
         unit: What of it a task has to do; None for nothing.
         records: Records in *sets*; None where that is not known before they are read.
-        refusals: Why nothing may be done.
+        refusals: Why nothing may be written.
         warnings: Codes and sentences.
     """
 
@@ -73,7 +73,7 @@ class Planner:
             cluster: The target.
             store: Where the backup is.
             catalog: What is there.
-            known: What the backup says of itself, read before it was listed.
+            known: What the backup says about itself, read before it was listed.
             now_ms: The time, ms since the epoch.
             only: The topics to plan, all of which are there; None plans all that are asked for.
             beside: Topics that the same run restores and that are not planned now: no two of all
@@ -166,7 +166,7 @@ class Planner:
         )
 
     def _look_at(self, wheres: Sequence[TopicPartition]) -> None:
-        """Ask each partition's first object what it says of itself."""
+        """Read each partition's first object for what it says about itself."""
 
         def head(where: TopicPartition) -> ObjectHead | None:
             return self._store.head(self._catalog.sets[where][0].files[0].key)
@@ -358,7 +358,7 @@ class Planner:
         ]
 
     def _missing(self, intent: Intent) -> list[KbackupError]:
-        """Refuse a backup of which objects or records are known to be gone.
+        """Refuse a backup from which objects or records are known to be gone.
 
         With ``behavior.on.error`` other than fail they are counted as skipped instead.
         """

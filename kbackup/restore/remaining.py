@@ -1,4 +1,4 @@
-"""What is left of a partition's backup for a restore that goes on."""
+"""What is left of a partition's backup for a restore that continues."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -106,7 +106,7 @@ def _done_values(
 def _gained(
     where: TopicPartition, known: Iterable[Facts | None], offset: int, total: int
 ) -> KbackupError | None:
-    """Refuse a backup that has more records below the position than were restored from there.
+    """Refuse a backup that holds more records below the position than were restored from it.
 
     Objects that overlap, or reach beyond it, count for what they have there at least.
     """

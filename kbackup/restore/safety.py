@@ -1,4 +1,4 @@
-"""What forbids a restore, before its first record: pure functions of the plan.
+"""What forbids a restore before its first record: pure functions of the plan.
 
 Source: the order and meaning of the checks are those of the section "restore safety" in the
 documentation's explanation of guarantees.
@@ -199,7 +199,7 @@ def _retention(intent: Intent, target: Target, now_ms: int) -> Iterator[KbackupE
 
 
 def warnings(intent: Intent, target: Target) -> Iterator[tuple[str, str]]:
-    """Yield what the target would change, and the operator should know."""
+    """Yield what the target would change, and what the operator should know."""
     config = target.config or {}
     if intent.oldest_timestamp is None and int(config.get("retention.ms", -1)) >= 0:
         yield "retention", "deletes old records, and how old these are is not known in advance"

@@ -1,4 +1,4 @@
-"""Which settings a restored topic has, and which it gets once somebody has looked at it.
+"""Which settings a restored topic has, and which it gets once someone has checked it.
 
 A topic that is created by a restore deletes nothing and takes records of any age: retention and
 compaction of the original would eat old records as they arrive.  `changes` is the way back.
@@ -57,14 +57,14 @@ class Changes:
 
 
 def waits(name: str) -> bool:
-    """Whether a setting of the original has to wait until the copy has been looked at."""
+    """Whether a setting of the original has to wait until the copy has been checked."""
     return name in _WAITING or name.startswith((*_WAITING_PREFIXES, *_OF_ITS_CLUSTER))
 
 
 def changes(original: Mapping[str, str], current: Mapping[str, str]) -> Changes:
     """Return what makes a restored topic's settings those of its original.
 
-    What somebody else has set on the topic since, and the original did not set, stays.
+    What someone else has set on the topic since, and the original did not set, stays.
 
     Args:
         original: The settings of the original that differed from its cluster's defaults.
@@ -86,7 +86,7 @@ def changes(original: Mapping[str, str], current: Mapping[str, str]) -> Changes:
 
 
 def deletes_older_than(original: Mapping[str, str]) -> int | None:
-    """Return the age, in ms, from which on the original's settings delete records; None: never.
+    """Return the age in ms at which the original's settings delete records; None for never.
 
     Where it does not say, the cluster's default does, which is not known here.
     """

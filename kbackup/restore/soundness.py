@@ -1,4 +1,4 @@
-"""What a backup lacks, or may not be, as far as a plan can see it."""
+"""What a backup lacks, as far as a plan can see."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -155,7 +155,7 @@ def splittable(store: Store, where: TopicPartition, sets: Sequence[FileSet]) -> 
 def lacks(
     source: str, sets: Iterable[FileSet], *, had_objects: bool = False
 ) -> list[tuple[str, str]]:
-    """Say once what is not stored of a topic: all of it, or what the connectors' layout leaves out.
+    """Report once what is not stored of a topic: all of it, or what the connectors' layout lacks.
 
     Args:
         source: The topic.

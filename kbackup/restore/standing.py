@@ -38,7 +38,7 @@ class Standing:
     """What a restore finds in one target partition.
 
     Attributes:
-        mark: Where this restore goes on; None where it has to begin.
+        mark: Where this restore continues; None where it has to begin.
         refusal: Why it must do neither.
         warning: Code and sentence for the operator; None where there is nothing to say.
     """

@@ -80,14 +80,14 @@ class Work:
         self._commit(writer)
 
     def _resume(self, writer: Writer) -> list[FileSet]:
-        """Begin, or go on at the committed position; return the sets that are left.
+        """Begin, or continue at the committed position; return the sets that are left.
 
         Spark tries a task again whose worker died.  What that one committed counts as done.  A run
         that was killed may have left a commit that was completed only now, and another restore may
-        have been at work until this one's writer fenced it: this one goes on after them.
+        have been at work until this one's writer fenced it: this one continues after them.
 
         Raises:
-            RefusedError: If somebody else has moved the position since the run was planned.
+            RefusedError: If someone else has moved the position since the run was planned.
         """
         unit, found = self.unit, writer.position()
         sets = [*unit.sets]

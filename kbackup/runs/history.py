@@ -1,4 +1,4 @@
-"""What runs leave beside ``topics.dir``: their summaries; earlier versions, the gaps they met.
+"""What runs leave beside ``topics.dir``: their summaries and, from earlier versions, gaps.
 
 ::
 
@@ -44,7 +44,7 @@ NO_TOPIC: Final = "no_topic"
 """Code of the warning that the topics that were asked for match none."""
 
 RECORD_BYTES_MAX: Final = 64 * 2**20
-"""A larger run record counts as missing: nobody of ours wrote it."""
+"""A larger run record counts as missing: kbackup did not write it."""
 
 _PAST_MOST: Final = 100
 """How many run records are asked for a last success: about a day's, at four runs an hour."""
@@ -111,7 +111,7 @@ def new_run_id(now: datetime) -> str:
 
 
 def started(run: str) -> datetime | None:
-    """Return when the run with this id started, None where it is no id of ours."""
+    """Return when the run with this id started, None if it is not a run id."""
     match = _RUN_ID.fullmatch(run)
     try:
         return None if match is None else datetime.fromisoformat(match.group(1))
@@ -215,7 +215,7 @@ def kept_success(store: Store, layout: Layout, names: Sequence[str]) -> datetime
 
 
 def success(record: Run) -> datetime | None:
-    """Return up to when everything is known to be backed up, going by one run's record.
+    """Return up to when everything is known to be backed up, judging by one run's record.
 
     The record says so as ``last_success``: the start of a good run, since what was written to
     Kafka later may not be in it; of a run that follows, the time up to which it has stored all;

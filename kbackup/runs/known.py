@@ -1,7 +1,7 @@
-"""What a backup says of itself: its ledger, or where it has none yet, what run records say.
+"""What a backup says about itself: its ledger or, if it has none yet, its run records.
 
-The ledger is read before the bucket is listed: what it speaks of was stored before, so a sink that
-works meanwhile makes nobody miss an object.
+The ledger is read before the bucket is listed: what it names was stored before, so a sink that
+works meanwhile makes no object seem missing.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,17 +28,17 @@ from kbackup.stores import Store
 _THREADS: Final = 16
 
 _PARTITIONS_MOST: Final = 200_000
-"""A topic has no more; what says so is not believed."""
+"""No topic has more; a larger number is not believed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a backup says of itself.
+    """What a backup says about itself.
 
     Attributes:
-        topics: The newest word on each topic; those of the ledger, and those of run records where
-            `with_run_records` had to look there.
-        sinks: The newest word of each sink.
+        topics: The newest row about each topic, from the ledger, and from run records if
+            `with_run_records` had to read them.
+        sinks: The newest row about each sink.
         ledgers: Each topic's ledger.
         earlier: Topics that an earlier version's run records speak of, and that are not in the
             ledger yet.
@@ -156,7 +156,7 @@ def read(
     names: Collection[str] = (),
     pattern: str | None = None,
 ) -> Known:
-    """Return what a backup says of itself: its ledger, and run records where they are needed.
+    """Return what a backup says about itself: its ledger, and run records where they are needed.
 
     Costs a listing and the reads of `Stream.read` for all topics together, and the same for each.
 

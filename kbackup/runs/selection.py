@@ -14,7 +14,7 @@ def select(available: Collection[str], topics: Collection[str], pattern: str | N
         available: The names there are.
         topics: Names asked for; they win over *pattern*, and need not be available.
         pattern: A Java regular expression that a whole name must match; None with no *topics*
-            selects all.  Neither selects internal topics: those want to be named.
+            selects all.  Neither selects internal topics: those must be named.
 
     Raises:
         ConfigurationError: If *pattern* takes too long over a name.

@@ -1,4 +1,4 @@
-"""A stop that a signal asked for."""
+"""A stop requested by a signal."""
 
 import threading
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 
 class Stop:
-    """Tasks end at their next safe point once somebody asked.
+    """Tasks end at their next safe point once a stop is requested.
 
     Attributes:
         event: Set once asked.
-        signal: Number of the signal, None without.
+        signal: Number of the signal, None if there is none.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Stop:
         self.event.set()
 
     def is_set(self) -> bool:
-        """Whether somebody asked."""
+        """Whether a stop is requested."""
         return self.event.is_set()
 
 

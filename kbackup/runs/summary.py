@@ -1,4 +1,4 @@
-"""What a run has to say at its end: one dictionary, the same for people, scripts and records."""
+"""What a run reports at its end: one dictionary, the same for people, scripts and run records."""
 
 from collections.abc import Mapping
 from time import monotonic
@@ -41,7 +41,7 @@ class Summary:
             self._errors.append(entry)
 
     def warn(self, code: str, text: str, **place: Any) -> Event:
-        """Take a warning; return it as the event to tell."""
+        """Take a warning; return it as an event."""
         event = {"type": "warning", "run": self.run, "code": code, "text": text, **place}
         self._warnings.append(event)
         return event

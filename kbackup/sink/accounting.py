@@ -1,4 +1,4 @@
-"""The rows of a summary: what is planned for each partition, and what became of it."""
+"""The rows of a summary: the plan for each partition, and its outcome."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ _CONFIG: Final = (
 
 
 _FOR_GOOD: Final = frozenset({TopicChangedError.code, TopicDeletedError.code})
-"""Codes of failures that trying again does not help."""
+"""Codes of failures that a retry cannot fix."""
 
 
 def topic_settings(
@@ -152,7 +152,7 @@ def _ends(span: Span) -> list[int]:
 
 
 class Account:
-    """What a run has come to so far.  Tasks tell it while they work; safe from any thread."""
+    """What a run has done so far.  Tasks update it while they work; safe from any thread."""
 
     def __init__(self, summary: Summary) -> None:
         self.lock = RLock()
@@ -167,14 +167,14 @@ class Account:
         Args:
             at: The partition.
             until: Up to when all that was written to it is backed up, in seconds since the epoch:
-                a partition that has just come was empty before.
+                a new partition was empty before.
         """
         with self.lock:
             self._rows[at.where] = Row.of(at)
             self._until[at.where] = until
 
     def plan_again(self, at: PlannedPartition) -> None:
-        """Note where a partition goes on that retention overtook."""
+        """Record where a partition that retention overtook continues."""
         with self.lock:
             row = replace(self._rows[at.where], state=at.state)
             if at.start is not None:
@@ -200,7 +200,7 @@ class Account:
         """Take over a report, which counts what the whole run has done in its partition.
 
         Returns:
-            Whether it says how far the partition is and nothing has said so before.
+            Whether it is the first to show how far the partition is.
         """
         with self.lock:
             before = self._rows[report.where]
@@ -227,7 +227,7 @@ class Account:
             return [row.to_dict() for row in self._rows.values()]
 
     def set_aside(self, where: TopicPartition, failure: Mapping[str, Any] | None) -> bool:
-        """Note why a partition stands still, None where it goes on; return whether that is new."""
+        """Record why a partition is stalled, None if it is not; return whether that is new."""
         with self.lock:
             before = self._summary.standing.pop(where, None)
             if failure is not None:
@@ -247,7 +247,7 @@ class Account:
         return min(known) if known and len(known) == len(times) else None
 
     def is_lost(self) -> bool:
-        """Whether no partition can ever go on."""
+        """Whether no partition can ever continue."""
         with self.lock:
             standing = self._summary.standing
             return all(

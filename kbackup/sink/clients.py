@@ -1,4 +1,4 @@
-"""What a task talks to."""
+"""The clients of a task."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from kbackup.stores import Store, open_store
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """What a task talks to: made once, and used for all its partitions.
+    """The clients of a task: made once, and used for all its partitions.
 
     Attributes:
         store: Where objects go.

@@ -56,7 +56,7 @@ class DeadLetters:
             raise self._failed(error) from error
 
     def flush(self) -> None:
-        """Wait until the cluster has acknowledged every letter.
+        """Wait until the cluster has acknowledged every dead letter.
 
         Raises:
             KbackupError: If one could not be written; what it belongs to must not be committed.
@@ -95,7 +95,7 @@ def ensure_topic(cluster: Cluster, topic: str, replication_factor: int) -> None:
     try:
         cluster.create_topic(topic, _PARTITIONS, replication_factor, _CONFIG)
     except KafkaError as error:
-        if topic in cluster.topics([topic]):  # somebody else was faster
+        if topic in cluster.topics([topic]):  # someone else was faster
             return
         raise KafkaError(
             f"the dead letter topic {topic} cannot be created",

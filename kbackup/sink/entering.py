@@ -49,7 +49,7 @@ class RunLedger:
         """Enter the topics of a run before anything is stored of them.
 
         A topic that has no ledger yet gets one of all that is there; so do objects that it lacks
-        and that the run goes on after: a run may have died between storing and entering them.
+        and that the run continues after: a run may have died between storing and entering them.
         Nothing is written where nothing has changed since the last run.
 
         Args:
@@ -146,7 +146,7 @@ class RunLedger:
 
 
 def _left_out(plan: SinkPlan, topic: str) -> set[str]:
-    """Return the objects of *topic* that a run goes on after and that the ledger lacks."""
+    """Return the objects of *topic* that a run continues after and that the ledger lacks."""
     return {
         key
         for at in plan.partitions

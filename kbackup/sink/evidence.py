@@ -1,4 +1,4 @@
-"""What group, bucket and log say of each partition, gathered with as few requests as will do."""
+"""What group, bucket and log say about each partition, gathered with few requests."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -105,7 +105,7 @@ def _confirm(store: Store, position: Position) -> _Confirmation:
     last = Bookmark.from_metadata(position.metadata)
     if last is None:
         return _UNKNOWN
-    if last.key is None:  # kbackup's own word that it had nothing to store before this offset
+    if last.key is None:  # kbackup committed that it had nothing to store before this offset
         return _Confirmation(True, (last.identity,))
     head = _head(store, last.key)
     if head is None:
@@ -177,7 +177,7 @@ def _last_cut(store: Store, objects: Sequence[_Stored]) -> _LastCut:
     """Look at the cut that the newest object belongs to.
 
     A run that died between two objects of a cut leaves one that is not complete.  Its start is
-    where to go on: the same records make the same objects again.  An object that an earlier,
+    where to continue: the same records make the same objects again.  An object that an earlier,
     shorter cut left, and that did not grow, says other than its neighbours; then, too, the cut is
     taken for incomplete, which costs reading it once more and nothing else.
     """

@@ -1,4 +1,4 @@
-"""``--follow``: a long task that owns some partitions and visits each when it is worth while.
+"""``--follow``: a long-running task that owns some partitions and visits each when it pays off.
 
 No file stays open between two visits.  A partition is visited when enough records wait to fill a
 file, or when the oldest has waited long enough for a short one: so each record is read once, and
@@ -29,16 +29,16 @@ POLL_S: Final = 1.0
 """How often the end offsets are asked for."""
 
 REPORT_S: Final = 10.0
-"""How often the driver is told how far each partition is."""
+"""How often the driver gets each partition's progress."""
 
 ADOPT: Final = "adopt"
 """The driver's order to follow one more partition; each task takes those that are its own."""
 
 REPORT: Final = "report"
-"""What a task says of a partition that it has looked at: a `PartitionReport`."""
+"""A task's message about a partition that it has examined: a `PartitionReport`."""
 
 GAVE_UP: Final = "gave_up"
-"""What a task says that ends although nobody asked it to: the run ends with it."""
+"""A task's message when it ends without being asked to: the run ends with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Share:
     units: tuple[SinkUnit, ...]
 
     def owns(self, where: TopicPartition) -> bool:
-        """Whether a partition that comes later is this task's: exactly one says so."""
+        """Whether a partition added later belongs to this task: exactly one task says so."""
         return crc32(str(where).encode()) % self.count == self.index
 
 
@@ -70,8 +70,8 @@ def follow(
 ) -> Iterator[engine.Report]:
     """Back up a share's partitions until asked to stop; yields one report each, at the end.
 
-    A task that has lost its line fails, so that Spark runs it again: nobody would hear what it
-    says, it would not hear of newcomers, and nobody else has its partitions.
+    A task that has lost its connection to the driver fails, so that Spark runs it again: its
+    reports would get lost, it would not learn of newcomers, and no other task has its partitions.
 
     Args:
         job: What tasks need to know; with its ``flush_tail`` a short file is closed when a
@@ -147,14 +147,14 @@ class Following:
             self.line.wait(POLL_S)
 
     def take(self, order: Event) -> None:
-        """Take an order of the driver's; another task's, or one that was heard before, is none."""
+        """Take an order from the driver; ignore one for another task, or one taken before."""
         if order["type"] == ADOPT:
             unit = SinkUnit.from_dict(order)
             if self.share.owns(unit.where):
                 self._adopt(unit)
 
     def turn(self) -> None:
-        """Look at the cluster once, and visit what is due.
+        """Examine the cluster once, and visit what is due.
 
         Raises:
             KafkaError: If no broker answers.
@@ -173,7 +173,7 @@ class Following:
                 break
             idle_s = 0.0 if where in self._scheduled else self.idle_s
             if watch.is_due(self.job.clock.steady_s(), idle_s) and not self._visit(watch):
-                break  # before others wait for a broker as long, see whether any answers
+                break  # before others wait as long for a broker, check whether any answers
         if self.job.clock.steady_s() - self._told >= REPORT_S:
             self._told = self.job.clock.steady_s()
             for watch in self.watches.values():
@@ -191,7 +191,7 @@ class Following:
             self.watches[unit.where] = Watch.begin(unit, size)
 
     def _pass_boundary(self) -> None:
-        """Where ``rotate.schedule.interval.ms`` says so, let nothing that waits now wait on."""
+        """At a boundary of ``rotate.schedule.interval.ms``, make everything that waits due."""
         schedule, now_ms = self.job.rule.schedule, self.job.clock.ms()
         if schedule is None or (self._boundary is not None and now_ms < self._boundary):
             return

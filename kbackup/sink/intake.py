@@ -1,4 +1,4 @@
-"""A unit's records on their way to the cut: read, converted and routed, without the bad ones."""
+"""A unit's records up to the cut: read, converted and routed, without the bad ones."""
 
 import logging
 import random

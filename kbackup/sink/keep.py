@@ -1,4 +1,4 @@
-"""Store a file without ever replacing more by less.
+"""Store a file without ever replacing records with fewer records.
 
 A rerun writes the same key again: with the same records, or, where the first run closed a short
 last file, with more.  What is already there is replaced only by a superset of its records.
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 def keep(store: Store, file: ClosedFile) -> Facts:
-    """Make sure that *file*'s records are stored under its key, and say what is there now.
+    """Make sure that *file*'s records are stored under its key, and return what is there now.
 
     Returns:
         The facts of the object under the key: this file's, or those of a longer object that was
@@ -53,13 +53,13 @@ def keep(store: Store, file: ClosedFile) -> Facts:
 
 
 def _close(united: ClosedFile, file: ClosedFile) -> None:
-    """Let go of a file that was made here; *file* itself is its owner's."""
+    """Close a file that was made here; *file* itself belongs to the caller."""
     if united is not file:
         united.body.close()
 
 
 def _put(store: Store, file: ClosedFile, replaced: ObjectHead | None) -> bool:
-    """Put the file in the place of that object, or of none; whether nobody else was faster."""
+    """Put the file in place of that object, or of none; return whether it was stored."""
     return store.put(
         file.key,
         file.body,
@@ -122,7 +122,7 @@ def _united(store: Store, file: ClosedFile) -> ClosedFile:
 
 
 def _is_of(file: ClosedFile, own: Mapping[str, str]) -> bool:
-    """Whether a file that says this of itself belongs under *file*'s key."""
+    """Whether a file with these facts belongs under *file*'s key."""
     wanted = inner_metadata(file.facts, file.where, file.identity)
     return all(own.get(name) == wanted[name] for name in ("topic", "partition", "first-offset"))
 

@@ -1,4 +1,4 @@
-"""What one look at the cluster says of the partitions that are followed."""
+"""What one look at the cluster shows about the partitions that are followed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class Look:
 
 
 class Lookout:
-    """Looks at the cluster again and again, with one client as long as it answers."""
+    """Examines the cluster repeatedly, with one client as long as it answers."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -46,7 +46,7 @@ class Lookout:
             self._cluster = self._cluster or self._connection.cluster()
             return _look(self._cluster, followed)
         except KafkaError:
-            self._cluster = None  # its client may ask for ever a broker that was restarted
+            self._cluster = None  # its client may keep asking a broker that was restarted
             raise
 
 
@@ -94,9 +94,9 @@ def _logs(
 
 
 def changed(where: TopicPartition, position: int, look: Look, before: Look) -> KbackupError | None:
-    """Return why a partition is not the one that was followed; most is believed when seen twice.
+    """Return why a partition is not the one that was followed; most reasons must be seen twice.
 
-    One broker's answer may be behind, or come while another takes over.
+    A broker's answer may be out of date, or come while another broker takes over.
     """
     if where.topic in look.changed:
         return recreated(where)

@@ -1,4 +1,4 @@
-"""Topics and partitions that come while a run follows."""
+"""Topics and partitions that appear while a run follows."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,14 +17,14 @@ NEWCOMERS_S: Final = 20.0
 
 
 class Newcomers:
-    """Looks for what matches and is not known yet, with one client as long as it answers."""
+    """Finds matching topics and partitions that are new, with one client as long as it answers."""
 
     def __init__(self, settings: Settings, world: World, store: Store) -> None:
         self._settings, self._world, self._store = settings, world, store
         self._cluster: Cluster | None = None
 
     def look(self, known: Mapping[TopicPartition, TopicIdentity]) -> tuple[SinkPlan, Cluster]:
-        """Plan the partitions that have come since *known* ones were planned.
+        """Plan the partitions that appeared after the *known* ones were planned.
 
         Returns:
             The plan, which may have none, and the cluster it is of.
@@ -41,6 +41,6 @@ class Newcomers:
                 self._settings, self._cluster, self._store, self._world.clock, known
             )
         except KbackupError:
-            self._cluster = None  # its client may ask for ever a broker that was restarted
+            self._cluster = None  # its client may keep asking a broker that was restarted
             raise
         return plan, self._cluster

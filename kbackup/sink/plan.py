@@ -27,12 +27,12 @@ from kbackup.stores import Store
 
 @dataclass(frozen=True, slots=True)
 class PlannedPartition:
-    """One partition: where its backup goes on, or why it cannot.
+    """One partition: where its backup continues, or why it cannot.
 
     Attributes:
         where: The partition.
-        seen: What group, bucket and log say.
-        start: Where to go on; None with *refusal*.
+        seen: What group, bucket and log show.
+        start: Where to continue; None with *refusal*.
         refusal: Why nothing may be done with it.
         identity: Which topic it is.
         keeps_start: A later run would begin elsewhere if nothing said where this one did.
@@ -78,7 +78,7 @@ class PlannedPartition:
         return SinkUnit(self.where, Span(start, start), bookmark, self.identity)
 
     def position(self) -> Position | None:
-        """Return what to set the group to before anything is read, None where it stands right.
+        """Return what to set the group to before anything is read; None if it is right.
 
         It is set back where it is too far ahead, and forward past what has expired: the next run
         need not find that out again.
@@ -108,7 +108,7 @@ class SinkPlan:
         topics: The topics, as the cluster has them.
         partitions: Each partition of theirs that was asked for.
         group: The consumer group that keeps the positions.
-        known: What the backup says of itself.
+        known: What the backup says about itself.
     """
 
     topics: Mapping[str, Topic]
@@ -141,7 +141,7 @@ def make(
         likely: Called as soon as it looks as if there were something to do.
 
     Raises:
-        GroupActiveError: If somebody else works with the group.
+        GroupActiveError: If someone else works with the group.
         KafkaError: If a topic does not exist, or the cluster does not answer.
         StoreError: If the bucket cannot be asked.
     """
@@ -172,7 +172,7 @@ def more(
     clock: Clock,
     already: Mapping[TopicPartition, TopicIdentity],
 ) -> SinkPlan:
-    """Plan what has come since a run began: topics that match now, partitions that were added.
+    """Plan what has appeared since a run began: topics that match now, partitions that were added.
 
     They are backed up from their beginning, whatever ``auto.offset.reset`` says: what is written
     to them is newer than the run.
@@ -262,7 +262,7 @@ def _plan(
 
 
 def _waits(log: Span, committed: Position | None) -> bool:
-    """Whether records wait to be backed up, going by the log and the group alone."""
+    """Whether records wait to be backed up, judging by log and group only."""
     start = log.start_offset if committed is None else max(log.start_offset, committed.offset)
     return start < log.end_offset
 

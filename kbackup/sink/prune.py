@@ -1,4 +1,4 @@
-"""``sink prune``: throw away what runs that were killed have left of their uploads."""
+"""``sink prune``: abort the unfinished uploads that killed runs left."""
 
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta

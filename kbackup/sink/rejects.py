@@ -21,10 +21,10 @@ ENTRIES_MOST: Final = 1000
 """Spans of one cut that the ledger names one by one; more of them are named as one."""
 
 FIRST_WAIT_S: Final = 0.3
-"""Before a conversion is tried for the second time; each further wait is twice as long."""
+"""The wait before a conversion is tried again; each further wait is twice as long."""
 
 NULL: Final = "Skipping null value record."
-"""What a dead letter says that is one only because it has no value; the connector's words."""
+"""The reason in a dead letter that has only a missing value; the connector's text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class ErrorPolicy:
     """What becomes of a bad record, as ``errors.*`` says.
 
     Attributes:
-        tolerates: It is left out, and the run goes on; otherwise its partition ends before it.
-        topic: The dead letter topic; None for none.
+        tolerates: It is left out, and the run continues; otherwise its partition ends before it.
+        topic: The dead letter topic; None if there is none.
         has_context: Dead letters have headers that say what is wrong.
         takes_nulls: Records that are left out because they have no value are dead letters too.
         reports_all: Each one is reported, rather than the first of a partition.
         reports_time: A report has the record's timestamp.
         connector: The name that the headers give.
-        retry_s: For how long a conversion is tried again that a registry keeps from its schema, in
+        retry_s: How long to retry a conversion when the registry does not deliver its schema, in
             seconds; negative for ever.
         longest_wait_s: The longest wait between two attempts, in seconds.
     """
@@ -55,7 +55,7 @@ class ErrorPolicy:
     longest_wait_s: float = 60.0
 
     def wait_s(self, attempt: int, waited_s: float, jitter: float) -> float | None:
-        """Return how long to wait before a conversion is tried again, None for not at all.
+        """Return how long to wait before a conversion is tried again; None to give up.
 
         Source: Kafka Connect's ``RetryWithToleranceOperator``.
 
@@ -122,7 +122,7 @@ class Filtered:
         if len(rows):
             self._after += ((at, 1) for at in rows.filtered)
             self._kept = rows.last_offset
-        elif rows.filtered:  # no cut comes between records none of which goes into a file
+        elif rows.filtered:  # there is no cut between records that go into no file
             at, count = self._after.pop() if self._after else (rows.filtered[0], 0)
             self._after.append((at, count + len(rows.filtered)))
 
@@ -156,7 +156,7 @@ class Rejects:
     _is_reported: bool = False
 
     def take(self, batch: pa.RecordBatch, rows: Rows) -> None:
-        """Take what is not in *rows*, which were made of some of *batch*.
+        """Take what is not in *rows*, which were made from some of *batch*.
 
         Raises:
             BadRecordError: Of the first bad record, if it is not to be left out.
@@ -201,7 +201,7 @@ class Rejects:
         self.letters.send(found)
 
     def _report(self, batch: pa.RecordBatch, bad: Sequence[BadRecord]) -> None:
-        """Say which records are left out, and why: all, or the first."""
+        """Report which records are left out, and why: all, or the first."""
         if self._is_reported and not self.policy.reports_all:
             return
         self._is_reported = True

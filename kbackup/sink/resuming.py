@@ -1,4 +1,4 @@
-"""What an earlier task of the same run has done: Spark tries a task again whose worker died."""
+"""What an earlier task of the same run has done: Spark retries a task whose worker died."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def resumed(
 
 
 def _skipped(job: SinkJob, unit: SinkUnit, store: Store, bookmark: Bookmark) -> tuple[Span, ...]:
-    """Return what a task that this one replaces has left out; its own report is lost.
+    """Return what the task that this one replaces has left out; its own report is lost.
 
     A visit of a run that follows has its predecessor's report, and needs none.
     """

@@ -140,7 +140,7 @@ class SinkRun:
         self._ledger.begin(plan, cluster, sought, wiring.reading(settings))
 
     def _open(self, plan: SinkPlan, cluster: Cluster) -> None:
-        """Open the account of what is planned, and say it."""
+        """Open the account of what is planned, and report it."""
         settings = self._settings
         self._summary.facts |= {
             "group": plan.group,
@@ -156,7 +156,7 @@ class SinkRun:
     def _prepare(
         self, partitions: Iterable[PlannedPartition], group: str, cluster: Cluster
     ) -> None:
-        """Write down what has expired, and put the group where the run begins."""
+        """Record what has expired, and set the group to where the run begins."""
         positions = {}
         for at in partitions:
             for gap in self._news.expired(at):
@@ -193,7 +193,7 @@ class SinkRun:
             )  # fmt: skip
 
     def _follow(self, plan: SinkPlan, store: Store) -> None:
-        """Keep tasks at work until somebody stops them, or nothing is left to follow."""
+        """Keep tasks at work until someone stops them, or nothing is left to follow."""
         units = [unit for at in plan.partitions if (unit := at.followed()) is not None]
         known = {at.where: at.identity for at in plan.partitions}
         newcomers = Newcomers(self._settings, self._world, store)
@@ -225,7 +225,7 @@ class SinkRun:
         known: dict[TopicPartition, TopicIdentity],
         group: str,
     ) -> list[SinkUnit]:
-        """Take in partitions that have come; return what tasks have to begin with."""
+        """Take in new partitions; return what tasks have to begin with."""
         began = self._world.clock.now().timestamp()
         plan, cluster = newcomers.look(known)
         if plan.partitions:
@@ -248,7 +248,7 @@ class SinkRun:
         known: dict[TopicPartition, TopicIdentity],
         group: str,
     ) -> list[SinkUnit]:
-        """Wait for a first topic; a look that fails alone is forgiven."""
+        """Wait for a first topic; a single failed look is forgiven."""
         has_failed = False
         while not self._stop.event.wait(NEWCOMERS_S):
             try:
@@ -276,7 +276,7 @@ class SinkRun:
         cluster.set_positions(group, behind)
 
     def _tasks(self, task: engine.Task, units: Sequence[SinkUnit]) -> dict[TopicPartition, int]:
-        """Run *task* over *units*; return where it stands in those that retention overtook."""
+        """Run *task* over *units*; return where it is in those that retention overtook."""
         overtaken = {}
         for report in self._run_tasks(task, units, self._stop.event):
             if report.failure is not None and report.failure["code"] == LogStartMovedError.code:
@@ -301,7 +301,7 @@ class SinkRun:
         return [PartitionReport.from_dict(data) for data in found if "topic" in data]
 
     def _hear(self, event: Event) -> None:
-        """Keep the account up with what tasks tell, and pass on what is for the screen."""
+        """Update the account with what tasks report, and pass on what is for the screen."""
         if event["type"] == REPORT:
             self._take(PartitionReport.from_dict(event))
             return
@@ -315,14 +315,14 @@ class SinkRun:
         self._tell(event)
 
     def _account_for(self, report: PartitionReport) -> bool:
-        """Take over a report, and say what it says was left out; as `Account.take`."""
+        """Take in a report, and announce what it left out; as `Account.take`."""
         skipped = self._account.newly_skipped(report)
         is_new = self._account.take(report)
         self._news.skipped(report, skipped)
         return is_new
 
     def _take(self, report: PartitionReport) -> None:
-        """Take over how far a partition is that is followed, and say it if it stands still."""
+        """Take in the progress of a partition that is followed, and report it if it is stalled."""
         if self._account_for(report):
             self._tell(report.progress(self._run, 0))
         failure = report.failure

@@ -1,8 +1,8 @@
-"""What a task has read and not committed yet, of all its partitions.
+"""What a task has read but not committed yet, for all its partitions.
 
-Files are stored beside the reading, those of small partitions side by side.  Cuts whose objects are
-stored wait for each other: one part of the ledger and one commit serve many of them.  An object is
-in the ledger before its offset is committed; where the ledger cannot be written, its cuts fail.
+Files are stored while reading continues, those of small partitions in parallel.  Cuts whose objects
+are stored wait for each other: one part of the ledger and one commit serve many of them.  An object
+is in the ledger before its offset is committed; where the ledger cannot be written, its cuts fail.
 """
 
 import threading
@@ -27,7 +27,7 @@ THREADS: Final = 8
 
 CUTS_MOST: Final = 64
 WAIT_S: Final = 0.5
-"""Cuts are committed once there are so many, or once the first of them has waited so long."""
+"""Cuts are committed once this many are waiting, or once the first has waited this long."""
 
 
 @dataclass(slots=True)
@@ -48,14 +48,14 @@ class StoredCut:
 
 
 class Storing:
-    """Cuts on their way, from closed files to committed offsets.  A context manager.
+    """Cuts in flight, from closed files to committed offsets.  A context manager.
 
     Args:
         store: Where the ledger is.
         layout: Which ``topics.dir``.
         positions: Where offsets are committed; nobody else may use it meanwhile.
         clock: The time.
-        limit_bytes: What may be on its way at a time; a file that is larger goes alone.
+        limit_bytes: What may be in flight at a time; a larger file goes alone.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Storing:
                 raise
 
     def drain(self) -> None:
-        """Return when nothing is on its way any more."""
+        """Return when nothing is in flight any more."""
         with self._changed:
             self._changed.wait_for(lambda: not self._jobs)
         self.flush()

@@ -2,8 +2,8 @@
 
 Read, convert, route, cut, write, store, enter, commit: the objects of a cut are complete, then they
 are in the ledger, then the group's offset is committed, then progress is reported.  The upload of
-one cut runs beside the filling of the next one, of the same partition or of the next; a partition's
-commits stay in order.
+one cut runs while the next one fills, of the same partition or the next; a partition's commits stay
+in order.
 """
 
 import logging

@@ -1,8 +1,8 @@
-"""One file of two that each hold records the other lacks.
+"""Unite two files that each hold records the other lacks.
 
 A compacted topic loses records between two runs.  Where the first run stored a file and died
 before it committed, the second reads fewer records of the same offsets, so its file ends later:
-neither file holds the other, and both are of one topic.  What is stored then is both.
+neither file contains the other, and both belong to one topic.  Both are then stored as one.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
-"""One partition that is followed: when to visit it, and when to leave it alone for a while.
+"""One followed partition: when to visit it, and when to leave it alone for a while.
 
-A partition that fails is set aside and tried again after a pause, so that its neighbours go on.
-Nothing here reads a clock or talks to anybody.
+A partition that fails is set aside and tried again after a pause, so that its neighbours continue.
+Nothing here reads a clock or talks to a server.
 """
 
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ from kbackup.sink.look import Look, changed
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 300.0
-"""Pauses after a fault that passes, as those of Kafka and the store do: each is twice the last."""
+"""Pauses after a transient fault, as of Kafka or the store: each is twice the last."""
 
 FIRST_RARE_PAUSE_S: Final = 600.0
 LONGEST_RARE_PAUSE_S: Final = 3600.0
-"""Pauses after any other: a record that cannot be stored is still there in a second."""
+"""Pauses after any other fault: a record that cannot be stored will still be there in a second."""
 
 SILENCE_S: Final = 30.0
-"""How long a partition that nobody answers for, while others are, is not worth a word."""
+"""How long a partition may stay unanswered, while others answer, before it is reported."""
 
 _NOTHING: Final = Span(0, 0)
 
@@ -46,7 +46,7 @@ class Pause:
 
     Attributes:
         failure: What the last visit failed with, as plain data: an error keeps all that it met.
-        passes: The fault is of a kind that passes.
+        passes: The fault is transient.
         visits: How many have failed in a row.
         until: When to try again, by the monotonic clock.
         log_start: Where the log began: once it has moved on, a bad record may be gone.
@@ -64,12 +64,12 @@ class Pause:
 
 
 def pause_s(visits: int, jitter: float, *, passes: bool) -> float:
-    """Return how long to leave a partition alone after so many failed *visits* in a row.
+    """Return how long to leave a partition alone after *visits* failed visits in a row.
 
     Args:
         visits: 1 or more.
         jitter: 0 to 1; spreads partitions that failed together over half the pause.
-        passes: The fault is of a kind that passes.
+        passes: The fault is transient.
     """
     first, longest = FIRST_RARE_PAUSE_S, LONGEST_RARE_PAUSE_S
     if passes:
@@ -156,7 +156,7 @@ class Watch:
     def visited(
         self, visit: PartitionReport, error: KbackupError | None, now: float, jitter: float
     ) -> None:
-        """Take in what a visit has come to.
+        """Take in the outcome of a visit.
 
         Args:
             visit: Its report, which counts what the whole run has done.
@@ -228,7 +228,7 @@ class Watch:
         return until
 
     def _say(self) -> None:
-        """Put into the report why the partition stands still, if it does."""
+        """Put into the report why the partition is stalled, if it is."""
         failure = self._lost or (None if self._pause is None else self._pause.failure)
         self.report = replace(self.report, failure=failure)
 

@@ -1,7 +1,7 @@
 """One unit's way through a sink task: read, cut, write, store, enter, commit.
 
-The upload of one cut runs beside the filling of the next one, of the same partition or of the next;
-a partition's commits stay in order.
+The upload of one cut runs while the next one fills, of the same partition or the next; a
+partition's commits stay in order.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from kbackup.sink.resuming import resumed
 from kbackup.sink.storing import StoredCut, Storing
 
 TELL_S: Final = 0.5
-"""How often a task tells what it has read beyond what is safe."""
+"""How often a task reports what it has read beyond what is safe."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Work:
     """One unit's way through the task.
 
     Attributes:
-        report: What has come of it so far.
+        report: Its result so far.
     """
 
     job: SinkJob
@@ -66,10 +66,10 @@ class Work:
         self.report = replace(self.report, failure=error.to_dict())
 
     def run(self) -> None:
-        """Back the unit up, and nothing beside it.
+        """Back up the unit alone.
 
         Raises:
-            KbackupError: What kept it from its end; *report* says how far it came.
+            KbackupError: What kept it from its end; *report* shows how far it got.
         """
         with storing(self.job, self.clients) as cuts:
             self.begin(cuts)
@@ -84,7 +84,7 @@ class Work:
         )
 
     def finish(self) -> None:
-        """Take over what has become of the last cut.
+        """Take in the outcome of the last cut.
 
         Raises:
             KbackupError: What kept it from being committed.
@@ -96,7 +96,7 @@ class Work:
         """Read the unit to its end, and commit all but its last cut.
 
         Raises:
-            KbackupError: What kept it from its end; *report* says how far it came.
+            KbackupError: What kept it from its end; *report* shows how far it got.
         """
         job, unit = self.job, self.unit
         position = cuts.position(unit.where)
@@ -163,7 +163,7 @@ class Work:
         self._take(stored)
 
     def _take(self, stored: "_Stored") -> None:
-        """Tell how far the unit is now that a cut is committed.
+        """Report the unit's progress after a cut is committed.
 
         Raises:
             KbackupError: If it is not.
@@ -239,7 +239,7 @@ class Work:
         )  # fmt: skip
 
     def _tell_open(self, files: OpenFiles) -> None:
-        """Tell now and then what has been read and could still be lost."""
+        """Report now and then what has been read but could still be lost."""
         if self.job.clock.steady_s() - self._told >= TELL_S:
             self._tell_progress(files.records)
 

@@ -1,4 +1,4 @@
-"""Objects that are kept where they cannot be read at once: they have to be asked for first."""
+"""Objects that cannot be read at once: they have to be requested first."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ ARCHIVED: Final = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 """
 
 Tier = Literal["Standard", "Bulk", "Expedited"]
-"""How fast an archived object is to be had, and for how much."""
+"""How fast an archived object is retrieved, and at what price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Thaw:
     """How far an archived object has come.
 
     Attributes:
-        state: ``frozen``: nobody has asked for it.  ``thawing``: it was asked for, and cannot be
+        state: ``frozen``: nobody has requested it.  ``thawing``: it was requested, and cannot be
             read yet.  ``ready``: it can be read.
         until: When a copy that can be read ends; None where that is not known.
     """

@@ -1,4 +1,4 @@
-"""What is worth knowing of a bucket beyond its objects; not every store has it."""
+"""Facts about a bucket beyond its objects; not every store has them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class LifecycleRule:
 
 @dataclass(frozen=True, slots=True)
 class BucketFacts:
-    """What a server says of a bucket; None where it would not say.
+    """What a server says about a bucket; None where it does not.
 
     Attributes:
         clock_ahead_s: Seconds that the server's clock is ahead of this host's.

@@ -1,4 +1,4 @@
-"""Uploads in parts that were begun and not finished: never listed as objects, and paid for."""
+"""Unfinished uploads in parts: never listed as objects, but billed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -119,7 +119,7 @@ class Mending:
         """Rebuild the ledger from the objects.
 
         What can still be read of it is kept, also of objects that are not there: they are missing
-        until somebody accepts that.
+        until someone accepts that.
 
         Args:
             only_new: Leave topics alone that have a ledger.

@@ -35,7 +35,7 @@ Read = Callable[[Sequence[VerifyUnit]], Iterable[Report]]
 """Reads units and reports on each: `verify_task` by way of Spark, or here."""
 
 _ERRORS_KEPT: Final = 100
-"""Errors the summary names; all are told as findings."""
+"""Errors the summary names; all are reported as findings."""
 
 
 _DUPLICATES_NAMED: Final = 20
@@ -48,7 +48,7 @@ class Notes:
     """What was written down beside the objects.
 
     Attributes:
-        known: What the backup says of itself, read before it is listed.
+        known: What the backup says about itself, read before it is listed.
         locks: Holders of lock objects.
     """
 
@@ -151,7 +151,7 @@ def verify(
 def _only(
     entries: Mapping[TopicPartition, Sequence[Recorded]], found: Catalog, narrow: Catalog
 ) -> dict[TopicPartition, Sequence[Recorded]]:
-    """Return the runs whose objects are all in *narrow*; it cannot tell what others miss."""
+    """Return the runs whose objects are all in *narrow*; it cannot know what others lack."""
 
     def is_whole(where: TopicPartition, entry: Recorded) -> bool:
         sets, kept = found.sets.get(where, []), narrow.sets.get(where, [])
@@ -199,7 +199,7 @@ def _units(
 def _duplicates(
     sets: Mapping[TopicPartition, Sequence[FileSet]], reports: Mapping[str, Report]
 ) -> Iterator[Finding]:
-    """Note objects with the same bytes: a copy in the wrong place may look like a good object."""
+    """Report objects with the same bytes: a copy in the wrong place may look like a good object."""
     seen: dict[str, str] = {}
     left = _DUPLICATES_NAMED
     for where in sorted(sets):

@@ -1,4 +1,4 @@
-"""One task of ``restore verify --deep``: read file sets whole, and say what is wrong with each."""
+"""One task of ``restore verify --deep``: read file sets whole, and report what is wrong."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ class VerifyUnit:
 
 
 def verify_task(job: VerifyJob, units: Sequence[VerifyUnit], line: Line) -> Iterator[Report]:
-    """Read *units* one after the other and report on each; what is bad is no exception.
+    """Read *units* one after the other and report on each; bad ones raise no exception.
 
     Memory: one object and a batch of it; where whole records overlap, the overlap, a few times.
     """

@@ -1,8 +1,8 @@
 """The ledger: what a backup knows of itself, under ``_kbackup/ledger/``.
 
 Every object ever stored with its facts, each topic's identity and settings, and every gap.  It is
-evidence: it says what must be there.  A restore never needs it, and a bucket without one restores
-as before.  The files are specified in ``docs/reference/ledger.md``.
+evidence of what must be there.  A restore never needs it, and a bucket without one restores as
+before.  The files are specified in ``docs/reference/ledger.md``.
 
 `stream` appends small files, finds them again and folds them into snapshots; `rows` says what
 stands in them; `objects` and `topics` answer questions about what was read.

@@ -20,7 +20,7 @@ class PartitionLedger:
         gaps: Offsets that had expired before they were backed up.
         lost: Offsets that an earlier version's run records speak of, and that were gone already
             when the ledger was begun.
-        accepted: What somebody said was removed on purpose.
+        accepted: What an operator declared to be removed on purpose.
         skipped: Offsets of records that were left out because they do not fit the layout.
         passed: Offsets without anything to store, such as markers of transactions.
     """
@@ -96,7 +96,7 @@ class PartitionLedger:
         return self._end(one.next_offset for one in self.objects.values())
 
     def end(self, present: Container[str]) -> int | None:
-        """Return where the backup goes on if its position is lost.
+        """Return where the backup continues if its position is lost.
 
         That is after the last cut of which every object is there, or after the last gap: what is
         before the end of a gap has expired; or where a run had come to without anything to store.

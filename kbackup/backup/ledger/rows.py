@@ -44,7 +44,7 @@ class Entry:
         kind: ``object``: an object was stored.  ``gap``: the cluster had deleted these offsets
             before they were backed up.  ``missing``: a run record of an earlier version says that
             objects were stored here, which were gone when the ledger was begun.  ``accepted``:
-            somebody said that what is missing here was removed on purpose.  ``skipped``: records
+            someone said that what is missing here was removed on purpose.  ``skipped``: records
             were left out here because they do not fit the layout.  ``passed``: a run had come to
             the end of these offsets, and there was nothing to store.
         partition: The partition.
@@ -109,7 +109,7 @@ class TopicEntry:
         config: The topic's settings that differ from the cluster's defaults.
         group: The sink's consumer group; None for a topic.
         names: The topics that the sink was asked for by name.
-        pattern: The ``topics.regex`` that it was asked for; None without.
+        pattern: The ``topics.regex`` that it was asked for; None if there is none.
         run: The run that wrote the row.
         time: When, in ms since the epoch.
     """
@@ -210,7 +210,7 @@ def _merged_objects(rows: pa.Table) -> pa.Table:
     """Of rows about one object the one with more records counts, then the newer one.
 
     Objects only ever grow: what is there is replaced by a superset alone.  Of as many records that
-    end elsewhere neither holds the other: somebody deleted the object, and a run stored it again
+    end elsewhere neither holds the other: someone deleted the object, and a run stored it again
     without what the cluster no longer had.  The row that ends first counts: the object that is
     there does not fit it, and verify says so.
     """

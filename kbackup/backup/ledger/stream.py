@@ -1,4 +1,4 @@
-"""A stream of the ledger: a folder of small Parquet files to which anybody may append.
+"""A stream of the ledger: a folder of small Parquet files to which any process may append.
 
 ::
 
@@ -10,12 +10,11 @@ first.  A snapshot holds every row of the parts whose time is at most its *water
 name carries, and of those newer ones that it names.  So a reader lists until it has passed the
 watermark of the newest snapshot, and opens that and the parts that it does not hold.
 
-Nothing is ever replaced or deleted, and nobody waits for anybody.  What keeps a part from being
-overlooked is time: a snapshot's watermark is `GRACE_MS` before the listing it was made from,
-and an append is good only if its file was there half of that after it was named, else it is made
-again under a new name.  That leaves the other half for clocks that differ.  S3 takes no request
-whose clock is a quarter of an hour away from its own, so no two writers differ by more than that
-half.
+Nothing is ever replaced or deleted, and no writer waits for another.  What keeps a part from being
+overlooked is time: a snapshot's watermark is `GRACE_MS` before the listing it was made from, and an
+append is good only if its file was there half of that after it was named, else it is made again
+under a new name.  That leaves the other half for clocks that differ.  S3 refuses requests whose
+clock is a quarter of an hour away from its own, so no two writers differ by more than that half.
 """
 
 import hashlib
@@ -225,11 +224,11 @@ class Stream:
         self._put(name, self._file(self.form.merged(rows), metadata, _SNAPSHOT_CODEC))
 
     def _is_believed(self, watermark: int) -> bool:
-        """Whether a snapshot may be used: one of the future would hide what is yet to come."""
+        """Whether a snapshot may be used: one from the future would hide what is yet to come."""
         return watermark <= self.clock.ms() + GRACE_MS // 2
 
     def _is_folded(self, at_least: int) -> bool:
-        """Whether fewer parts than that came after the newest snapshot, going by names alone."""
+        """Whether fewer parts than that came after the newest snapshot, judging by names alone."""
         newer = 0
         for name in self._names():
             if name.watermark is None:

@@ -13,9 +13,9 @@ clock counts: the object's time is compared with that of a probe, written just b
 the clock of any host is, or whether it jumps, does not matter.
 
 **A dead holder on this host** is known at once.  The lock file keeps an id of its own, and the
-object names it.  Who holds the flock of the very file that the object names, under the same host
-name, knows that whoever wrote the object is gone.  Another lock folder, host or container has
-another id, and waits until the object is stale.
+object names it.  A process that holds the flock of the very file that the object names, under the
+same host name, knows that the writer of the object is gone.  Another lock folder, host or container
+has another id, and waits until the object is stale.
 
 **What it does not promise.**  Not every store can replace an object only if it is unchanged, so a
 takeover is: judge, replace, wait `SETTLE_S`, read back.  Of several that take over at once the
@@ -133,7 +133,7 @@ class RunLock:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the last heartbeat found that somebody else has taken the lock over."""
+        """Whether the last heartbeat found that someone else has taken the lock over."""
         return self._is_lost
 
     def __enter__(self) -> Self:
@@ -161,7 +161,7 @@ class RunLock:
         self._held.close()
 
     def beat(self) -> None:
-        """Refresh the lock object, unless somebody else has it by now.
+        """Refresh the lock object, unless someone else has it by now.
 
         Raises:
             StoreError: If the store does not answer; whether the lock is lost is not known then.
@@ -255,7 +255,7 @@ def _hash(text: str) -> str:
 
 
 def lost_lock() -> KbackupError:
-    """Return the error of a run whose lock somebody else took over while it went on."""
+    """Return the error of a run whose lock someone else took over while it went on."""
     return KbackupError(
         "another run took the lock over",
         "this one had sent no heartbeat for five minutes",

@@ -15,7 +15,7 @@ Candidates: TypeAlias = list[Facts]
 
 
 def read(path: Path, key: str) -> Candidates:
-    """Read the facts written for *key*; none for an object that others have put there.
+    """Read the facts written for *key*; none for an object that another tool put there.
 
     Raises:
         CorruptObjectError: If what is at *path* was not written here.

@@ -1,7 +1,7 @@
 """``s3://BUCKET``: Amazon S3, and whatever speaks its protocol.  Only here: boto3.
 
-S3 makes an object visible whole or not at all.  What is left to do is to send each body with its
-checksum, to tell a lost answer from a lost object, and to read on where a body broke off.
+S3 makes an object visible whole or not at all. What remains is to send each body with its checksum,
+to distinguish a lost answer from a lost object, and to resume where a body broke off.
 
 boto3 is imported when a store is made: to list what is installed, none is.
 """
@@ -97,7 +97,7 @@ class S3Store:
                     outcomes.is_taken(error) or outcomes.is_forgotten(error)
                 ):
                     raise
-                else:  # what was in the way, or the upload, is gone: once more
+                else:  # what was in the way, or the upload, is gone: try again
                     was_forgotten = True
             else:
                 if less_was_needed:
@@ -176,7 +176,7 @@ class S3Store:
         return uploads.unfinished(self._requests, prefix)
 
     def abort(self, upload: UnfinishedUpload) -> None:
-        """Throw the parts of one away: `Uploads.abort`."""
+        """Abort one: `Uploads.abort`."""
         uploads.abort(self._requests, upload)
 
     def bucket_facts(self) -> BucketFacts:
@@ -201,7 +201,7 @@ class S3Store:
         return True
 
     def _outcome(self, error: StoreError, upload: Upload) -> bool | None:
-        """Return what the put came to all the same, going by what is stored; None if to nothing."""
+        """Return what the put achieved after all, judging by what is stored; None if nothing."""
         is_refused = outcomes.is_taken(error) or (
             upload.if_match is not None and outcomes.is_missing(error)
         )

@@ -1,4 +1,4 @@
-"""Trying again: how often, and how long to wait.  The one owner of retries against a store."""
+"""Retries: how often, and how long to wait.  The one owner of retries against a store."""
 
 import logging
 import random
@@ -32,7 +32,7 @@ class Attempts:
     def run(
         self, call: Callable[[], _T], about: str, transient: Callable[[Exception], str | None]
     ) -> _T:
-        """Return what *call* returns, trying again while the budget lasts.
+        """Return what *call* returns, retrying while the budget lasts.
 
         Args:
             call: May be called several times.
@@ -53,7 +53,7 @@ class Attempts:
                 attempt = self.wait(attempt, about, why)
 
     def wait(self, attempt: int, about: str, why: str) -> int:
-        """Say why attempt number *attempt* failed, wait, and return the number of the next."""
+        """Log why attempt number *attempt* failed, wait, and return the number of the next."""
         longest = min(LONGEST_WAIT_S, self.backoff_ms / 1000 * 2 ** (attempt - 1))
         seconds = longest * random.uniform(0.5, 1)  # noqa: S311  # spreads clients, hides nothing
         _log.warning(

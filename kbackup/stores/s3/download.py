@@ -1,4 +1,4 @@
-"""Fetching one object: read on where a body broke off, and compare what came with its checksum."""
+"""Fetch one object: resume where a body broke off, and compare what came with its checksum."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""What S3's errors mean: worth another attempt or not, and in words that name the remedy.
+"""What S3's errors mean: whether to retry, and what the operator can do.
 
 Judged by type, status and error code, never by text: texts are localised, and a server may say
 what it likes.
@@ -31,7 +31,7 @@ NETWORK: Final = (ConnectionError, HTTPClientError, IncompleteReadError, HTTPErr
 """Refused, reset, timed out, broken off."""
 
 FOREIGN: Final = (BotoCoreError, ClientError, ResponseParserError, HTTPError)
-"""All that botocore raises for what a server or the network did."""
+"""All that botocore raises for faults of a server or the network."""
 
 EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"})
 
@@ -85,7 +85,7 @@ def code(error: Exception) -> str:
 
 
 def transient(error: Exception) -> str | None:
-    """Say in a few words why trying again may help; None where it cannot."""
+    """Return in a few words why a retry may help; None if it cannot."""
     if isinstance(error, ClientError):
         status = _status(error)
         passing = status == 429 or (status >= 500 and status != NOT_IMPLEMENTED)
