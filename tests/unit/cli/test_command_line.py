@@ -12,13 +12,10 @@ import click
 import jsonschema
 import pytest
 
-from kbackup import plugins
 from kbackup.cli import root
 from kbackup.cli.json_lines import schema
 from kbackup.config import PROPERTIES
-from kbackup.config.settings import BY_NAME
 from tests.support.invoked import invoke
-from tests.unit.cli.test_reach import KEYS, TIME, TIME_OPTIONS
 
 HEAVY = ("pyspark", "py4j", "boto3", "botocore", "confluent_kafka", "moto")
 
@@ -374,37 +371,3 @@ def test_verify_passes_its_options_on_to_spark(tmp_path: Path) -> None:
 
     assert 2 == refused.code
     assert "spark.speculation=true" in refused.stderr
-
-
-IN_ITS_PLACE: dict[str, list[str]] = {
-    "keys.format.class": ["-f", "json", "--store-kafka-keys"],
-    "headers.format.class": ["-f", "json", "--store-kafka-headers"],
-    "key.converter": ["-f", "json", "--store-kafka-keys", "--keys-format-class", "json"],
-    "value.converter": ["-f", "json"],
-    "store.kafka.keys": ["-f", "json", "--keys-format-class", "json"],
-    "store.kafka.headers": ["-f", "json", "--headers-format-class", "json"],
-    "behavior.on.null.values": ["-f", "json"],
-    "format.class": ["--view", "value"],
-    "s3.compression.type": ["-f", "json"],
-    "rename.regex": ["--rename", "x"],
-    "rotate.schedule.interval.ms": ["--timezone", "UTC"],
-    "partition.field.name": ["--partitioner", "field"],
-    "timestamp.field": ["--timestamp-extractor", "field"],
-}
-for given in TIME_OPTIONS:
-    others = [(f"--{at.replace('.', '-')}", text) for at, text in TIME_OPTIONS.items()]
-    IN_ITS_PLACE[given] = TIME + [
-        word for pair in others for word in pair if pair[0] != f"--{given.replace('.', '-')}"
-    ]
-for each in PROPERTIES:
-    if each.plugins and each.plugins[0][0] == "converters":
-        converter, plugin = each.name.partition(".converter.")[0] + "-converter", each.plugins[0][1]
-        IN_ITS_PLACE[each.name] = [*KEYS, f"--{converter}", plugin]
-        needed = [f"{converter.replace('-', '.')}.{option.name}" for option in plugins.options(
-            "converters", plugin) if option.is_required]  # fmt: skip
-        for name in set(needed) - {each.name}:
-            IN_ITS_PLACE[each.name] += ["-X", f"{name}={BY_NAME[name].example}"]
-IN_ITS_PLACE |= {
-    name: ["-f", "bytes"] for name in ("format.bytearray.extension", "format.bytearray.separator")
-}
-"""What else must be given for a property to have an effect."""
