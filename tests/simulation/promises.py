@@ -351,11 +351,6 @@ class Checker:
             readable = sorted(o for o in offsets & source.rows.keys() if o not in source.gone)
             if readable:
                 self._break("P6", f"{event.where}: {readable[:9]} are called expired, and are not")
-            kept = sorted(
-                o for o in offsets & self.stored(event.where).keys() if o < source.claimed
-            )
-            if kept:
-                self._break("P6", f"{event.where}: {kept[:9]} are called lost, and are stored")
 
     def _touched(self, event: Touched) -> None:
         allowed = {

@@ -148,8 +148,6 @@ def test_a_good_history_breaks_nothing() -> None:
         pytest.param("P6", [*GOOD, replace(SINK, records=5)], id="a sink counts wrong"),  # type: ignore[type-var]
         pytest.param("P6", [*GOOD, replace(RESTORE, records=5)], id="a restore counts wrong"),  # type: ignore[type-var]
         pytest.param("P6", [*GOOD, GapKept(WHERE, 0, 2)], id="a gap that is none"),
-        pytest.param("P6", [*GOOD, Gone("id", WHERE, (0, 1), "expired"), GapKept(WHERE, 0, 2)],
-                     id="a gap of what was stored before it expired"),
         pytest.param("P6", [*GOOD, Produced("id", WHERE, rows(4), 5), Vouched(6, {WHERE: "id"})],
                      id="status vouches for what is not stored"),
         pytest.param("P6", [*GOOD, ended("sink", 2)], id="an exit code that has no business here"),
