@@ -17,7 +17,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -321,8 +321,24 @@ def pages() -> Iterator[Path]:
             yield path
 
 
+def not_installed() -> list[str]:
+    """Return the plugins of the checkout that the installed package does not declare.
+
+    Their options would be missing from the pages without a word.
+    """
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    return [
+        f"{group}: {name}"
+        for group, declared in project["entry-points"].items()
+        for name in sorted(declared.keys() - {found.name for found in entry_points(group=group)})
+    ]
+
+
 def main() -> int:
     """Write the pages, or check them; return the exit code."""
+    if missing := not_installed():
+        print(f"not installed: {', '.join(missing)}; run pip install -e . again")  # noqa: T201
+        return 1
     stale = []
     for path in pages():
         page = path.read_text(encoding="utf-8")
