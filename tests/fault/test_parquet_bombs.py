@@ -104,7 +104,7 @@ def small_rows() -> bytes:
 @pytest.mark.parametrize(
     ("make", "outcome"),
     [
-        pytest.param(large_values, "its dictionaries stand for more than 67108864", id="values"),
+        pytest.param(large_values, "its dictionaries expand to more than 67108864", id="values"),
         pytest.param(large_headers, "one has 1073741968 bytes", id="headers of one record"),
         pytest.param(small_rows, "20000000 rows", id="rows without bytes"),
     ],
