@@ -209,9 +209,11 @@ def _parsed(text: bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         try:  # numbers of any size
-            return json.loads(text, parse_float=Decimal)
+            found = json.loads(text, parse_float=Decimal)
+            json.dumps(found, ensure_ascii=False, default=str).encode()  # no half of a pair
         except (ValueError, RecursionError):
             raise ValueError(str(error)) from None
+        return found
 
 
 def _read(schema: ConnectSchema, payload: bytes) -> Any:

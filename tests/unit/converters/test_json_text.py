@@ -100,6 +100,7 @@ def test_each_run_of_a_schema_is_a_column() -> None:
         pytest.param(envelope("2147483648"), "is not an int32", id="a number that is too large"),
         pytest.param(envelope("null"), "null for a required int32", id="null that must not be"),
         pytest.param(envelope("1", '{"type":"int33"}'), "no type", id="no type of Connect's"),
+        pytest.param(envelope('"\\ud800"', '{"type":"string"}'), "surrogate", id="half a pair"),
         pytest.param(
             envelope("1.00005", '{"type":"bytes","name":"org.apache.kafka.connect.data.Decimal",'
                      '"parameters":{"scale":"4"}}'),
