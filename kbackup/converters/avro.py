@@ -58,9 +58,7 @@ class AvroConverter:
         Raises:
             RegistryError: If the registry does not answer.
         """
-        if column.null_count == len(column):
-            return (Column(pa.nulls(len(column), pa.string())),)
-        return registered.decode(column, self._registry().registry, self._of_schema)
+        return registered.decode(column, self.asked, self._of_schema)
 
     def encode(self, column: pa.Array, schema: Schema | None = None) -> pa.BinaryArray:
         """Return *column* as Avro under its schema, which is registered if it is not there yet.
@@ -78,11 +76,8 @@ class AvroConverter:
             found = connect.of_arrow(column.type) if known is None else known
             text = json.dumps(to_avro(replace(found, optional=False), self._style))
         except ValueError as problem:
-            do = "choose the converter that the backup was written with"
-            raise BadRecordError(
-                f"values of type {column.type} have no Avro schema", str(problem), do
-            ) from None
-        asked = self._registry()
+            raise registered.no_schema(column.type, "Avro schema", problem) from None
+        asked = registered.needed(self.asked)
         subject = asked.subject(found.name)
         schema_id = asked.registry.register(subject, RegisteredSchema(AVRO, text))
         datums = avro_datums.encode(column, replace(found, optional=False), self._style)
@@ -92,11 +87,6 @@ class AvroConverter:
             why = "something in it is null and must not be, or is not a symbol of its enum"
             raise BadRecordError(what, why, "repair the object, or leave it out", row=row)
         return framed(schema_id, datums)
-
-    def _registry(self) -> Asked:
-        if self.asked is None:
-            raise registered.no_registry()
-        return self.asked
 
     def _of_schema(self, datums: pa.BinaryArray, under: Under) -> Column:
         """Return *datums* under the schema of Connect that stands for theirs.
@@ -120,4 +110,6 @@ class AvroConverter:
 
         Source: ``AvroData.toConnectSchema``: a union with null has none.
         """
-        return schema if schema.optional else self._registry().versioned(schema, schema_id)
+        if schema.optional:
+            return schema
+        return registered.needed(self.asked).versioned(schema, schema_id)

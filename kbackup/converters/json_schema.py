@@ -28,7 +28,6 @@ from kbackup.converters import registered
 from kbackup.converters.json_options import DECIMAL_FORMAT
 from kbackup.converters.json_schema_options import ADDITIONAL, NOT_REQUIRED
 from kbackup.converters.registered import Asked, Under
-from kbackup.errors import BadRecordError
 from kbackup.registry import JSON, RegisteredSchema
 from kbackup.registry.framing import framed
 
@@ -71,9 +70,7 @@ class JsonSchemaConverter:
         Raises:
             RegistryError: If the registry does not answer.
         """
-        if column.null_count == len(column):
-            return (Column(pa.nulls(len(column), pa.string())),)
-        return registered.decode(column, self._registry().registry, self._of_schema)
+        return registered.decode(column, self.asked, self._of_schema)
 
     def encode(self, column: pa.Array, schema: Schema | None = None) -> pa.BinaryArray:
         """Return *column* as JSON under its schema, which is registered if it is not there yet.
@@ -89,22 +86,14 @@ class JsonSchemaConverter:
         try:
             found = connect.of(schema) or connect.of_arrow(column.type, optional=False)
         except ValueError as problem:
-            do = "choose the converter that the backup was written with"
-            raise BadRecordError(
-                f"values of type {column.type} have no JSON Schema", str(problem), do
-            ) from None
+            raise registered.no_schema(column.type, "JSON Schema", problem) from None
         text = json.dumps(to_json_schema(found, self._schemas), ensure_ascii=False)
-        asked = self._registry()
+        asked = registered.needed(self.asked)
         schema_id = asked.registry.register(asked.subject(found.name), RegisteredSchema(JSON, text))
         bodies = json_text.encode(column, replace(found, default=None), self._texts)
         if column.null_count:
             bodies = bodies.take(registered.rows_of(column))
         return framed(schema_id, bodies.cast(pa.binary()))
-
-    def _registry(self) -> Asked:
-        if self.asked is None:
-            raise registered.no_registry()
-        return self.asked
 
     def _of_schema(self, bodies: pa.BinaryArray, under: Under) -> Column:
         """Return *bodies* under the schema of Connect that stands for theirs.
@@ -117,7 +106,7 @@ class JsonSchemaConverter:
         values, wrong = _read(bodies, schema)
         what = f"a value does not match schema {under.id}, which it names"
         bad = tuple(Bad(row, what, why, _DO) for row, why in sorted(wrong.items()))
-        schema = self._registry().versioned(schema, under.id)
+        schema = registered.needed(self.asked).versioned(schema, under.id)
         return Column(values, schema.of_column(), bad)
 
 

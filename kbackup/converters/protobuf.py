@@ -67,10 +67,7 @@ class ProtobufConverter:
         Raises:
             RegistryError: If the registry does not answer.
         """
-        if column.null_count == len(column):
-            return (Column(pa.nulls(len(column), pa.string())),)
-        registry = self._registry().registry
-        return registered.decode(column, registry, self._of_schema, unframed_messages)
+        return registered.decode(column, self.asked, self._of_schema, unframed_messages)
 
     def encode(self, column: pa.Array, schema: Schema | None = None) -> pa.BinaryArray:
         """Return *column* as messages of its schema, which is registered if it is not there yet.
@@ -89,27 +86,19 @@ class ProtobufConverter:
             found = connect.of(schema) or connect.of_arrow(column.type)
             message = protobuf_plan.planned(replace(found, optional=False))
         except ValueError as problem:
-            do = "choose the converter that the backup was written with"
-            raise BadRecordError(
-                f"values of type {column.type} have no Protobuf message", str(problem), do
-            ) from None
+            raise registered.no_schema(column.type, "Protobuf message", problem) from None
         bodies = protobuf_messages.encode(column, message)
         wrong = pc.and_(bodies.is_null(), column.is_valid())
         if (row := pc.index(wrong, True).as_py()) >= 0:
             what = "a value has no form in Protobuf"
             why = "a list or a required field in it is null, or it is not a symbol of its enum"
             raise BadRecordError(what, why, "repair the object, or leave it out", row=row)
-        asked = self._registry()
+        asked = registered.needed(self.asked)
         subject = asked.subject(f"{message.package}.{message.name}".removeprefix("."))
         schema_id = asked.registry.register(subject, RegisteredSchema(PROTOBUF, message.text()))
         bodies = pc.if_else(column.is_valid(), bodies, pa.scalar(None, pa.binary()))
         first = pa.scalar(FIRST_MESSAGE, pa.binary())
         return framed(schema_id, pc.binary_join_element_wise(first, bodies, b""))
-
-    def _registry(self) -> Asked:
-        if self.asked is None:
-            raise registered.no_registry()
-        return self.asked
 
     def _of_schema(self, bodies: pa.BinaryArray, under: Under) -> Column:
         """Return *bodies* under the schema of Connect that stands for their message.
@@ -138,5 +127,5 @@ class ProtobufConverter:
         values, wrong = registered.column_of(rows, schema.arrow(), wrong)
         what = f"a value is not a {message.full_name} of schema {under.id}, which it names"
         bad = tuple(Bad(row, what, why, _DO) for row, why in sorted(wrong.items()))
-        schema = self._registry().versioned(schema, under.id)
+        schema = registered.needed(self.asked).versioned(schema, under.id)
         return Column(values, schema.of_column(), bad)

@@ -67,9 +67,15 @@ class Asked:
         return subject(self.strategy, self.topic, self.part, record)
 
 
-def no_registry() -> ConfigurationError:
-    """Return the error of a converter that was told of no registry."""
-    return ConfigurationError(
+def needed(asked: Asked | None) -> Asked:
+    """Return *asked*.
+
+    Raises:
+        ConfigurationError: If the converter was told of no registry.
+    """
+    if asked is not None:
+        return asked
+    raise ConfigurationError(
         "the converter has no Schema Registry to ask",
         f"{URL.name} is not given",
         f"set it, with key.converter. or value.converter. before it: {URL.name}=http://host:8081",
@@ -92,6 +98,12 @@ def only_null(column: pa.Array, kind: str) -> pa.Array:
             row=row,
         )
     return pa.nulls(len(column), pa.binary())
+
+
+def no_schema(kind: pa.DataType, what: str, problem: ValueError) -> BadRecordError:
+    """Return the error of values of type *kind*, which *what*, as "Avro schema", cannot hold."""
+    do = "choose the converter that the backup was written with"
+    return BadRecordError(f"values of type {kind} have no {what}", str(problem), do)
 
 
 def rows_of(column: pa.Array) -> pa.Int64Array:
@@ -161,7 +173,7 @@ class _Group:
 
 def decode(
     column: pa.BinaryArray,
-    registry: Registry,
+    asked: Asked | None,
     of_schema: Decode,
     unframe: Callable[[pa.BinaryArray], Frames] = unframed,
 ) -> Sequence[Column]:
@@ -172,13 +184,17 @@ def decode(
 
     Args:
         column: Values as Kafka has them.
-        registry: Knows the schemas.
+        asked: The registry that knows the schemas; nobody is asked for nulls.
         of_schema: Decodes the values of one schema; its ``ValueError`` says why it cannot.
         unframe: Takes the heads off.
 
     Raises:
+        ConfigurationError: If the converter was told of no registry.
         RegistryError: If the registry does not answer; its ``row`` says for which row.
     """
+    if column.null_count == len(column):
+        return (Column(pa.nulls(len(column), pa.string())),)
+    registry = needed(asked).registry
     frames = unframe(column)
     bad: dict[int, Bad] = {}
     if frames.ids.null_count > column.null_count:
