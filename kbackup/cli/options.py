@@ -49,6 +49,13 @@ class GroupedOption(click.Option):
         self.group = group
 
 
+max_age_option = click.option(
+    "--max-age", cls=GroupedOption, group="Safety", metavar="TIME",
+    help="Exit 7 when the newest good run is older than this, such as 1h.",
+)  # fmt: skip
+"""For each command that reports how past runs ended."""
+
+
 class GroupedCommand(click.Command):
     """A command whose help has examples, options under headings, and the exit codes.
 

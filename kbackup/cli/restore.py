@@ -9,7 +9,13 @@ import click
 from kbackup.cli import Family
 from kbackup.cli.backup import OpenedBackup
 from kbackup.cli.look import peek_command, verify_command
-from kbackup.cli.options import GroupedCommand, GroupedOption, config_options, seconds
+from kbackup.cli.options import (
+    GroupedCommand,
+    GroupedOption,
+    config_options,
+    max_age_option,
+    seconds,
+)
 from kbackup.cli.query import query_command
 from kbackup.cli.running import Session, find_jvm, run
 from kbackup.cli.thaw import thaw_command
@@ -97,10 +103,7 @@ class _Status(GroupedCommand):
 
 
 @command.command("status", cls=_Status)
-@click.option(
-    "--max-age", cls=GroupedOption, group="Safety", metavar="TIME",
-    help="Exit 7 when the newest good run is older than this, such as 1h.",
-)  # fmt: skip
+@max_age_option
 @click.option(
     "--of-group", cls=GroupedOption, group="Safety", metavar="NAME",
     help="Only restores that keep their position in this consumer group.",

@@ -7,7 +7,13 @@ import click
 
 from kbackup.cli import Family
 from kbackup.cli.backup import OpenedBackup
-from kbackup.cli.options import GroupedCommand, GroupedOption, config_options, seconds
+from kbackup.cli.options import (
+    GroupedCommand,
+    GroupedOption,
+    config_options,
+    max_age_option,
+    seconds,
+)
 from kbackup.cli.running import Session, find_jvm, run
 from kbackup.errors import ConfigurationError
 from kbackup.runs.summary import Event
@@ -57,10 +63,7 @@ def plan_command(**parameters: Any) -> None:
 
 
 @command.command("status", cls=_Status)
-@click.option(
-    "--max-age", cls=GroupedOption, group="Safety", metavar="TIME",
-    help="Exit 7 when the newest good run is older than this, such as 1h.",
-)  # fmt: skip
+@max_age_option
 @click.option(
     "--prometheus", cls=GroupedOption, group="Output", metavar="FILE",
     help="Write metrics to this file, for node-exporter's textfile collector.",
