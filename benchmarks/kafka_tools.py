@@ -6,14 +6,15 @@ import uuid
 from typing import Final
 
 from benchmarks.records import PROCESSES, Load
-from kbackup.local import Java, find_java
-from kbackup.local.kafka_jars import KAFKA_VERSION, fetch_jars, fetch_kafka
+from kbackup.local import Java, find_java, ivy
+from kbackup.local.ivy import Wanted
+from kbackup.local.kafka_jars import KAFKA_VERSION, fetch_kafka
 
 _SUMS: Final = {
     "kafka-tools-4.1.1.jar": "8a6939f310a61119cedaffc144119e9b2a374e32a7ec18f78e49ce5aeb71d6b0"
 }
 
-_WANTED: Final = f"""\
+_MODULE: Final = f"""\
 <ivy-module version="2.0">
   <info organisation="kbackup" module="kafka-tools"/>
   <dependencies>
@@ -74,7 +75,8 @@ def producer_seconds(outputs: list[str]) -> float:
 
 def _java() -> list[str]:
     java: Java = find_java()
-    tools = fetch_jars(java, f"kafka-tools-{KAFKA_VERSION}", _WANTED, _SUMS)
+    name = f"kafka-tools-{KAFKA_VERSION}"
+    tools = ivy.fetch(java, Wanted(name, name, _MODULE, _SUMS))
     path = os.pathsep.join(map(str, [*tools, *fetch_kafka(java)]))
     return [str(java.executable), _HEAP, "-cp", path]
 

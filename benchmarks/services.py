@@ -73,10 +73,12 @@ class Services(LocalService):
             url = folder.as_uri()
             return Place(store, name, ("--store-url", url), StoreSettings(url))
         self.s3.create_bucket(name)
-        settings = StoreSettings(
-            f"s3://{name}", self.s3.endpoint_url, self.s3.region, True,
-            self.s3.access_key_id, self.s3.secret_access_key,
-        )  # fmt: skip
+        options = {
+            "aws.access.key.id": self.s3.access_key_id,
+            "aws.secret.access.key": self.s3.secret_access_key,
+            "s3.region": self.s3.region,
+        }
+        settings = StoreSettings(f"s3://{name}", self.s3.endpoint_url, options)
         return Place(store, name, ("--store-url", self.s3.endpoint_url, "-b", name), settings)
 
     def empty(self, place: Place) -> None:
