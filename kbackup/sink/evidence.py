@@ -1,7 +1,8 @@
 """What group, bucket and log say about each partition, gathered with few requests."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +11,7 @@ from kbackup.errors import ObjectKeyError
 from kbackup.flow.write import CutFacts
 from kbackup.kafka import Position
 from kbackup.naming import Layout, View
-from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
+from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, joined
 from kbackup.reports import Bookmark
 from kbackup.runs.known import NOTHING, Known, with_objects
 from kbackup.sink.start import Evidence
@@ -32,7 +33,7 @@ def gather(
 
     A partition whose committed offset names the object before it costs one HEAD, unless its log
     begins after it.  The others cost a listing of their topic and its ledger, and a HEAD of each
-    object of their last cut.
+    object of their last cut, and of each object that the ledger lacks and the log has no more.
 
     Args:
         store: Where the objects are.
@@ -61,6 +62,16 @@ def gather(
         mains = {where: main for where, objects in stored.items() if (main := _mains(objects))}
         cuts = pool.map(lambda objects: _last_cut(store, objects), mains.values())
         last = dict(zip(mains, cuts, strict=True))
+        unentered = {
+            where: [at for at in objects if at.key not in known.ledger(where).objects]
+            for where, objects in stored.items()
+            if where.topic in begun
+        }
+        whole = {
+            where: _whole_cuts(store, pool, overtaken, known.identity(where.topic))
+            for where, objects in unentered.items()
+            if (overtaken := _overtaken(objects, logs[where], committed.get(where)))
+        }
     evidence = {}
     for where, log in logs.items():
         said, cut = confirmed.get(where, _UNKNOWN), last.get(where, _LastCut())
@@ -75,12 +86,8 @@ def gather(
             where in mains,
             (*said.identities, cut.identity),
             known_to=ledger.reached(),
-            kept=ledger.kept(keys),
-            unentered=tuple(
-                (at.start_offset, at.key) for at in listed if at.key not in ledger.objects
-            )
-            if where.topic in begun
-            else (),
+            kept=joined([*ledger.kept(keys), *whole.get(where, ())]),
+            unentered=tuple((at.start_offset, at.key) for at in unentered.get(where, ())),
         )
     return evidence
 
@@ -171,6 +178,26 @@ def _objects(
 
 def _mains(objects: Sequence[_Stored]) -> list[_Stored]:
     return [one for one in objects if one.view in (View.RECORD, View.VALUE)]
+
+
+def _overtaken(objects: Sequence[_Stored], log: Span, at: Position | None) -> list[_Stored]:
+    """Return those of *objects* whose first offsets the log has lost since *at*."""
+    first = 0 if at is None else at.offset
+    return [one for one in _mains(objects) if first <= one.start_offset < log.start_offset]
+
+
+def _whole_cuts(
+    store: Store, pool: Executor, objects: Sequence[_Stored], identity: TopicIdentity
+) -> list[Span]:
+    """Return the cuts of which every object is there, of a run that died before it entered them."""
+    counts: Counter[CutFacts] = Counter()
+    for head in pool.map(lambda one: store.head(one.key), objects):
+        cut = None if head is None else CutFacts.from_metadata(head.metadata)
+        if head is None or cut is None:
+            continue
+        if not identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
+            counts[cut] += 1
+    return [cut.span for cut, count in counts.items() if count == cut.files]
 
 
 def _last_cut(store: Store, objects: Sequence[_Stored]) -> _LastCut:

@@ -28,7 +28,8 @@ class Evidence:
         known_to: The offset before which everything was stored once, going by the ledger, whether
             or not it still is; None where the ledger does not know the partition.
         kept: The offsets of which the bucket holds all there was, and known gaps, going by the
-            ledger; empty where it was not asked.
+            ledger and by what a run stored and did not live to enter; empty where neither was
+            asked.
         unentered: The bucket's objects that the ledger lacks, each with its start offset.
     """
 

@@ -373,3 +373,39 @@ def test_a_run_that_goes_on_after_objects_that_the_ledger_lacks_enters_them() ->
         for one in partition(backup).objects.values()
     ]
     assert 10 == plan(backup, cluster(20)).partitions[0].start.offset  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("identity", "changes", "expired"),
+    [
+        pytest.param(ID, {}, (Span(10, 12), Span(20, 25)), id="all of a cut"),
+        pytest.param(ID, {"cut-files": "2"}, (Span(10, 25),), id="one of a cut's two files"),
+        pytest.param(ID, {"cut-files": ""}, (Span(10, 25),), id="it does not say what cut"),
+        pytest.param(
+            TopicIdentity("cluster-1", "other"), {}, (Span(10, 25),), id="a copy of another topic's"
+        ),
+    ],
+)
+def test_what_a_killed_run_stored_has_not_expired(
+    identity: TopicIdentity, changes: Mapping[str, str], expired: Sequence[Span]
+) -> None:
+    """
+    It died before it entered its last cut, and the topic's retention took the records since.
+    """
+    backup, there = Backup(), cluster(30)
+    begin(backup, there)
+    back_up(backup, 0, 10)
+    (key,) = backup.put("orders", 0, range(12, 20), identity=identity)
+    head = backup.store.head(key)
+    assert head is not None
+    with backup.store.open(key) as file:
+        body = io.BytesIO(file.read())
+    backup.store.put(key, body, sha256="", metadata={**head.metadata, **changes})
+    backup.put("orders", 0, range(26, 28), identity=ID)
+    there.logs[WHERE] = Span(25, 40)
+    there.positions[WHERE] = Position(10)
+
+    (at,) = plan(backup, there).partitions
+
+    assert at.start is not None
+    assert (25, tuple(expired)) == (at.start.offset, at.start.expired)
