@@ -197,9 +197,15 @@ class RunLock:
                 elif self._take_over():
                     return
         except StoreError as error:
-            do = "; ".join(filter(None, (error.do, "where only reading is allowed: --no-lock")))
+            do = "; ".join(filter(None, (error.do, self._without())))
             what = f"the run lock cannot be taken: {error.what}"
             raise StoreError(what, error.why, do, **error.place) from error
+
+    def _without(self) -> str:
+        """Return how to do without the lock, if the run might: it writes nothing to the store."""
+        if self._object.body["purpose"] == "sink" or not self._object.is_readable():
+            return ""
+        return "or run with --no-lock, if this principal may only read"
 
     def _wait(self, deadline: float, why: str) -> None:
         """Sleep a little, or give up."""

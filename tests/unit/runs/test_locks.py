@@ -454,13 +454,33 @@ def test_a_store_that_fails_fails_the_lock(
     store: ClockedStore, lock: Callable[..., RunLock]
 ) -> None:
     """
-    Where the lock cannot be written, the error says how to do without; the file is let go.
+    The error says that it is about the lock, and the file is let go.
     """
-    with pytest.raises(StoreError, match="the run lock cannot be taken") as caught:
+    with pytest.raises(StoreError, match="the run lock cannot be taken"):
         lock("r1", store=FaultyStore("503", store)).__enter__()
 
     with lock("r2"):
-        assert "--no-lock" in caught.value.do
+        assert "r2" == holder(store)
+
+
+@pytest.mark.parametrize(
+    ("purpose", "script", "is_advised"),
+    [
+        pytest.param("restore", "403 ok", True, id="a restore that may only read"),
+        pytest.param("restore", "404 404", False, id="no such bucket"),
+        pytest.param("sink", "403 ok", False, id="a sink has to write"),
+    ],
+)
+def test_doing_without_the_lock_is_advised_where_it_helps(
+    store: ClockedStore, lock: Callable[..., RunLock], purpose: str, script: str, is_advised: bool
+) -> None:
+    """
+    A store that can be read is enough for a restore, and for nothing else.
+    """
+    with pytest.raises(StoreError) as caught:
+        lock("r1", purpose=purpose, store=FaultyStore(script, store)).__enter__()
+
+    assert is_advised == ("--no-lock" in caught.value.do)
 
 
 def test_a_good_run_does_not_fail_over_its_lock(
