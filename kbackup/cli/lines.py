@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 from kbackup.cli.progress import Progress, Row
 from kbackup.cli.quantities import size
-from kbackup.cli.reasons import is_run, title
+from kbackup.cli.reasons import is_run, left_out, title
 
 RUN_LOG: Final = "kbackup.run"
 """Start, progress and end: what a terminal shows in other ways."""
@@ -157,6 +157,10 @@ def end_line(command: str, summary: Mapping[str, Any]) -> str:
     facts |= {name: summary.get(name) for name in ("records", "objects")}
     facts["read" if command == "restore" else "stored"] = _bytes(command, summary)
     facts["skipped"] = sum((summary.get("skipped") or {}).values())
+    facts |= {
+        name.replace(" ", "_"): number
+        for name, number in left_out(summary.get("partitions") or ()).items()
+    }
     facts["seconds"] = summary.get("seconds")
     return _pairs(f"{command} end {summary['result']}", facts)
 

@@ -1,6 +1,6 @@
 """Why a run ended as it did, in sentences: errors, headline, reason for the exit code."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kbackup.cli.escape import escape
@@ -104,6 +104,16 @@ def skips(skipped: Mapping[str, int]) -> str:
     return ", ".join(named) or "0"
 
 
+def left_out(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return how many records of *rows*, of partitions, the configuration left out, by reason."""
+    rows = list(rows)
+    counts = {
+        "filtered": sum(row.get("filtered") or 0 for row in rows),
+        "null values": sum(row.get("nulls_left_out") or 0 for row in rows),
+    }
+    return {name: number for name, number in counts.items() if number}
+
+
 def skip_sentence(skipped: Mapping[str, int]) -> str:
     """Return what was skipped or missing as a sentence; empty where nothing was.
 
@@ -138,6 +148,7 @@ def headline(summary: Mapping[str, Any]) -> str:
 def is_idle(summary: Mapping[str, Any]) -> bool:
     """Return whether a run has copied or changed nothing and left nothing out."""
     counts = [summary.get("objects"), *(summary.get("skipped") or {}).values()]
+    counts += left_out(summary.get("partitions") or ()).values()
     counts += [len(summary.get(name) or ()) for name in ("settled", "unsettled")]
     return summary.get("records") == 0 and not any(counts)
 

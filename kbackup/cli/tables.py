@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kbackup.cli.grid import Column, Grid, number, words
 from kbackup.cli.quantities import UNKNOWN, count, digits, duration, size
-from kbackup.cli.reasons import skips, title
+from kbackup.cli.reasons import left_out, skips, title
 
 Event = Mapping[str, Any]
 
@@ -19,6 +19,8 @@ def run_table(summary: Event) -> Grid:
     has_offsets = any(text != _SEE_JSON for text in offsets)
     states = ["" if is_restore else without_records(summary, row["topic"]) for row in topics]
     has_states = any(states)
+    by_rule = [skips(left_out(_of_topic(summary, row["topic"]))) for row in topics]
+    has_left_out = any(text != "0" for text in by_rule)
     columns = [words("topic"), *([words("target")] if is_restore else [])]
     columns += [
         number("partitions", "parts"),
@@ -27,6 +29,7 @@ def run_table(summary: Event) -> Grid:
         number("objects"),
         number("read" if is_restore else "stored"),
         Column("skipped", "right", least=8),
+        *([Column("left out", "right", least=8)] if has_left_out else []),
         *([words("no records")] if has_states else []),
     ]
     rows = [
@@ -39,9 +42,10 @@ def run_table(summary: Event) -> Grid:
             digits(row.get("objects")),
             size(row.get("bytes")),
             _skipped(row.get("skipped")),
+            *([rule] if has_left_out else []),
             *([state or "-"] if has_states else []),
         ]
-        for row, text, state in zip(topics, offsets, states, strict=True)
+        for row, text, state, rule in zip(topics, offsets, states, by_rule, strict=True)
     ]
     sums = [
         "total",
@@ -52,6 +56,7 @@ def run_table(summary: Event) -> Grid:
         digits(summary.get("objects")),
         size(summary.get("bytes_read" if is_restore else "bytes_stored")),
         _skipped(summary.get("skipped")),
+        *([skips(left_out(summary.get("partitions") or ()))] if has_left_out else []),
         *([""] if has_states else []),
     ]
     return Grid(columns, rows, sums, is_boxed=True)
@@ -66,17 +71,18 @@ _WITHOUT: Final = {"empty", "emptied", "up to date", "aborted", "compacted"}
 
 
 def without_records(summary: Event, topic: str) -> str:
-    """Return why a sink found nothing to store of a topic; empty where it stored something.
+    """Return why a sink found no record of a topic; empty where it found some.
 
     Offsets without a record are those of aborted transactions, or of a topic that is compacted.
     """
-    rows = [row for row in summary.get("partitions") or () if row["topic"] == topic]
-    if any(row.get("records") for row in rows):
+    rows = _of_topic(summary, topic)
+    if left_out(rows) or any(row.get("records") or row.get("skipped") for row in rows):
         return ""
     settings = (summary.get("topic_settings") or {}).get(topic) or {}
     is_compacted = "compact" in ((settings.get("config") or {}).get("cleanup.policy") or "")
     nothing = "compacted" if is_compacted else "aborted"
-    states = {nothing if row.get("state") == _NOTHING_READ else row.get("state") for row in rows}
+    found = {str(row.get("state")) for row in rows}
+    states = {nothing if state == _NOTHING_READ else state for state in found}
     return ", ".join(sorted(states & _WITHOUT)) if states <= _WITHOUT else ""
 
 
@@ -95,8 +101,12 @@ _SEE_JSON: Final = "see --json"
 """Stands for the offsets of several partitions."""
 
 
+def _of_topic(summary: Event, topic: str) -> list[Event]:
+    return [row for row in summary.get("partitions") or () if row["topic"] == topic]
+
+
 def _offsets(summary: Event, topic: str) -> str:
-    rows = [row for row in summary.get("partitions") or () if row["topic"] == topic]
+    rows = _of_topic(summary, topic)
     if len(rows) > 1:
         return _SEE_JSON
     if not rows or rows[0].get("first") is None:

@@ -202,6 +202,37 @@ def test_topics_without_records_are_told_apart_where_nothing_is_new(told: Any, s
     assert expected == shown.splitlines()[1]
 
 
+@pytest.mark.parametrize("command", ["sink,nothing new", "restore"])
+def test_records_that_the_configuration_leaves_out_are_counted_on_the_screen(
+    told: Any, show: Any, command: str
+) -> None:
+    """
+    A filter that takes every record is neither an idle run nor a topic of aborted transactions.
+    """
+    each = told(command)
+    rows = [
+        {"topic": "orders", "partition": 0, "records": 0, "filtered": 1500, "state": "no records"},
+        {"topic": "orders", "partition": 1, "records": 0, "nulls_left_out": 2, "state": "done"},
+        {"topic": "plain", "partition": 0, "records": 0, "filtered": 0, "state": "no records"},
+    ]
+    more = {"partitions": rows, "topics": None, "records": 0, "objects": 0, "skipped": {}}
+
+    shown = show(each.command, [], each.summary | {"result": "ok", "exit_code": 0} | more).stdout
+
+    lines = [line for line in shown.splitlines() if "│" in line]
+    column = [text.strip() for text in lines[0].split("│")].index("left out")
+    cells = {
+        line.split()[1]: " ".join(line.split("│")[column].split())
+        for line in lines
+        if line.split()[1] in ("orders", "plain", "total")
+    }
+    assert "nothing new" not in shown
+    assert {
+        "orders": "1 500 filtered, 2 null values", "plain": "0",
+        "total": "1 500 filtered, 2 null values",
+    } == cells  # fmt: skip
+
+
 def test_a_column_that_says_nothing_is_left_out(told: Any, show: Any) -> None:
     """
     Offsets of several partitions are not in the table, so a column of such topics is not either.
