@@ -21,13 +21,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kbackup.events import Event
+
 _log = logging.getLogger(__name__)
 
 _STOP: Final = b"stop\n"
 _LINE_MAX: Final = 1 << 20
 _CONNECT_S: Final = 5.0
-
-Event = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Self
 
+from kbackup.events import Progress
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 
 SPANS_MOST: Final = 1000
@@ -165,20 +166,13 @@ class PartitionReport:
             data["until"],
         )
 
-    def progress(self, run: str, open_records: int) -> dict[str, Any]:
+    def progress(self, run: str, open_records: int) -> Progress:
         """Return the ``progress`` event: what is safe, and how many records are not safe yet."""
-        return {
-            "type": "progress",
-            "run": run,
-            "topic": self.where.topic,
-            "partition": self.where.partition,
-            "committed": self.committed,
-            "end": self.end,
-            "records": self.done.records,
-            "objects": self.done.objects,
-            "bytes_stored": self.done.bytes_stored,
-            "open": open_records,
-        }
+        done = self.done
+        return Progress(
+            run, self.where, self.committed, done.records, done.objects, open_records,
+            end=self.end, bytes_stored=done.bytes_stored,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,28 +280,10 @@ class RestoreReport:
             data["log_end"],
         )
 
-    def progress(self, run: str, open_records: int) -> dict[str, Any]:
+    def progress(self, run: str, open_records: int) -> Progress:
         """Return the ``progress`` event: what is safe, and how many records are not safe yet."""
-        return {
-            "type": "progress",
-            "run": run,
-            "topic": self.source.topic,
-            "partition": self.source.partition,
-            "target": self.target,
-            "committed": self.committed,
-            "records": self.done.records,
-            "objects": self.done.objects,
-            "bytes_read": self.done.bytes_read,
-            "open": open_records,
-        }
-
-    def row(self) -> dict[str, Any]:
-        """Return what a run that has ended says of the partition in its summary."""
         done = self.done
-        return {
-            "records": done.records, "objects": done.objects, "bytes_read": done.bytes_read,
-            "first": done.first, "last": done.last, "duplicates": done.duplicates,
-            "committed": self.committed, "skipped": done.bad_records + done.bad_objects,
-            "filtered": done.filtered,
-            "state": "done" if self.failure is None else self.failure["code"],
-        }  # fmt: skip
+        return Progress(
+            run, self.source, self.committed, done.records, done.objects, open_records,
+            self.target, bytes_read=done.bytes_read,
+        )  # fmt: skip

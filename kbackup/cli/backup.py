@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Self, TypedDict
 
 from kbackup.cli.running import Session
 from kbackup.clock import Clock, SystemClock
-from kbackup.runs.summary import Event, Summary
+from kbackup.events import Event
+from kbackup.runs.summary import Summary
 
 if TYPE_CHECKING:
     from kbackup.flow.views import ReadOptions

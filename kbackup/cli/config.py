@@ -18,8 +18,9 @@ from kbackup.cli.options import (
 from kbackup.cli.running import Session, load_output, paths, perform, run
 from kbackup.doctor import Check
 from kbackup.doctor.configuration import doubt
+from kbackup.events import Event
 from kbackup.runs.history import new_run_id
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Summary
 
 _HELP = """\
 Check a configuration, or show where each value comes from.

@@ -10,7 +10,7 @@ from kbackup.cli.backup import OpenedBackup
 from kbackup.cli.options import DEEP, GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, find_jvm, run
 from kbackup.errors import KbackupError
-from kbackup.runs.summary import Event
+from kbackup.events import Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,8 +9,9 @@ from kbackup import plugins
 from kbackup.cli.options import GroupedCommand, output_options
 from kbackup.cli.running import Session, load_output, perform
 from kbackup.errors import ConfigurationError
+from kbackup.events import Event
 from kbackup.runs.history import new_run_id
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Summary
 
 
 class _Plugins(GroupedCommand):

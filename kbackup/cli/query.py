@@ -10,7 +10,8 @@ import click
 from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, find_jvm, run
 from kbackup.errors import ConfigurationError, KbackupError
-from kbackup.runs.summary import Event, Summary
+from kbackup.events import Event
+from kbackup.runs.summary import Summary
 
 _FORMS: Final = ("table", "csv", "json", "parquet")
 

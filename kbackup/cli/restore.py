@@ -21,7 +21,8 @@ from kbackup.cli.running import Session, find_jvm, run
 from kbackup.cli.thaw import thaw_command
 from kbackup.cli.topics import topics_command
 from kbackup.errors import KbackupError
-from kbackup.runs.summary import Event, Summary
+from kbackup.events import Event
+from kbackup.runs.summary import Summary
 
 
 @click.group("restore", cls=Family, default="run")

@@ -20,8 +20,9 @@ from kbackup.cli.reasons import has_worked
 from kbackup.config import Doubt, Loaded, Settings
 from kbackup.config.doubts import is_secret
 from kbackup.errors import KbackupError, StoppedError
+from kbackup.events import Event
 from kbackup.runs.stopping import Stop
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Summary
 
 if TYPE_CHECKING:
     from kbackup.engine import Jvm

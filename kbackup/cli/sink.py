@@ -16,7 +16,7 @@ from kbackup.cli.options import (
 )
 from kbackup.cli.running import Session, find_jvm, run
 from kbackup.errors import ConfigurationError
-from kbackup.runs.summary import Event
+from kbackup.events import Event
 
 
 @click.group("sink", cls=Family, default="run", invoke_without_command=False)

@@ -7,7 +7,7 @@ import click
 from kbackup.cli.backup import OpenedBackup
 from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, run
-from kbackup.runs.summary import Event
+from kbackup.events import Event
 
 
 class _Thaw(GroupedCommand):

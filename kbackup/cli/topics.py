@@ -10,7 +10,8 @@ from kbackup.cli.backup import OpenedBackup
 from kbackup.cli.options import DEEP, GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, run
 from kbackup.errors import ConfigurationError, KbackupError
-from kbackup.runs.summary import Event, Summary
+from kbackup.events import Event
+from kbackup.runs.summary import Summary
 
 
 class _Topics(GroupedCommand):

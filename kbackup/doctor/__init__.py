@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from kbackup.errors import KbackupError
-from kbackup.runs.summary import Event
+from kbackup.events import Event
 
 Area = Literal["configuration", "disk", "store", "kafka", "registry", "spark"]
 Level = Literal["ok", "warn", "fail"]

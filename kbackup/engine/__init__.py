@@ -15,13 +15,14 @@ from queue import SimpleQueue
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 import kbackup
-from kbackup.channel import Address, Event, Hub, Line
+from kbackup.channel import Address, Hub, Line
 from kbackup.engine import log_lines
 from kbackup.engine.archive import class_archive, making
 from kbackup.engine.complaints import task_failed
 from kbackup.engine.settings import DEFAULT_MASTER, EngineSettings, FindJvm, Jvm, Timings
 from kbackup.engine.starting import Starting, end_beside, ended
 from kbackup.errors import KbackupError, SparkError, StoppedError
+from kbackup.events import Event
 
 __all__ = [
     "DEFAULT_MASTER", "Deal", "EngineSettings", "FindJvm", "Jvm", "Manner", "Report", "Starting",

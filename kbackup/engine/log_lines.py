@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from kbackup.channel import Event, Line
+from kbackup.channel import Line
+from kbackup.events import Event
 
 _log = logging.getLogger(__name__)
 

@@ -2,20 +2,19 @@
 
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Final
 
 from kbackup import moments
 from kbackup.backup import catalog as listing
 from kbackup.backup.catalog import not_in_backup, nothing_there
 from kbackup.backup.frozen import Listed, frozen
 from kbackup.errors import ConfigurationError
+from kbackup.events import Event
 from kbackup.formats import FormatOptions
 from kbackup.naming import Layout
 from kbackup.runs.selection import select
 from kbackup.stores import Store
 from kbackup.stores.archive import Archive, Tier
-
-Event = dict[str, Any]
 
 _THREADS: Final = 16
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from kbackup import moments
 from kbackup.backup import catalog as listing
 from kbackup.backup.catalog import BackupFile, Catalog, FileSet, not_in_backup, nothing_there
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.reading import facts, read
+from kbackup.events import Event, Warned
 from kbackup.flow.views import ReadOptions
 from kbackup.look.coverage import Coverage, coverage
 from kbackup.look.folders import folders
@@ -18,8 +19,6 @@ from kbackup.records import TopicPartition
 from kbackup.runs.known import NOTHING, Known
 from kbackup.runs.selection import select
 from kbackup.stores import Store
-
-Event = dict[str, Any]
 
 _CODECS: Final = {
     "br": "brotli", "gz": "gzip", "lz4hadoop": "lz4", "lz4raw": "lz4_raw", "lzo": "lzo",
@@ -76,10 +75,10 @@ def topics(
         found = found.as_of(as_of_ms)
     yield from foreign_warnings(found)
     if text := found.left_out():
-        yield {"type": "warning", "code": "other_format", "text": text}
+        yield Warned("other_format", text).to_dict()
     for damage in known.all_damage():
         text = f"{damage.name}: {damage.why}"
-        yield {"type": "warning", "code": "ledger_damaged", "key": damage.name, "text": text}
+        yield Warned("ledger_damaged", text, place={"key": damage.name}).to_dict()
     everywhere = {*found.sets, *known.partitions()}
     there = {*found.topics(), *known.topics, *(where.topic for where in everywhere)}
     chosen = select(there, names, pattern)
@@ -132,11 +131,11 @@ def _map(found: Coverage) -> Event:
 def foreign_warnings(found: Catalog) -> Iterator[Event]:
     """Name the objects that are not ours, and count those too many to name."""
     for key, why in found.foreign:
-        yield {"type": "warning", "code": "foreign_object", "key": key, "text": why}
+        yield Warned("foreign_object", why, place={"key": key}).to_dict()
     unnamed = found.foreign_count - len(found.foreign)
     if unnamed:
         text = f"{unnamed} more objects are not ours"
-        yield {"type": "warning", "code": "foreign_object", "text": text}
+        yield Warned("foreign_object", text).to_dict()
 
 
 def _row(where: TopicPartition, sets: Sequence[FileSet], known: Known) -> Event:

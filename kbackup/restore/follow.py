@@ -19,6 +19,7 @@ from kbackup.backup import catalog
 from kbackup.backup.catalog import Catalog
 from kbackup.config import Settings
 from kbackup.errors import KafkaError, KbackupError, RefusedError, SparkError, StoppedError
+from kbackup.events import PROGRESS, Event, Warned
 from kbackup.kafka import Cluster, check_idle
 from kbackup.records import TopicPartition
 from kbackup.reports import RestoreReport
@@ -38,7 +39,7 @@ from kbackup.runs import history, known, wiring
 from kbackup.runs.known import Known
 from kbackup.runs.selection import select
 from kbackup.runs.stopping import Stop
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
 from kbackup.stores import Store
 
@@ -63,6 +64,7 @@ class Following:
         world: The cluster, the bucket, the workers, the time.
         store: Where the backup is, opened.
         summary: Grows by what happens.
+        account: Likewise, by what becomes of each partition.
         tell: Takes events.
         stop: When set, the run ends at its next safe point.
         job: Returns what the tasks of a plan need to know, by the number of the visit.
@@ -74,6 +76,7 @@ class Following:
         world: World,
         store: Store,
         summary: Summary,
+        account: Account,
         tell: Callable[[Event], None],
         stop: Stop,
         job: Callable[[RestorePlan, int], RestoreJob],
@@ -82,7 +85,7 @@ class Following:
         self._summary, self._tell, self._stop, self._job = summary, tell, stop, job
         self._layout = wiring.layout(settings)
         self._interval_s = settings.s3_poll_interval_ms / 1000
-        self.account = Account(summary)
+        self._account = account
         self._asides, self._ready = Asides(self._interval_s), Ready(self._interval_s)
         self._timings = engine.Timings()
         self._cluster: Cluster | None = None
@@ -154,7 +157,7 @@ class Following:
 
     def facts(self) -> Event:
         """Return what the summary says beside what every summary does."""
-        with self.account.lock:
+        with self._account.lock:
             good = self._success
             return {
                 "plan": list(self._plans.values()),
@@ -213,7 +216,7 @@ class Following:
         return any(not self._asides.rests(at, now) for at in self._asides.partitions(name))
 
     def _say_foreign(self, found: Catalog) -> None:
-        with self.account.lock:
+        with self._account.lock:
             if found.foreign_count:
                 self._summary.skipped["foreign_objects"] = found.foreign_count
         keys = {f"{key} is ignored: {why}": key for key, why in found.foreign[:FOREIGN_MOST]}
@@ -244,9 +247,9 @@ class Following:
         beside = [name for name in names if name not in there]
         plan = self._plan(cluster, taken, said, there, beside)
         good = self._begun(self._allowed(plan, cluster), cluster, agree)
-        self._tell({"type": "plan", "partitions": self.account.rows()})
+        self._tell({"type": "plan", "partitions": self._account.rows()})
         for where in taken.sets:
-            self.account.end(where, said.ledger(where).reached())
+            self._account.end(where, said.ledger(where).reached())
         now = self._now()
         units = [unit for unit in good if not self._asides.rests(unit.source, now)]
         if units and not self._stop.is_set():
@@ -339,7 +342,7 @@ class Following:
                 if where not in left:  # somebody else has restored it, or it is gone
                     self._take_up(where)
             for unit in units:
-                self.account.plan(unit)
+                self._account.plan(unit)
             begun += units
         return begun
 
@@ -360,7 +363,7 @@ class Following:
             if "topic" not in data:  # of a task that could not begin
                 raise SparkError(data["failure"]["what"], data["failure"]["why"])
         for report in reports:
-            self.account.take(report)
+            self._account.take(report)
             if report.failure is None:
                 self._take_up(report.source)
             elif report.failure["code"] != StoppedError.code:
@@ -378,7 +381,7 @@ class Following:
         task = functools.partial(audit.count, self._world.kafka, plan.group)
         counted, failures = audit.counts(self._run_tasks(task, doubtful))
         errors = audit.differences(doubtful, counted, exactly_once=exactly_once)
-        with self.account.lock:
+        with self._account.lock:
             for failure in [*failures, *(error.to_dict() for error in errors)]:
                 place = failure.get("topic"), failure.get("partition")
                 self._summary.standing["audit", *place] = failure
@@ -389,20 +392,20 @@ class Following:
         )
 
     def _hear(self, event: Event) -> None:
-        self._tell(self.account.progress(event) if event["type"] == "progress" else event)
+        self._tell(self._account.progress(event) if event["type"] == PROGRESS else event)
 
     # saying
 
     def _say_plan(self, topic: PlannedTopic) -> None:
         """Say what is planned for a topic where that is news, and what is odd about it."""
         name, event = topic.intent.source, topic.event()
-        with self.account.lock:
+        with self._account.lock:
             before = self._plans.get(name)
             self._plans[name] = event
         if before is None or (before["action"], before["code"]) != (event["action"], event["code"]):
             self._tell(event)
         self._remark((name, "plan"), topic.warnings)
-        with self.account.lock:
+        with self._account.lock:
             said = [entry["code"] for entry in self._summary.remarks.values()]
             for code, reason in _COUNTED.items():
                 if code in said:
@@ -425,7 +428,7 @@ class Following:
             Whether any of it is news.
         """
         mine = {(*about, code, text): text for code, text in said}
-        with self.account.lock:
+        with self._account.lock:
             remarks = self._summary.remarks
             for key in [key for key in remarks if key[:2] == about and key not in mine]:
                 del remarks[key]
@@ -438,10 +441,10 @@ class Following:
         return bool(fresh)
 
     def _event(self, code: str, text: str) -> Event:
-        return {"type": "warning", "run": self._summary.run, "code": code, "text": text}
+        return Warned(code, text, self._summary.run).to_dict()
 
     def _set_aside(self, place: Place, failures: Sequence[Failure]) -> None:
-        with self.account.lock:
+        with self._account.lock:
             is_news = self._asides.add(place, failures, self._now(), random.random())  # noqa: S311  (spreads retries)
             self._stand()
         if is_news:
@@ -452,7 +455,7 @@ class Following:
             self._tell({**event, **_placed(place)})
 
     def _take_up(self, place: Place) -> None:
-        with self.account.lock:
+        with self._account.lock:
             was_aside = self._asides.remove(place)
             self._stand()
         if was_aside:

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from kbackup.config import Settings
+from kbackup.events import Event
 from kbackup.kafka import Cluster
 from kbackup.runs import wiring
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Summary
 
 
 def start(

@@ -9,11 +9,11 @@ from kbackup.backup import catalog
 from kbackup.config import Settings
 from kbackup.engine import Report
 from kbackup.errors import KbackupError
+from kbackup.events import PROGRESS, Event
 from kbackup.kafka import Cluster, check_idle
-from kbackup.records import TopicPartition
 from kbackup.reports import RestoreReport
 from kbackup.restore import audit, news
-from kbackup.restore.account import row_of
+from kbackup.restore.account import SKIPPED_MOST, Account
 from kbackup.restore.beginning import begin
 from kbackup.restore.follow import Following
 from kbackup.restore.job import RestoreJob
@@ -27,7 +27,7 @@ from kbackup.runs import history, known, wiring
 from kbackup.runs.beats import Beats
 from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.stopping import Stop
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
 from kbackup.stores import Store, open_store
 
@@ -46,7 +46,7 @@ class RestoreRun:
         self._summary = Summary(self._run, "restore")
         self._layout = wiring.layout(settings)
         self._timings = engine.Timings()
-        self._rows = dict[TopicPartition, dict[str, Any]]()
+        self._account = Account(self._summary, SKIPPED_MOST if settings.follow else None)
         self._following: Following | None = None
 
     def __call__(self, agree: Callable[[str], bool] | None = None) -> Event:
@@ -104,8 +104,9 @@ class RestoreRun:
     def _follow(self, store: Store, agree: Callable[[str], bool] | None) -> None:
         """Restore what comes until asked to stop, and leave a run record now and then."""
         following = self._following = Following(
-            self._settings, self._world, store, self._summary, self._tell, self._stop, self._job
-        )
+            self._settings, self._world, store, self._summary, self._account, self._tell,
+            self._stop, self._job,
+        )  # fmt: skip
 
         def record() -> None:
             history.write_run(store, self._layout, self._finish())
@@ -118,12 +119,10 @@ class RestoreRun:
 
     def _finish(self) -> Event:
         """Return the summary as it is now."""
-        if self._following is None:
-            return self._summary.finish(self._stop.signal)
-        with self._following.account.lock:
+        with self._account.lock:
+            self._summary.partitions = self._account.rows()
             summary = self._summary.finish(self._stop.signal)
-            facts = self._following.facts()
-            return {**summary, **facts, "partitions": self._following.account.rows()}
+            return summary if self._following is None else summary | self._following.facts()
 
     def _restore(self, plan: RestorePlan, cluster: Cluster) -> None:
         try:
@@ -198,9 +197,9 @@ class RestoreRun:
                     self._summary.skip("incomplete_partitions")
                 elif code == REPEATED:
                     self._summary.skip("repeated_topics")
-        self._rows = {unit.source: row_of(unit) for topic in plan.topics for unit in topic.units}
-        self._summary.partitions = rows = list(self._rows.values())
-        self._tell({"type": "plan", "partitions": rows})
+            for unit in topic.units:
+                self._account.plan(unit)
+        self._tell({"type": "plan", "partitions": self._account.rows()})
 
     def _write(self, plan: RestorePlan, cluster: Cluster) -> None:
         if self._stop.is_set():
@@ -215,7 +214,7 @@ class RestoreRun:
         for report in reports:
             if report.failure is not None:
                 self._summary.fail(report.failure)
-            self._merge(report)
+            self._account.take(report)
         self._audit(plan, cluster, reports)
 
     def _job(self, plan: RestorePlan, visit: int = 0) -> RestoreJob:
@@ -236,19 +235,13 @@ class RestoreRun:
 
     def _tasks(self, task: engine.Task, units: list[Any]) -> list[Report]:
         reports = self._world.run_tasks(
-            task, units, self._tell, self._stop.event, timings=self._timings
+            task, units, self._hear, self._stop.event, timings=self._timings
         )
         self._summary.facts["timings"] = self._timings.to_dict()
         return reports
 
-    def _merge(self, report: RestoreReport) -> None:
-        if (row := self._rows.get(report.source)) is not None:
-            row.update(report.row())
-        self._summary.skip("bad_objects", report.done.bad_objects)
-        self._summary.skip("bad_records", report.done.bad_records)
-        for entry in report.skipped:
-            self._summary.warn("skipped", f"{entry['what']}: {entry['why']}")
-        self._summary.skip("timestamps_of_0_ms_written_as_1_ms", report.done.zero_timestamps)
+    def _hear(self, event: Event) -> None:
+        self._tell(self._account.progress(event) if event["type"] == PROGRESS else event)
 
     def _audit(self, plan: RestorePlan, cluster: Cluster, reports: Sequence[RestoreReport]) -> None:
         exactly_once = self._settings.exactly_once

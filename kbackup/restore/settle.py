@@ -8,6 +8,7 @@ from kbackup import moments
 from kbackup.clock import Clock
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError, RefusedError
+from kbackup.events import Event
 from kbackup.kafka import Cluster
 from kbackup.records import TopicIdentity
 from kbackup.renaming import rename
@@ -16,7 +17,7 @@ from kbackup.restore.settling import Changes
 from kbackup.runs import known, wiring
 from kbackup.runs.known import Known
 from kbackup.runs.selection import select
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Summary
 from kbackup.stores import Store
 
 

@@ -13,6 +13,7 @@ from kbackup.backup.catalog import FileSet
 from kbackup.backup.merging import BAD, Failed, Finished, Rows
 from kbackup.channel import Line
 from kbackup.errors import KbackupError, RefusedError, StoppedError
+from kbackup.events import Warned
 from kbackup.kafka import Writer
 from kbackup.naming import Layout
 from kbackup.reports import NOTHING, Restored, RestoreReport
@@ -195,12 +196,8 @@ class Work:
         self._open.passed = None  # how many records it has is not known
         self._skip(error, key=files.id)
         if self.job.on_error == "log":
-            self.line.tell(
-                {
-                    "type": "warning", "run": self.job.run, "code": "bad_object",
-                    "key": files.id, "text": f"{error}; the rest of it is skipped",
-                }
-            )  # fmt: skip
+            text = f"{error}; the rest of it is skipped"
+            self.line.tell(Warned("bad_object", text, self.job.run, {"key": files.id}).to_dict())
 
     def _count(self, **more: int) -> None:
         self._open.count(**more)
@@ -233,4 +230,4 @@ class Work:
 
     def _tell_progress(self) -> None:
         self._told = monotonic()
-        self.line.tell(self.report.progress(self.job.run, self._open.records))
+        self.line.tell(self.report.progress(self.job.run, self._open.records).to_dict())

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from kbackup import moments
 from kbackup.errors import ConfigurationError, OutdatedBackupError
+from kbackup.events import Event
 from kbackup.naming import Layout
 from kbackup.runs import history, locks
 from kbackup.runs.selection import select
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Summary
 from kbackup.stores import Store
 
 

@@ -5,8 +5,7 @@ from time import monotonic
 from typing import Any, Final
 
 from kbackup.errors import KbackupError, worst
-
-Event = dict[str, Any]
+from kbackup.events import Event, Warned
 
 _SKIPPED: Final = 3
 
@@ -25,12 +24,12 @@ class Summary:
 
     def __init__(self, run: str, command: str) -> None:
         self.run, self.command = run, command
-        self.partitions: list[dict[str, Any]] = []
+        self.partitions: list[Event] = []
         self.skipped: dict[str, int] = {}
-        self.facts: dict[str, Any] = {}
+        self.facts: Event = {}
         self.remarks: dict[Any, Event] = {}
         self.standing: dict[Any, Mapping[str, Any]] = {}
-        self._errors: list[dict[str, Any]] = []
+        self._errors: list[Event] = []
         self._warnings: list[Event] = []
         self._started = monotonic()
 
@@ -42,7 +41,7 @@ class Summary:
 
     def warn(self, code: str, text: str, **place: Any) -> Event:
         """Take a warning; return it as an event."""
-        event = {"type": "warning", "run": self.run, "code": code, "text": text, **place}
+        event = Warned(code, text, self.run, place).to_dict()
         self._warnings.append(event)
         return event
 
@@ -67,7 +66,7 @@ class Summary:
         codes = [entry["exit_code"] for entry in self._all_errors()]
         return worst([*codes, _SKIPPED if self.skipped else 0])
 
-    def _all_errors(self) -> list[dict[str, Any]]:
+    def _all_errors(self) -> list[Event]:
         found = [entry for entry in self._errors if entry["code"] != "stopped"]
         for entry in self.standing.values():
             if entry not in found:
@@ -103,9 +102,9 @@ def _result(code: int) -> str:
     return words.get(code, "stopped" if code > 128 else "failed")
 
 
-def _topics(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _topics(rows: list[Event]) -> list[Event]:
     """Sum the partitions of each topic."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Event] = {}
     for row in rows:
         topic = found.setdefault(
             row["topic"],

@@ -9,9 +9,9 @@ from kbackup import engine
 from kbackup.clock import Clock, SystemClock
 from kbackup.config import Settings
 from kbackup.engine import FindJvm, Manner, Report, Task
+from kbackup.events import Event
 from kbackup.kafka import Connection
 from kbackup.runs import wiring
-from kbackup.runs.summary import Event
 from kbackup.stores import StoreSettings
 
 

@@ -6,10 +6,11 @@ from threading import RLock
 from typing import Any, Final, Self
 
 from kbackup.errors import TopicChangedError, TopicDeletedError
+from kbackup.events import Event, Progress
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Done, PartitionReport
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Summary
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 
 _CONFIG: Final = (
@@ -182,19 +183,18 @@ class Account:
                 row = replace(row, committed=at.start.offset, end=end)
             self._rows[at.where] = row
 
-    def progress(self, event: Mapping[str, Any]) -> None:
-        """Take over what is safe, from a ``progress`` event."""
+    def progress(self, said: Progress) -> None:
+        """Take over what is safe."""
         with self.lock:
-            where = TopicPartition(event["topic"], event["partition"])
-            row = self._rows[where]
+            row = self._rows[said.where]
             done = replace(
                 row.done,
-                records=event["records"],
-                objects=event["objects"],
-                bytes_stored=event["bytes_stored"],
+                records=said.records,
+                objects=said.objects,
+                bytes_stored=said.bytes_stored or 0,
             )
-            end = max(row.end, event["end"])
-            self._rows[where] = replace(row, committed=event["committed"], end=end, done=done)
+            end = row.end if said.end is None else max(row.end, said.end)
+            self._rows[said.where] = replace(row, committed=said.committed, end=end, done=done)
 
     def take(self, report: PartitionReport) -> bool:
         """Take over a report, which counts what the whole run has done in its partition.

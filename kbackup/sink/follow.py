@@ -15,8 +15,9 @@ from zlib import crc32
 from kbackup import engine
 from kbackup.backup.ledger import objects, place
 from kbackup.backup.ledger.rows import OBJECTS, table
-from kbackup.channel import Event, Line
+from kbackup.channel import Line
 from kbackup.errors import KafkaError, KbackupError, SparkError
+from kbackup.events import Event, Warned
 from kbackup.kafka import PATIENCE_S, LogStartMovedError
 from kbackup.records import Span, TopicPartition
 from kbackup.sink.clients import Clients, connect
@@ -247,7 +248,7 @@ class Following:
             )
             stream.append(table([row], OBJECTS))
             text = f"{where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired"
-            self.line.tell({"type": "warning", "run": self.job.run, "code": "gap", "text": text})
+            self.line.tell(Warned("gap", text, self.job.run).to_dict())
         return gap
 
     def _report(self, watch: Watch) -> None:

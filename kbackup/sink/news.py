@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kbackup.config import Settings
+from kbackup.events import Event, Warned
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import PartitionReport
 from kbackup.runs import history
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Summary
 from kbackup.sink import accounting
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 
@@ -93,14 +94,10 @@ class News:
         rest = len(named) - _NAMED
         offsets = ", ".join(named[:_NAMED]) + (f" and {rest} more ranges" if rest > 0 else "")
         kept = "kept nowhere" if topic is None else f"in dead letter topic {topic}"
-        self._tell(
-            {
-                "type": "warning", "run": self._summary.run, "code": "skipped",
-                "text": f"{where}: records left out as bad, {kept}: offsets {offsets}",
-                "topic": where.topic, "partition": where.partition,
-                "offsets": [spans[0][0], spans[-1][1]],
-            }
-        )  # fmt: skip
+        text = f"{where}: records left out as bad, {kept}: offsets {offsets}"
+        ends = [spans[0][0], spans[-1][1]]
+        warned = Warned.about(where, "skipped", text, self._summary.run, offsets=ends)
+        self._tell(warned.to_dict())
 
     def standing(self, report: PartitionReport) -> None:
         """Say why a partition stands still, or that it goes on again."""
@@ -110,7 +107,4 @@ class News:
         else:
             why = f": {failure['why']}" if failure["why"] else ""
             code, text = "set_aside", f"{where} is set aside: {failure['what']}{why}"
-        place = {"topic": where.topic, "partition": where.partition}
-        self._tell(
-            {"type": "warning", "run": self._summary.run, "code": code, "text": text, **place}
-        )
+        self._tell(Warned.about(where, code, text, self._summary.run).to_dict())

@@ -5,9 +5,10 @@ from datetime import datetime, timedelta
 
 from kbackup import moments
 from kbackup.errors import ConfigurationError, ObjectKeyError
+from kbackup.events import Event
 from kbackup.naming import Layout
 from kbackup.runs.selection import select
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Summary
 from kbackup.stores import Store
 from kbackup.stores.uploads import UnfinishedUpload, Uploads
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from kbackup.backup.ledger import objects
 from kbackup.backup.ledger.rows import Entry
 from kbackup.channel import Line
+from kbackup.events import Warned
 from kbackup.flow.rows import BadRecord, Rows
 from kbackup.records import Span, TopicPartition, joined
 from kbackup.sink.dead_letters import DeadLetters, of_offsets, with_context
@@ -211,10 +212,5 @@ class Rejects:
             text = f"{one.error(self.where)}; left out"
             if self.policy.reports_time:
                 text += f" (timestamp {time})"
-            self.line.tell(
-                {
-                    "type": "warning", "run": self.run, "code": "bad_record", "text": text,
-                    "topic": self.where.topic, "partition": self.where.partition,
-                    "offset": one.offset,
-                }
-            )  # fmt: skip
+            warned = Warned.about(self.where, "bad_record", text, self.run, offset=one.offset)
+            self.line.tell(warned.to_dict())

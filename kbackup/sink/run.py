@@ -11,6 +11,7 @@ from typing import Any, Final
 from kbackup import engine, moments
 from kbackup.config import Settings
 from kbackup.errors import KafkaError, KbackupError, StoppedError, TopicChangedError
+from kbackup.events import PROGRESS, Event, Progress
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicIdentity, TopicPartition
 from kbackup.reports import PartitionReport
@@ -18,7 +19,7 @@ from kbackup.runs import history, wiring
 from kbackup.runs.beats import Beats
 from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.stopping import Stop, linked
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
 from kbackup.sink import accounting
 from kbackup.sink import plan as planning
@@ -308,10 +309,11 @@ class SinkRun:
         if event["type"] == GAVE_UP:
             self._ended.set()
             return
-        if event["type"] == "progress":
-            if not event["open"]:  # a commit, and a part of the ledger before it
-                self._ledger.note(event["topic"])
-            self._account.progress(event)
+        if event["type"] == PROGRESS:
+            said = Progress.from_dict(event)
+            if not said.open:  # a commit, and a part of the ledger before it
+                self._ledger.note(said.where.topic)
+            self._account.progress(said)
         self._tell(event)
 
     def _account_for(self, report: PartitionReport) -> bool:
@@ -324,7 +326,7 @@ class SinkRun:
     def _take(self, report: PartitionReport) -> None:
         """Take in the progress of a partition that is followed, and report it if it is stalled."""
         if self._account_for(report):
-            self._tell(report.progress(self._run, 0))
+            self._tell(report.progress(self._run, 0).to_dict())
         failure = report.failure
         is_stopped = failure is not None and failure["code"] == StoppedError.code
         if self._account.set_aside(report.where, None if is_stopped else failure):

@@ -7,12 +7,13 @@ partition's commits stay in order.
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from kbackup.backup.ledger.objects import passed
 from kbackup.backup.ledger.rows import Entry, stored
 from kbackup.channel import Line
 from kbackup.errors import KbackupError, StoppedError
+from kbackup.events import ObjectStored
 from kbackup.flow.convert import Conversion
 from kbackup.flow.cut import Append, Cut, cut
 from kbackup.flow.write import ClosedFile, OpenFiles
@@ -212,7 +213,9 @@ class Work:
                 done = replace(done, records=done.records + file.facts.records, first=first)
                 if ends_with is None or ends_with[1] < facts.last_offset:
                     ends_with = file.key, facts.last_offset
-            self.line.tell(_object_event(self.job.run, file))
+            self.line.tell(
+                ObjectStored(self.job.run, file.key, file.facts, file.body.size).to_dict()
+            )
         stands = report.bookmark or Bookmark()
         if ends_with is not None:
             stands, report = Bookmark(*ends_with), replace(report, last=ends_with[1])
@@ -245,7 +248,7 @@ class Work:
 
     def _tell_progress(self, open_records: int) -> None:
         self._told = self.job.clock.steady_s()
-        self.line.tell(self.report.progress(self.job.run, open_records))
+        self.line.tell(self.report.progress(self.job.run, open_records).to_dict())
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,13 +262,3 @@ class _Stored:
 def _finish(upload: Future[None] | None) -> None:
     if upload is not None:
         upload.result()
-
-
-def _object_event(run: str, file: ClosedFile) -> dict[str, Any]:
-    facts = file.facts
-    return {
-        "type": "object", "run": run, "key": file.key, "first": facts.first_offset,
-        "last": facts.last_offset, "records": facts.records, "bytes": file.body.size,
-        "min_timestamp": facts.min_timestamp, "max_timestamp": facts.max_timestamp,
-        "sha256": facts.sha256,
-    }  # fmt: skip

@@ -27,13 +27,14 @@ from kbackup.backup.ledger.rows import (
 from kbackup.backup.ledger.stream import Contents
 from kbackup.clock import Clock
 from kbackup.errors import ConfigurationError
+from kbackup.events import Event
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs import adoption, known
 from kbackup.runs.known import Known
 from kbackup.runs.selection import select
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Summary
 from kbackup.stores import Store
 
 _RANGE: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,10}):(\d{1,19})-(\d{1,19})", re.ASCII)

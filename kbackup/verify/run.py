@@ -17,16 +17,16 @@ from kbackup.backup.catalog import Catalog, FileSet, not_in_backup, nothing_ther
 from kbackup.backup.findings import AGAIN, Finding, again
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.recorded import Recorded
-from kbackup.channel import Event as Told
 from kbackup.engine import EngineSettings, Report
 from kbackup.errors import CorruptObjectError
+from kbackup.events import Event
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.runs.known import NOTHING, Known
 from kbackup.runs.locks import STALE_S, Holder
 from kbackup.runs.selection import select
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Summary
 from kbackup.stores import Store
 from kbackup.verify.share import EVERYTHING, Share
 from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
@@ -167,7 +167,7 @@ def _only(
 def on_spark(
     job: VerifyJob,
     settings: EngineSettings,
-    hear: Callable[[Told], None],
+    hear: Callable[[Event], None],
     stop: threading.Event,
 ) -> Read:
     """Return how tasks on Spark read; nothing is started before there is something to read."""

@@ -19,9 +19,10 @@ from uuid import UUID, uuid4
 import pyarrow as pa
 
 from kbackup.backup.ledger.stream import parsed
-from kbackup.channel import Event, Line
+from kbackup.channel import Line
 from kbackup.engine import Report, deal
 from kbackup.errors import CorruptObjectError
+from kbackup.events import Event
 from kbackup.formats.record_reading import read_records
 from kbackup.restore.ahead import Ahead
 from kbackup.runs.beats import BEAT_S, Beats

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from backup_samples import Backup
 
-from kbackup.channel import Event, Line
+from kbackup.channel import Line
 from kbackup.clock import SystemClock
+from kbackup.events import Event
 from kbackup.flow.cut import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.kafka import KafkaSettings, Position, Topic

@@ -10,8 +10,8 @@ from backup_samples import Backup
 from kbackup import config
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.rows import OBJECTS, TOPIC, TOPICS, TopicEntry, stored, table
-from kbackup.channel import Event
 from kbackup.errors import KbackupError
+from kbackup.events import Event
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.restore.run import RestoreRun
 from kbackup.runs.stopping import Stop

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from kbackup.channel import Event, Hub, Line
+from kbackup.channel import Hub, Line
+from kbackup.events import Event
 
 
 class Ear:

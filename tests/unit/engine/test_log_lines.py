@@ -5,8 +5,9 @@ import threading
 
 import pytest
 
-from kbackup.channel import Event, Hub, Line
+from kbackup.channel import Hub, Line
 from kbackup.engine.log_lines import logged, sent
+from kbackup.events import Event
 
 
 def test_the_driver_logs_what_a_task_warns_of(caplog: pytest.LogCaptureFixture) -> None:

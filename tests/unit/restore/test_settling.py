@@ -12,12 +12,13 @@ from kbackup.backup.ledger import place
 from kbackup.backup.ledger.rows import TOPIC, TOPICS, TopicEntry, table
 from kbackup.cli.reasons import headline
 from kbackup.errors import IncompleteBackupError, RefusedError
+from kbackup.events import Event
 from kbackup.kafka import Topic
 from kbackup.naming import Layout
 from kbackup.restore.settle import settle
 from kbackup.restore.settling import COPY_CONFIG, changes
 from kbackup.restore.sources import SourceTopic, config_of_copy
-from kbackup.runs.summary import Event, Summary
+from kbackup.runs.summary import Summary
 from kbackup.stores import StoreSettings, open_store
 from tests.support.hand_clock import HandClock
 

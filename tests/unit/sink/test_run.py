@@ -11,10 +11,11 @@ from uuid import uuid4
 
 import pytest
 
-from kbackup.channel import Event, Hub, Line
+from kbackup.channel import Hub, Line
 from kbackup.clock import SystemClock
 from kbackup.engine import Deal, Report, Task, deal
 from kbackup.errors import BadRecordError, StoreError
+from kbackup.events import Event
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition

@@ -10,8 +10,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from kbackup.channel import Event
 from kbackup.clock import SystemClock
+from kbackup.events import Event
 from kbackup.flow.cut import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions

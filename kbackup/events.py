@@ -1,0 +1,122 @@
+"""What a command reports while it works: the events, each of them a line of ``--json``.
+
+An event is a frozen dataclass until it is told; its `to_dict` fixes the names of the JSON fields,
+which are a contract.  What takes events in, from the line to the screens, takes that plain data.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Self
+
+from kbackup.records import Facts, TopicPartition
+
+Event = dict[str, Any]
+"""An event as plain data: JSON values, with its ``type``."""
+
+PROGRESS: Final = "progress"
+
+_KNOWN_BY_SOME: Final = ("target", "end", "bytes_read", "bytes_stored")
+"""Fields of a `Progress` that are left out where they are None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How much of a partition is safe, and how much is not safe yet.
+
+    Attributes:
+        run: The run's id.
+        where: The partition that was, or is being, backed up.
+        committed: The next offset of it to copy; None before anything is known.
+        records: Records that this run has made safe.
+        objects: Objects that it has stored, or read to their end.
+        open: Records read or sent that are not safe yet.
+        target: The topic that is written to; None where objects are.
+        end: The offset to copy up to, as far as it is known.
+        bytes_read: Bytes of the objects that were read; None where records are.
+        bytes_stored: Bytes of the objects that were stored; None where records are written.
+    """
+
+    run: str
+    where: TopicPartition
+    committed: int | None
+    records: int
+    objects: int
+    open: int
+    target: str | None = None
+    end: int | None = None
+    bytes_read: int | None = None
+    bytes_stored: int | None = None
+
+    def to_dict(self) -> Event:
+        """Return the event as plain data, without the fields that are None."""
+        given = {name: getattr(self, name) for name in _KNOWN_BY_SOME}
+        return {
+            "type": PROGRESS, "run": self.run, "topic": self.where.topic,
+            "partition": self.where.partition, "committed": self.committed,
+            "records": self.records, "objects": self.objects, "open": self.open,
+            **{name: value for name, value in given.items() if value is not None},
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, event: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` returned."""
+        where = TopicPartition(event["topic"], event["partition"])
+        names = (entry.name for entry in fields(cls) if entry.name != "where")
+        return cls(where=where, **{name: event[name] for name in names if name in event})
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """Something to know that ends nothing.
+
+    Attributes:
+        code: What kind of thing, for scripts.
+        text: One sentence.
+        run: The run's id; None for a command that only looks.
+        place: Further fields, as plain JSON values: what it is about.
+    """
+
+    code: str
+    text: str
+    run: str | None = None
+    place: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def about(
+        cls, where: TopicPartition, code: str, text: str, run: str | None = None, **more: Any
+    ) -> Self:
+        """Return a warning about a partition."""
+        place = {"topic": where.topic, "partition": where.partition, **more}
+        return cls(code, text, run, place)
+
+    def to_dict(self) -> Event:
+        """Return the event as plain data."""
+        run = {} if self.run is None else {"run": self.run}
+        return {"type": "warning", **run, "code": self.code, "text": self.text, **self.place}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStored:
+    """An object that is complete in the store.
+
+    Attributes:
+        run: The run's id.
+        key: The object.
+        facts: What it holds.
+        bytes: Its size.
+    """
+
+    run: str
+    key: str
+    facts: Facts
+    bytes: int
+
+    def to_dict(self) -> Event:
+        """Return the event as plain data."""
+        facts = self.facts
+        return {
+            "type": "object", "run": self.run, "key": self.key, "first": facts.first_offset,
+            "last": facts.last_offset, "records": facts.records, "bytes": self.bytes,
+            "min_timestamp": facts.min_timestamp, "max_timestamp": facts.max_timestamp,
+            "sha256": facts.sha256,
+        }  # fmt: skip

@@ -1,0 +1,91 @@
+"""What a restore has come to in a partition, over one or several visits."""
+
+from typing import Any
+
+import pytest
+
+from kbackup.backup.catalog import FileSet
+from kbackup.events import Progress
+from kbackup.records import Span, TopicPartition
+from kbackup.reports import Restored, RestoreReport
+from kbackup.restore.account import Account
+from kbackup.restore.job import RestoreUnit
+from kbackup.restore.mark import Mark, Place, Source
+from kbackup.runs.summary import Summary
+
+ORDERS = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def summary() -> Summary:
+    return Summary("r", "restore")
+
+
+def unit(*starts: int) -> RestoreUnit:
+    sets = tuple(FileSet(ORDERS, start, "partition=0") for start in starts)
+    mark = Mark(Source("", ORDERS), "", Span(0, 0), Place(0, 0))
+    return RestoreUnit(TopicPartition("copy", 0), sets, mark)
+
+
+def test_a_row_keeps_the_fields_of_the_contract(summary: Summary) -> None:
+    """
+    Scripts and past run records read them: none is renamed or removed.
+    """
+    account = Account(summary)
+    account.plan(unit(0, 10))
+    planned = account.rows()
+
+    account.take(RestoreReport(ORDERS, "copy", Restored(9, 2, 70, first=0, last=9), 10))
+
+    to_do = {
+        "topic": "orders", "partition": 0, "target": "copy", "start": 0, "first": None,
+        "last": None, "records": 0, "objects": 0, "planned_objects": 2, "bytes_read": 0,
+        "end": None, "committed": None, "lag": None, "state": "to do",
+    }  # fmt: skip
+    done = {
+        "first": 0, "last": 9, "records": 9, "objects": 2, "bytes_read": 70, "committed": 10,
+        "state": "done", "duplicates": 0, "filtered": 0, "skipped": 0,
+    }  # fmt: skip
+    assert ([to_do], [to_do | done]) == (planned, account.rows())
+
+
+def test_a_visit_adds_to_what_earlier_visits_have_done(summary: Summary) -> None:
+    """
+    Progress counts the whole run, and the lag is what is left up to where the backup ends.
+    """
+    account = Account(summary)
+    account.plan(unit(0))
+    account.take(RestoreReport(ORDERS, "copy", Restored(10, 1, 70), 10))
+    account.plan(unit(10, 20))
+    account.end(ORDERS, 30)
+
+    event = account.progress(Progress("r", ORDERS, 20, 10, 1, 3, "copy", bytes_read=5).to_dict())
+
+    assert event == {
+        "type": "progress", "run": "r", "topic": "orders", "partition": 0, "target": "copy",
+        "committed": 20, "end": 30, "records": 20, "objects": 2, "bytes_read": 75, "open": 3,
+    }  # fmt: skip
+    row = account.rows()[0]
+    assert (20, 3, 10, "to do") == tuple(
+        row[name] for name in ("committed", "planned_objects", "lag", "state")
+    )
+
+
+@pytest.mark.parametrize(
+    ("names_most", "named"), [pytest.param(None, 3, id="all"), pytest.param(2, 2, id="some")]
+)
+def test_what_is_left_out_is_counted_and_named(
+    summary: Summary, names_most: int | None, named: int
+) -> None:
+    """
+    A run that ends names all; one that follows for months names the first, and counts all.
+    """
+    account = Account(summary, names_most)
+    account.plan(unit(0))
+    entries: Any = [{"what": f"offset {offset}", "why": "bad"} for offset in range(3)]
+
+    done = Restored(9, bad_objects=1, bad_records=2, zero_timestamps=3)
+    account.take(RestoreReport(ORDERS, "copy", done, 10, (*entries,)))
+
+    found = summary.finish()
+    assert ([1, 2, 3], named) == ([*found["skipped"].values()], len(found["warnings"]))
