@@ -379,7 +379,8 @@ class Planner:
                         IncompleteBackupError(
                             f"{where}: {finding.key or 'an object'} is missing",
                             f"a run stored it; it holds offsets {first} to {last}",
-                            "back these offsets up again, or --behavior-on-error log",
+                            "kbackup restore verify says how to back these offsets up again; to "
+                            "restore the others: --behavior-on-error log",
                             topic=intent.target,
                             offsets=list(finding.offsets or ()),
                         )
