@@ -9,7 +9,7 @@ from kbackup.doctor import Check, failed, retention
 from kbackup.doctor.configuration import is_sink
 from kbackup.doctor.retention import LogState
 from kbackup.errors import GroupActiveError, KafkaError, KbackupError
-from kbackup.kafka import Cluster, Topic
+from kbackup.kafka import Cluster, Permissions, Topic
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import wiring
 from kbackup.runs.selection import select
@@ -48,6 +48,10 @@ def checks(
         if is_sink(settings) and topics and _is_chosen(settings):
             name = "permissions"
             yield _permissions(settings, list(topics))
+            if settings.errors_tolerance == "all" and letters is not None:
+                name = "dead letters"
+                asked = wiring.kafka_settings(settings).permissions()
+                yield dead_letters(letters, cluster, asked)
             name = "group"
             yield _group(settings, cluster)
             name = "retention"
@@ -119,6 +123,17 @@ def _permissions(settings: Settings, names: Sequence[str]) -> Check:
         text = f"DESCRIBE_CONFIGS is denied on {_named(unset)}: retention cannot be watched"
         return Check("kafka", "permissions", "warn", text, "allow DESCRIBE_CONFIGS on topics")
     return Check("kafka", "permissions", "ok", f"may read {_named(names)} and use group {group}")
+
+
+def dead_letters(topic: str, cluster: Cluster, permissions: Permissions) -> Check:
+    """Return whether records that do not fit can be kept in *topic*: a run ends where not."""
+    name = "dead letters"
+    if topic not in cluster.topics([topic]):
+        return Check("kafka", name, "ok", f"{topic} missing, or hidden; a run creates it")
+    if "WRITE" not in permissions.of_topics([topic])[topic]:
+        text, do = f"WRITE is denied on {topic}", "allow this principal WRITE and DESCRIBE there"
+        return Check("kafka", name, "fail", text, do, KafkaError.code)
+    return Check("kafka", name, "ok", f"may write to {topic}")
 
 
 def _group(settings: Settings, cluster: Cluster) -> Check:

@@ -1,16 +1,19 @@
 """What the doctor says of topics and their retention."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
 
 from kbackup.doctor import examination, kafka, retention
 from kbackup.doctor.retention import LogState
-from kbackup.records import Span
+from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, wiring
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
 from tests.support.examined import HOUR_MS, NOW, settings
+from tests.support.fakes import FakeCluster
 
 
 def test_without_brokers_nothing_is_asked_of_kafka() -> None:
@@ -72,6 +75,51 @@ def test_retention_is_held_against_the_age_of_the_backup(
 
     assert (level, text) == (found.level, found.text)
     assert (level != "ok") == bool(found.do)
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a principal may do with every topic, and with every group."""
+
+    operations: frozenset[str]
+
+    def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
+        """The same for each."""
+        return dict.fromkeys(names, self.operations)
+
+    def of_group(self, _: str) -> frozenset[str]:
+        """The same for any."""
+        return self.operations
+
+
+@pytest.mark.parametrize(
+    ("operations", "level", "code", "text"),
+    [
+        pytest.param({"READ", "WRITE"}, "ok", "check", "may write to letters", id="allowed"),
+        pytest.param({"READ"}, "fail", "kafka", "WRITE is denied on letters", id="denied"),
+    ],
+)
+def test_a_dead_letter_topic_that_may_not_be_written_to_is_found_before_a_run(
+    operations: set[str], level: str, code: str, text: str
+) -> None:
+    """
+    A run would end at its first bad record, which may be months away.
+    """
+    cluster = FakeCluster({"letters": "id"}, {TopicPartition("letters", 0): Span(0, 0)})
+
+    found = kafka.dead_letters("letters", cluster, Allowed(frozenset(operations)))
+
+    assert (level, code, text) == (found.level, found.code, found.text)
+    assert (level != "ok") == bool(found.do)
+
+
+def test_a_dead_letter_topic_that_is_missing_is_no_fault() -> None:
+    """
+    The first run creates it.
+    """
+    found = kafka.dead_letters("letters", FakeCluster({}, {}), Allowed(frozenset()))
+
+    assert ("ok", True) == (found.level, "creates it" in found.text)
 
 
 def test_topics_at_risk_have_a_line_each() -> None:
