@@ -1,8 +1,12 @@
 """What several integration tests share."""
 
+from collections.abc import Iterator
+
 import pytest
+from s3fault import S3Faults
 
 from kbackup.local import LocalS3
+from tests.support.backup import Backup
 from tests.support.cluster import TestCluster
 from tests.support.large import Large, back_up_large
 
@@ -11,3 +15,16 @@ from tests.support.large import Large, back_up_large
 def large(s3: LocalS3, cluster: TestCluster) -> Large:
     """A backup of 560 MB that compress to few."""
     return back_up_large(cluster, s3, "large", 4, 7_000)
+
+
+@pytest.fixture
+def proxy(s3: LocalS3) -> Iterator[S3Faults]:
+    """A proxy in front of the S3 server."""
+    with S3Faults(s3.endpoint_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def backup(s3: LocalS3, bucket: str) -> Backup:
+    """What is in the test's bucket."""
+    return Backup(s3, bucket)

@@ -2,7 +2,6 @@
 
 import itertools
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -26,22 +25,9 @@ _COUNT = itertools.count()
 
 
 @pytest.fixture
-def proxy(s3: LocalS3) -> Iterator[S3Faults]:
-    """A proxy in front of the S3 server."""
-    with S3Faults(s3.endpoint_url) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 def behind(kbackup: Kbackup, proxy: S3Faults) -> Kbackup:
     """The command, with the proxy for its S3."""
     return kbackup.with_environment(KBACKUP_STORE_URL=proxy.url, KBACKUP_S3_RETRY_BACKOFF_MS="10")
-
-
-@pytest.fixture
-def backup(s3: LocalS3, bucket: str) -> Backup:
-    """What is really in the bucket."""
-    return Backup(s3, bucket)
 
 
 @pytest.fixture

@@ -1,25 +1,16 @@
 """A partition spread over directories by a third party's partitioner, with a real Kafka and S3."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from s3fault import Fault, S3Faults
 
-from kbackup.local import LocalS3
 from tests.support.cluster import TestCluster, varied
 from tests.support.command import Kbackup
 
 pytestmark = pytest.mark.integration
 
 TOYS = Path(__file__).parents[1] / "toys"
-
-
-@pytest.fixture
-def proxy(s3: LocalS3) -> Iterator[S3Faults]:
-    """A proxy in front of the S3 server."""
-    with S3Faults(s3.endpoint_url) as proxy:
-        yield proxy
 
 
 def test_a_run_that_ends_between_two_objects_of_a_cut_leaves_no_hole(

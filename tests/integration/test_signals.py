@@ -2,12 +2,10 @@
 
 import signal
 import time
-from collections.abc import Iterator
 
 import pytest
 from s3fault import Fault, S3Faults
 
-from kbackup.local import LocalS3
 from tests.support.backup import Backup
 from tests.support.cluster import TestCluster, varied
 from tests.support.command import Kbackup
@@ -23,19 +21,6 @@ CODES = [
 ]
 PARTITIONS = 2
 SMALL = ("--flush-size", "300")
-
-
-@pytest.fixture
-def proxy(s3: LocalS3) -> Iterator[S3Faults]:
-    """A proxy in front of the S3 server."""
-    with S3Faults(s3.endpoint_url) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def backup(s3: LocalS3, bucket: str) -> Backup:
-    """What lies in the test's bucket."""
-    return Backup(s3, bucket)
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)

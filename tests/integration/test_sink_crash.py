@@ -1,11 +1,8 @@
-"""``kill -9`` at any moment: nothing is lost, nothing stands twice, no half object is seen."""
+"""A sink killed at any moment loses nothing, and shows no half object."""
 
-import functools
 import itertools
 import json
 import random
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,42 +13,17 @@ from kbackup.local.kafka import LocalKafka
 from tests.support.backup import Backup, StoredFile
 from tests.support.cluster import Record, TestCluster, varied
 from tests.support.command import Kbackup
-from tests.support.large import Large
-from tests.support.running import Running, ended, running, wait_until
+from tests.support.killing import KILLS, kill_somewhen, kill_workers, shows_what_is_safe
+from tests.support.running import ended, running, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.crash]
 
 PARTITIONS = 4
-KILLS = 5
-"""In each of four tests a direction."""
 
 SINK = ("--flush-size", "500")
 """Many cuts: the working phase takes seconds."""
 
 _NUMBER = itertools.count()
-
-
-def _kill_somewhen(command: Running, chance: random.Random, at_work: Callable[[], object]) -> bool:
-    """Kill the whole group at a random moment; False where it was over before.
-
-    One kill in four comes while Spark starts, one at the first sign of work, the others later.
-    """
-    kind = chance.choice(("start", "first sign", "work", "work"))
-    if kind == "start":
-        wait_s = chance.uniform(0.5, 6)
-    else:
-        wait_until(lambda: command.is_over or at_work(), "work")
-        wait_s = chance.uniform(0, 0.1) if kind == "first sign" else chance.expovariate(1.0)
-    deadline = time.monotonic() + wait_s
-    while time.monotonic() < deadline and not command.is_over:
-        time.sleep(0.005)
-    if command.is_over:
-        return False
-    command.kill_group()
-    return True
-
-
-# -- sink ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -121,7 +93,7 @@ def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
         group = kbackup.json("sink", "plan", "-t", topic).summary["group"]
         while kills < KILLS:
             with running(kbackup, *words) as command:
-                if not _kill_somewhen(command, chance, lambda: command.of("object")):
+                if not kill_somewhen(command, chance, lambda: command.of("object")):
                     assert 0 == command.finish().code
                     break
                 kills += 1
@@ -130,7 +102,7 @@ def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
             assert seen.items() <= expected.items()
             assert not summary.exists() or json.loads(summary.read_text())["type"] == "summary"
             committed = cluster.committed(group, topic, range(PARTITIONS))
-            assert _shows_what_is_safe(command, committed)
+            assert shows_what_is_safe(command, committed)
             for partition, offset in enumerate(committed):
                 below = {
                     key
@@ -143,56 +115,6 @@ def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
         assert expected == _facts(backup.files())
         assert 0 == json.loads(summary.read_text())["exit_code"]
         summary.unlink()
-
-
-def _shows_what_is_safe(command: Running, committed: list[int]) -> bool:
-    """Whether no progress line went beyond what is committed."""
-    return all(
-        line["committed"] is None or line["committed"] <= max(0, committed[line["partition"]])
-        for line in command.of("progress")
-    )
-
-
-# -- restore -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_restore_killed_again_and_again_delivers_every_record_once(
-    seed: int, cluster: TestCluster, large: Large
-) -> None:
-    """
-    However often it was killed, the same command goes on, and a reader of committed records sees
-    each of them once, in order.
-    """
-    chance = random.Random(seed)
-    kills = 0
-    while kills < KILLS:
-        prefix = f"crash_{next(_NUMBER)}_of_"
-        words = large.restore(prefix)
-        target = f"{prefix}{large.topic}"
-        while kills < KILLS:
-            with running(large.kbackup, *words) as command:
-                before = cluster.end_offsets(target)
-                moved = functools.partial(_has_moved, cluster, target, before)
-                if not _kill_somewhen(command, chance, moved):
-                    assert 0 == command.finish().code, command.finish()
-                    break
-                kills += 1
-                command.leave_nothing()
-            for start in command.of("start"):
-                committed = cluster.committed(start["group"], target, range(large.partitions))
-                assert _shows_what_is_safe(command, committed)
-        else:
-            ended(large.kbackup, *words)
-        assert large.restored(cluster, target)
-        cluster.delete(target)
-
-
-def _has_moved(cluster: TestCluster, topic: str, before: list[int]) -> bool:
-    return sum(cluster.end_offsets(topic)) != sum(before)
-
-
-# -- parts of a run ------------------------------------------------------------------------------
 
 
 def test_a_sink_outlives_its_python_workers(
@@ -208,7 +130,7 @@ def test_a_sink_outlives_its_python_workers(
 
     with running(kbackup, "sink", "-t", reference.topic, *SINK) as command:
         command.wait_for("object", 20)
-        killed = _kill_workers(command)
+        killed = kill_workers(command)
         result = command.finish()
 
     assert (0, True) == (result.code, killed > 0), result.stdout
@@ -218,31 +140,6 @@ def test_a_sink_outlives_its_python_workers(
     group = result.summary["group"]
     ends = [len(records) for records in reference.written.values()]
     assert ends == cluster.committed(group, reference.topic, range(PARTITIONS))
-
-
-def test_a_restore_outlives_its_python_workers(cluster: TestCluster, large: Large) -> None:
-    """
-    Killed workers are replaced within the run: their open transactions are aborted, the retries
-    go on where these began, and the run ends with 0 and counts each record once.
-    """
-    prefix = f"crash_{next(_NUMBER)}_of_"
-
-    with running(large.kbackup, *large.restore(prefix)) as command:
-        command.wait_for("progress", 2)
-        killed = _kill_workers(command)
-        result = command.finish()
-
-    assert (0, True) == (result.code, killed > 0), result.stdout
-    assert large.partitions * large.count == result.summary["records"]
-    assert large.restored(cluster, f"{prefix}{large.topic}")
-
-
-def _kill_workers(command: Running) -> int:
-    """Kill the Python workers of Spark; return how many there were."""
-    workers = command.workers()
-    for worker in workers:
-        worker.kill()
-    return len(workers)
 
 
 def test_a_dead_driver_of_a_sink_leaves_no_orphans(
@@ -256,18 +153,6 @@ def test_a_dead_driver_of_a_sink_leaves_no_orphans(
 
     with running(kbackup, "sink", "-t", topic, "--follow") as command:
         wait_until(command.workers, "a Python worker")
-        command.process.kill()
-        command.process.wait()
-
-        command.leave_nothing()
-
-
-def test_a_dead_driver_of_a_restore_leaves_no_orphans(large: Large) -> None:
-    """
-    A worker in the middle of a transaction ends with its driver.
-    """
-    with running(large.kbackup, *large.restore("orphan_of_")) as command:
-        command.wait_for("progress")
         command.process.kill()
         command.process.wait()
 

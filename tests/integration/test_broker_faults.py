@@ -1,0 +1,119 @@
+"""A cluster that is away: reported in time, waited for, and gone on with."""
+
+import os
+import signal
+import time
+
+import pytest
+from s3fault import Fault, S3Faults
+
+from kbackup.local import LocalS3, start_kafka
+from kbackup.local.process import free_ports
+from tests.support.backup import Backup
+from tests.support.cluster import TestCluster
+from tests.support.command import Kbackup
+from tests.support.large import back_up_large
+from tests.support.running import running
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize("words", [("sink", "-t", "orders"), ("restore",)], ids=["sink", "restore"])
+def test_no_broker_is_said_within_the_timeout(words: tuple[str, ...], kbackup: Kbackup) -> None:
+    """
+    Exit 5 names the address, and takes no longer than --kafka-timeout allows.
+    """
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    begin = time.monotonic()
+
+    run = kbackup.json(*words, "-k", address, "--kafka-timeout", "2s", expect=5)
+
+    assert time.monotonic() - begin < 60  # three seconds on a quiet machine
+    assert address in run.summary["errors"][0]["what"]
+    assert "Connection refused" in run.summary["errors"][0]["why"]
+
+
+def test_a_host_that_is_unknown_is_said(kbackup: Kbackup) -> None:
+    """
+    A misspelt name and a broker that is down have different remedies.
+    """
+    run = kbackup.json(
+        "sink", "-t", "orders", "-k", "no-such.invalid:9092", "--kafka-timeout", "2s", expect=5
+    )
+
+    assert "resolve 'no-such.invalid:9092'" in run.summary["errors"][0]["why"]
+
+
+def test_a_broker_that_dies_and_comes_back_is_waited_for(s3: LocalS3) -> None:
+    """
+    Killed and started again in the middle of a sink and of a restore: both end well, and every
+    record is delivered once.
+    """
+    partitions, count = 2, 5000
+    with start_kafka() as broker:
+        cluster = TestCluster(broker.bootstrap_servers)
+        big = back_up_large(cluster, s3, "broker-dies", partitions, count)
+        with running(big.kbackup, *big.restore("copy_of_")) as restore:
+            restore.wait_for("progress")
+            broker.kill()
+            broker.restart()
+            restored = restore.finish(300)
+
+        s3.create_bucket("broker-dies-again")
+        other = big.kbackup.with_environment(KBACKUP_S3_BUCKET_NAME="broker-dies-again")
+        with running(other, "sink", "-t", big.topic, "--flush-size", "100") as sink:
+            sink.wait_for("object", 3)
+            broker.kill()
+            broker.restart()
+            stored = sink.finish(300)
+        backup = Backup(s3, "broker-dies-again")
+
+        ends = [(0, []), (0, [])]
+        assert ends == [(run.code, run.summary["errors"]) for run in (restored, stored)]
+        assert big.restored(cluster, f"copy_of_{big.topic}")
+        for partition in range(partitions):
+            assert big.records(partition) == backup.records(big.topic, partition)
+
+
+def test_a_broker_that_stays_away_ends_both_and_the_next_runs_go_on(
+    s3: LocalS3, proxy: S3Faults
+) -> None:
+    """
+    Frozen in the middle of a sink and of a restore: exit 5, nothing half done, nothing twice.  A
+    sink that follows ends too.
+    """
+    with start_kafka() as broker:
+        cluster = TestCluster(broker.bootstrap_servers)
+        big = back_up_large(cluster, s3, "broker-stays-away", 1, 7000)
+        s3.create_bucket("broker-stays-away-again")
+        other = big.kbackup.with_environment(KBACKUP_S3_BUCKET_NAME="broker-stays-away-again")
+        proxy.faults = [  # neither ends before the other one is in its middle
+            Fault("PUT /broker-stays-away-again/topics/", "delay", after=5, seconds=1),
+            Fault("GET /broker-stays-away/topics/", "delay", after=4, seconds=15),
+        ]
+        slow = {"KBACKUP_STORE_URL": proxy.url}
+        sinks, restores = other.with_environment(**slow), big.kbackup.with_environment(**slow)
+        sink_words = ("sink", "-t", big.topic, "--flush-size", "100", "--group", "again")
+        restore_words = big.restore("copy_of_")
+        follow_words = ("sink", "-t", big.topic, "--follow", "--group", "follows", "--no-lock")
+        with (
+            running(sinks, *sink_words) as sink,
+            running(restores, *restore_words) as restore,
+            running(big.kbackup, *follow_words) as follow,
+        ):
+            sink.wait_for("object", 3)
+            restore.wait_for("progress")
+            follow.wait_for("start")
+            os.kill(broker.pid, signal.SIGSTOP)
+            stopped = [command.finish(300) for command in (sink, restore, follow)]
+            os.kill(broker.pid, signal.SIGCONT)
+        half = Backup(s3, "broker-stays-away-again").records(big.topic, 0)
+        proxy.faults = []
+        goes_on = [sinks.json(*sink_words), restores.json(*restore_words)]
+
+        assert [5, 5, 5] == [run.code for run in stopped]
+        assert all("Traceback" not in run.stderr for run in stopped)
+        assert 0 < len(half) < len(big.records(0))
+        assert [[], []] == [run.summary["errors"] for run in goes_on]
+        assert big.records(0) == Backup(s3, "broker-stays-away-again").records(big.topic, 0)
+        assert big.restored(cluster, f"copy_of_{big.topic}")

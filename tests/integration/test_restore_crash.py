@@ -1,0 +1,81 @@
+"""A restore killed at any moment writes nothing twice, and leaves nothing out."""
+
+import functools
+import itertools
+import random
+
+import pytest
+
+from tests.support.cluster import TestCluster
+from tests.support.killing import KILLS, kill_somewhen, kill_workers, shows_what_is_safe
+from tests.support.large import Large
+from tests.support.running import ended, running
+
+pytestmark = [pytest.mark.integration, pytest.mark.crash]
+
+_NUMBER = itertools.count()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_restore_killed_again_and_again_delivers_every_record_once(
+    seed: int, cluster: TestCluster, large: Large
+) -> None:
+    """
+    However often it was killed, the same command goes on, and a reader of committed records sees
+    each of them once, in order.
+    """
+    chance = random.Random(seed)
+    kills = 0
+    while kills < KILLS:
+        prefix = f"crash_{next(_NUMBER)}_of_"
+        words = large.restore(prefix)
+        target = f"{prefix}{large.topic}"
+        while kills < KILLS:
+            with running(large.kbackup, *words) as command:
+                before = cluster.end_offsets(target)
+                moved = functools.partial(_has_moved, cluster, target, before)
+                if not kill_somewhen(command, chance, moved):
+                    assert 0 == command.finish().code, command.finish()
+                    break
+                kills += 1
+                command.leave_nothing()
+            for start in command.of("start"):
+                committed = cluster.committed(start["group"], target, range(large.partitions))
+                assert shows_what_is_safe(command, committed)
+        else:
+            ended(large.kbackup, *words)
+        assert large.restored(cluster, target)
+        cluster.delete(target)
+
+
+def _has_moved(cluster: TestCluster, topic: str, before: list[int]) -> bool:
+    return sum(cluster.end_offsets(topic)) != sum(before)
+
+
+def test_a_restore_outlives_its_python_workers(cluster: TestCluster, large: Large) -> None:
+    """
+    Killed workers are replaced within the run: their open transactions are aborted, the retries
+    go on where these began, and the run ends with 0 and counts each record once.
+    """
+    prefix = f"crash_{next(_NUMBER)}_of_"
+
+    with running(large.kbackup, *large.restore(prefix)) as command:
+        command.wait_for("progress", 2)
+        killed = kill_workers(command)
+        result = command.finish()
+
+    assert (0, True) == (result.code, killed > 0), result.stdout
+    assert large.partitions * large.count == result.summary["records"]
+    assert large.restored(cluster, f"{prefix}{large.topic}")
+
+
+def test_a_dead_driver_of_a_restore_leaves_no_orphans(large: Large) -> None:
+    """
+    A worker in the middle of a transaction ends with its driver.
+    """
+    with running(large.kbackup, *large.restore("orphan_of_")) as command:
+        command.wait_for("progress")
+        command.process.kill()
+        command.process.wait()
+
+        command.leave_nothing()
