@@ -6,12 +6,11 @@ Source: schema-registry, ``AvroConverter``, ``AvroData``.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kbackup.columns import Bad, Column, Encoded, Schema
+from kbackup.columns import Column, Encoded, Schema
 from kbackup.connect import avro_columns, avro_datums, avro_values
 from kbackup.connect import schema as connect
 from kbackup.connect.avro_imports import united
@@ -21,11 +20,8 @@ from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import registered
 from kbackup.converters.avro_options import CONNECT_META, ENHANCED
 from kbackup.converters.registered import Asked, Under
-from kbackup.errors import BadRecordError
 from kbackup.registry import AVRO, RegisteredSchema
 from kbackup.registry.framing import framed
-
-_DO: Final = "choose the converter that fits what producers write, or keep whole records"
 
 
 class AvroConverter:
@@ -81,11 +77,9 @@ class AvroConverter:
         subject = asked.subject(found.name)
         schema_id = asked.registry.register(subject, RegisteredSchema(AVRO, text))
         datums = avro_datums.encode(column, replace(found, optional=False), self._style)
-        wrong = pc.and_(datums.is_null(), column.is_valid())
-        if (row := pc.index(wrong, True).as_py()) >= 0:
-            what = "a value does not match its schema"
-            why = "something in it is null and must not be, or is not a symbol of its enum"
-            raise BadRecordError(what, why, "repair the object, or leave it out", row=row)
+        what = "a value does not match its schema"
+        why = "something in it is null and must not be, or is not a symbol of its enum"
+        registered.check_written(datums, column, what, why)
         return framed(schema_id, datums)
 
     def _of_schema(self, datums: pa.BinaryArray, under: Under) -> Column:
@@ -101,7 +95,7 @@ class AvroConverter:
         if values is None:
             values, wrong = avro_values.decode_each(datums, text)
         what = f"a value is not Avro under schema {under.id}, which it names"
-        bad = tuple(Bad(row, what, why, _DO) for row, why in sorted(wrong.items()))
+        bad = registered.bad_rows(wrong, what)
         encoded = Encoded(values, datums, Schema(text, encoding=AVRO_DATUMS))
         return Column(values, self._versioned(schema, under.id).of_column(), bad, encoded)
 

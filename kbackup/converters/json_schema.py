@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 import orjson
 import pyarrow as pa
 
-from kbackup.columns import Bad, Column, Schema
+from kbackup.columns import Column, Schema
 from kbackup.connect import json_text, json_values
 from kbackup.connect import schema as connect
 from kbackup.connect.json_schema import (
@@ -105,7 +105,7 @@ class JsonSchemaConverter:
         schema = from_json_schema(found.text, found.imports, self._schemas)
         values, wrong = _read(bodies, schema)
         what = f"a value does not match schema {under.id}, which it names"
-        bad = tuple(Bad(row, what, why, _DO) for row, why in sorted(wrong.items()))
+        bad = registered.bad_rows(wrong, what, _DO)
         schema = registered.needed(self.asked).versioned(schema, under.id)
         return Column(values, schema.of_column(), bad)
 

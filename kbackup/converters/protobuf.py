@@ -5,25 +5,22 @@ Source: schema-registry, ``ProtobufConverter``, ``ProtobufData``.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Bad, Column, Schema
+from kbackup.columns import Column, Schema
 from kbackup.connect import schema as connect
 from kbackup.converters import protobuf_options as options
 from kbackup.converters import registered
 from kbackup.converters.registered import Asked, Under
-from kbackup.errors import BadRecordError
 from kbackup.registry import PROTOBUF, RegisteredSchema
 from kbackup.registry.framing import FIRST_MESSAGE, framed, message_at, unframed_messages
 
 if TYPE_CHECKING:
     from kbackup.connect.protobuf_schema import ProtobufStyle
     from kbackup.connect.schema import ConnectSchema
-
-_DO: Final = "choose the converter that fits what producers write, or keep whole records"
 
 
 class ProtobufConverter:
@@ -88,11 +85,9 @@ class ProtobufConverter:
         except ValueError as problem:
             raise registered.no_schema(column.type, "Protobuf message", problem) from None
         bodies = protobuf_messages.encode(column, message)
-        wrong = pc.and_(bodies.is_null(), column.is_valid())
-        if (row := pc.index(wrong, True).as_py()) >= 0:
-            what = "a value has no form in Protobuf"
-            why = "a list or a required field in it is null, or it is not a symbol of its enum"
-            raise BadRecordError(what, why, "repair the object, or leave it out", row=row)
+        what = "a value has no form in Protobuf"
+        why = "a list or a required field in it is null, or it is not a symbol of its enum"
+        registered.check_written(bodies, column, what, why)
         asked = registered.needed(self.asked)
         subject = asked.subject(f"{message.package}.{message.name}".removeprefix("."))
         schema_id = asked.registry.register(subject, RegisteredSchema(PROTOBUF, message.text()))
@@ -126,6 +121,6 @@ class ProtobufConverter:
             rows.append(row)
         values, wrong = registered.column_of(rows, schema.arrow(), wrong)
         what = f"a value is not a {message.full_name} of schema {under.id}, which it names"
-        bad = tuple(Bad(row, what, why, _DO) for row, why in sorted(wrong.items()))
+        bad = registered.bad_rows(wrong, what)
         schema = registered.needed(self.asked).versioned(schema, under.id)
         return Column(values, schema.of_column(), bad)

@@ -106,6 +106,17 @@ def no_schema(kind: pa.DataType, what: str, problem: ValueError) -> BadRecordErr
     return BadRecordError(f"values of type {kind} have no {what}", str(problem), do)
 
 
+def check_written(written: pa.Array, column: pa.Array, what: str, why: str) -> None:
+    """Check that every value of *column* has become one of *written*.
+
+    Raises:
+        BadRecordError: With *what* and *why*, and the first row that has not.
+    """
+    lost = pc.and_(written.is_null(), column.is_valid())
+    if (row := pc.index(lost, True).as_py()) >= 0:
+        raise BadRecordError(what, why, "repair the object, or leave it out", row=row)
+
+
 def rows_of(column: pa.Array) -> pa.Int64Array:
     """Return the number of each row of *column*, null where it is null."""
     rows = pa.array(range(len(column)), pa.int64())
@@ -131,6 +142,17 @@ def column_of(
             except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
                 rows[at], bad[at] = None, str(error)
         return pa.array(rows, kind), bad
+
+
+def bad_rows(wrong: Mapping[int, str], what: str, do: str = _DO) -> tuple[Bad, ...]:
+    """Return why rows are bad, in their order.
+
+    Args:
+        wrong: The reason by row.
+        what: What is wrong with each of them.
+        do: What the operator can do.
+    """
+    return tuple(Bad(row, what, why, do) for row, why in sorted(wrong.items()))
 
 
 @dataclass(frozen=True, slots=True)
