@@ -9,7 +9,7 @@ or is refused is set aside and tried again later, while the rest goes on.
 import functools
 import hashlib
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -19,20 +19,18 @@ from kbackup.backup import catalog
 from kbackup.backup.catalog import Catalog
 from kbackup.config import Settings
 from kbackup.errors import KafkaError, KbackupError, RefusedError, SparkError, StoppedError
-from kbackup.events import PROGRESS, Event, Warned
+from kbackup.events import PROGRESS, Event
 from kbackup.kafka import Cluster, check_idle
-from kbackup.records import TopicPartition
 from kbackup.reports import RestoreReport
 from kbackup.restore import audit, news
 from kbackup.restore.account import Account
 from kbackup.restore.asides import Asides, Failure, Place
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.plan import PlannedTopic, RestorePlan, confirm
+from kbackup.restore.plan import RestorePlan, confirm
 from kbackup.restore.planner import Planner
 from kbackup.restore.ready import Ready
-from kbackup.restore.soundness import REPEATED
-from kbackup.restore.standing import LEFT_OUT
+from kbackup.restore.remarks import Remarks
 from kbackup.restore.target import asked
 from kbackup.restore.task import put_back
 from kbackup.runs import history, known, wiring
@@ -51,9 +49,6 @@ FOREIGN_MOST: Final = 20
 
 BUCKET: Final = ""
 """What is set aside where the bucket cannot be listed, or the cluster not be asked."""
-
-_COUNTED: Final = {LEFT_OUT: "incomplete_partitions", REPEATED: "repeated_topics"}
-"""Warnings that make a restore less than whole, and under what they are counted."""
 
 
 class Following:
@@ -86,11 +81,11 @@ class Following:
         self._layout = wiring.layout(settings)
         self._interval_s = settings.s3_poll_interval_ms / 1000
         self._account = account
+        self._remarks = Remarks(summary, account.lock, tell)
         self._asides, self._ready = Asides(self._interval_s), Ready(self._interval_s)
         self._timings = engine.Timings()
         self._cluster: Cluster | None = None
         self._stamps: dict[str, str] = {}
-        self._plans: dict[str, Event] = {}
         self._success: float | None = None
         self._visits = self._turns = 0
         self._asked: set[str] = set()
@@ -160,7 +155,7 @@ class Following:
         with self._account.lock:
             good = self._success
             return {
-                "plan": list(self._plans.values()),
+                "plan": self._remarks.plans(),
                 "timings": self._timings.to_dict(),
                 "last_success": (
                     None if good is None else moments.text(datetime.fromtimestamp(good, UTC))
@@ -200,11 +195,11 @@ class Following:
         if missing or not wanted:
             what = ", ".join(missing) or f"a topic that matches {settings.topics_regex or '.*'}"
             place = f"{settings.url}/{settings.topics_dir}"
-            self._remark(
+            self._remarks.odd(
                 (BUCKET, history.NO_TOPIC), [(history.NO_TOPIC, f"waiting for {what} in {place}")]
             )
         else:
-            self._remark((BUCKET, history.NO_TOPIC), [])
+            self._remarks.odd((BUCKET, history.NO_TOPIC), [])
         return [name for name in wanted if name in there]
 
     def _is_due(self, name: str, stamp: str, now: float) -> bool:
@@ -221,9 +216,9 @@ class Following:
                 self._summary.skipped["foreign_objects"] = found.foreign_count
         keys = {f"{key} is ignored: {why}": key for key, why in found.foreign[:FOREIGN_MOST]}
         said = [("foreign_object", text) for text in keys]
-        self._remark((BUCKET, "foreign_object"), said, keys)
+        self._remarks.odd((BUCKET, "foreign_object"), said, keys)
         text = found.left_out()
-        self._remark((BUCKET, "other_format"), [("other_format", text)] if text else [])
+        self._remarks.odd((BUCKET, "other_format"), [("other_format", text)] if text else [])
 
     # restoring
 
@@ -240,7 +235,7 @@ class Following:
         said = known.read(self._store, self._layout, clock, due)
         for damage in said.all_damage():
             text = f"{damage.name}: {damage.why}; kbackup restore verify --rebuild rebuilds it"
-            self._remark((damage.name, "ledger_damaged"), [("ledger_damaged", text)])
+            self._remarks.odd((damage.name, "ledger_damaged"), [("ledger_damaged", text)])
         begun = clock.ms() / 1000 if self._turns == 0 else None
         taken = self._ready.take(due, self._list(due), said, self._now(), begun)
         there = {*taken.topics(), *said.topics} & set(due)
@@ -270,7 +265,7 @@ class Following:
             plan = planner.plan()
             for error in planner.missing:
                 key = str(error.place.get("topic", "")), str(error)
-                if self._remark(key, [("missing_object", f"{error}; left out")]):
+                if self._remarks.odd(key, [("missing_object", f"{error}; left out")]):
                     self._summary.skip("missing_objects")
             return plan
 
@@ -317,7 +312,7 @@ class Following:
         begun = []
         for topic in plan.topics:
             name = topic.intent.source
-            self._say_plan(topic)
+            self._remarks.plan(topic)
             failures = [error.to_dict() for error in topic.refusals]
             if not failures and unconfirmed is not None and topic.adds:
                 failures = [unconfirmed.to_dict()]
@@ -394,81 +389,21 @@ class Following:
     def _hear(self, event: Event) -> None:
         self._tell(self._account.progress(event) if event["type"] == PROGRESS else event)
 
-    # saying
-
-    def _say_plan(self, topic: PlannedTopic) -> None:
-        """Say what is planned for a topic where that is news, and what is odd about it."""
-        name, event = topic.intent.source, topic.event()
-        with self._account.lock:
-            before = self._plans.get(name)
-            self._plans[name] = event
-        if before is None or (before["action"], before["code"]) != (event["action"], event["code"]):
-            self._tell(event)
-        self._remark((name, "plan"), topic.warnings)
-        with self._account.lock:
-            said = [entry["code"] for entry in self._summary.remarks.values()]
-            for code, reason in _COUNTED.items():
-                if code in said:
-                    self._summary.skipped[reason] = said.count(code)
-
-    def _remark(
-        self,
-        about: tuple[str, str],
-        said: Sequence[tuple[str, str]],
-        keys: Mapping[str, str] | None = None,
-    ) -> bool:
-        """Say what is odd about something, if it is news; it replaces what was said before.
-
-        Args:
-            about: What it is about.
-            said: Codes and sentences; none where nothing is odd any more.
-            keys: The object that a sentence is about.
-
-        Returns:
-            Whether any of it is news.
-        """
-        mine = {(*about, code, text): text for code, text in said}
-        with self._account.lock:
-            remarks = self._summary.remarks
-            for key in [key for key in remarks if key[:2] == about and key not in mine]:
-                del remarks[key]
-            fresh = [key for key in mine if key not in remarks]
-            for key in fresh:
-                of = {} if keys is None else {"key": keys[key[3]]}
-                remarks[key] = {**self._event(key[2], key[3]), **of}
-        for key in fresh:
-            self._tell(remarks[key])
-        return bool(fresh)
-
-    def _event(self, code: str, text: str) -> Event:
-        return Warned(code, text, self._summary.run).to_dict()
+    # what is set aside
 
     def _set_aside(self, place: Place, failures: Sequence[Failure]) -> None:
         with self._account.lock:
             is_news = self._asides.add(place, failures, self._now(), random.random())  # noqa: S311  (spreads retries)
-            self._stand()
+            self._remarks.stand(self._asides)
         if is_news:
-            first = failures[0]
-            why = f": {first['why']}" if first["why"] else ""
-            what = str(place) or "the restore"
-            event = self._event("set_aside", f"{what} is set aside: {first['what']}{why}")
-            self._tell({**event, **_placed(place)})
+            self._remarks.set_aside(place, failures[0])
 
     def _take_up(self, place: Place) -> None:
         with self._account.lock:
             was_aside = self._asides.remove(place)
-            self._stand()
+            self._remarks.stand(self._asides)
         if was_aside:
-            what = f"{place}: the restore" if place else "the restore"
-            self._tell({**self._event("goes_on", f"{what} goes on"), **_placed(place)})
-
-    def _stand(self) -> None:
-        """Put into the summary what is set aside: that is the reason of the exit code."""
-        standing = self._summary.standing
-        for key in [key for key in standing if key[0] == "aside"]:
-            del standing[key]
-        for number, (place, failure) in enumerate(self._asides.failures()):
-            standing["aside", number] = {**_placed(place), **failure}
+            self._remarks.goes_on(place)
 
 
 def _stamps(found: Catalog, said: Known) -> dict[str, str]:
@@ -482,9 +417,3 @@ def _stamps(found: Catalog, said: Known) -> dict[str, str]:
                 text = f"{file.key} {file.size} {file.modified}\n"
                 digests[where.topic].update(text.encode(errors="surrogatepass"))
     return {name: digest.hexdigest() for name, digest in digests.items()}
-
-
-def _placed(place: Place) -> Mapping[str, Any]:
-    if isinstance(place, TopicPartition):
-        return {"topic": place.topic, "partition": place.partition}
-    return {"topic": place} if place else {}

@@ -1,0 +1,106 @@
+"""What a restore that follows reports of its topics: each thing once, for as long as it holds."""
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import RLock
+from typing import Any, Final
+
+from kbackup.events import Event, Warned
+from kbackup.records import TopicPartition
+from kbackup.restore.asides import Asides, Failure, Place
+from kbackup.restore.plan import PlannedTopic
+from kbackup.restore.soundness import REPEATED
+from kbackup.restore.standing import LEFT_OUT
+from kbackup.runs.summary import Summary
+
+_COUNTED: Final = {LEFT_OUT: "incomplete_partitions", REPEATED: "repeated_topics"}
+"""Warnings that make a restore less than whole, and under what they are counted."""
+
+
+class Remarks:
+    """Reports what is new; what still holds at the end is in the summary too.
+
+    Args:
+        summary: Grows by what holds.
+        lock: Guards it: tasks change it as well.
+        tell: Takes events.
+    """
+
+    def __init__(self, summary: Summary, lock: RLock, tell: Callable[[Event], None]) -> None:
+        self._summary, self._lock, self._tell = summary, lock, tell
+        self._plans: dict[str, Event] = {}
+
+    def plans(self) -> list[Event]:
+        """Return the latest plan of each topic."""
+        return list(self._plans.values())
+
+    def plan(self, topic: PlannedTopic) -> None:
+        """Report what is planned for a topic where that is news, and what is odd about it."""
+        name, event = topic.intent.source, topic.event()
+        with self._lock:
+            before = self._plans.get(name)
+            self._plans[name] = event
+        if before is None or (before["action"], before["code"]) != (event["action"], event["code"]):
+            self._tell(event)
+        self.odd((name, "plan"), topic.warnings)
+        with self._lock:
+            said = [entry["code"] for entry in self._summary.remarks.values()]
+            for code, reason in _COUNTED.items():
+                if code in said:
+                    self._summary.skipped[reason] = said.count(code)
+
+    def odd(
+        self,
+        about: tuple[str, str],
+        said: Sequence[tuple[str, str]],
+        keys: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Report what is odd about something, if it is news; it replaces what was said before.
+
+        Args:
+            about: What it is about.
+            said: Codes and sentences; none where nothing is odd any more.
+            keys: The object that a sentence is about.
+
+        Returns:
+            Whether any of it is news.
+        """
+        mine = {(*about, code, text): text for code, text in said}
+        with self._lock:
+            remarks = self._summary.remarks
+            for key in [key for key in remarks if key[:2] == about and key not in mine]:
+                del remarks[key]
+            fresh = [key for key in mine if key not in remarks]
+            for key in fresh:
+                of = {} if keys is None else {"key": keys[key[3]]}
+                remarks[key] = self._event(key[2], key[3], of)
+        for key in fresh:
+            self._tell(remarks[key])
+        return bool(fresh)
+
+    def set_aside(self, place: Place, failure: Failure) -> None:
+        """Report that *place* is set aside, and why."""
+        why = f": {failure['why']}" if failure["why"] else ""
+        text = f"{str(place) or 'the restore'} is set aside: {failure['what']}{why}"
+        self._tell(self._event("set_aside", text, _placed(place)))
+
+    def goes_on(self, place: Place) -> None:
+        """Report that *place* is no longer set aside."""
+        what = f"{place}: the restore" if place else "the restore"
+        self._tell(self._event("goes_on", f"{what} goes on", _placed(place)))
+
+    def stand(self, asides: Asides) -> None:
+        """Put into the summary what is set aside: that is the reason of the exit code."""
+        standing = self._summary.standing
+        for key in [key for key in standing if key[0] == "aside"]:
+            del standing[key]
+        for number, (place, failure) in enumerate(asides.failures()):
+            standing["aside", number] = {**_placed(place), **failure}
+
+    def _event(self, code: str, text: str, place: Mapping[str, Any]) -> Event:
+        return Warned(code, text, self._summary.run, place).to_dict()
+
+
+def _placed(place: Place) -> Mapping[str, Any]:
+    if isinstance(place, TopicPartition):
+        return {"topic": place.topic, "partition": place.partition}
+    return {"topic": place} if place else {}
