@@ -1,14 +1,15 @@
 """Topics and partitions that appear while a run follows."""
 
-from collections.abc import Mapping
+import threading
 from typing import Final
 
 from kbackup.config import Settings
-from kbackup.errors import KbackupError
+from kbackup.errors import KafkaError, KbackupError
 from kbackup.kafka import Cluster
-from kbackup.records import TopicIdentity, TopicPartition
 from kbackup.runs.world import World
 from kbackup.sink import plan as planning
+from kbackup.sink.job import SinkUnit
+from kbackup.sink.opening import Opening
 from kbackup.sink.plan import SinkPlan
 from kbackup.stores import Store
 
@@ -17,28 +18,72 @@ NEWCOMERS_S: Final = 20.0
 
 
 class Newcomers:
-    """Finds matching topics and partitions that are new, with one client as long as it answers."""
+    """Takes in matching topics and partitions that are new.
 
-    def __init__(self, settings: Settings, world: World, store: Store) -> None:
+    Args:
+        settings: The configuration.
+        world: The cluster, asked by one client as long as it answers, and the time.
+        store: Where the backup is.
+        opening: Accounts for newcomers, and enters them into the ledger.
+        plan: What is backed up already.
+        looked: When the cluster was asked for it, in seconds since the epoch.
+
+    Attributes:
+        looked: When the cluster was last asked: what came before is being backed up.
+    """
+
+    def __init__(
+        self, settings: Settings, world: World, store: Store, opening: Opening, plan: SinkPlan,
+        looked: float,
+    ) -> None:  # fmt: skip
         self._settings, self._world, self._store = settings, world, store
+        self._opening, self._group = opening, plan.group
+        self._known = {at.where: at.identity for at in plan.partitions}
         self._cluster: Cluster | None = None
+        self.looked = looked
 
-    def look(self, known: Mapping[TopicPartition, TopicIdentity]) -> tuple[SinkPlan, Cluster]:
-        """Plan the partitions that appeared after the *known* ones were planned.
-
-        Returns:
-            The plan, which may have none, and the cluster it is of.
+    def adopt(self) -> list[SinkUnit]:
+        """Look once, and take in what is new; return what tasks have to begin with.
 
         Raises:
             KbackupError: If cluster or store do not answer, or a newcomer cannot be backed up.
         """
+        began = self._world.clock.now().timestamp()
+        plan, cluster = self._look()
+        if plan.partitions:
+            self._opening.add(plan, cluster, self._group, self.looked)
+            self._known |= {at.where: at.identity for at in plan.partitions}
+        self.looked = began
+        return [unit for at in plan.partitions if (unit := at.followed()) is not None]
+
+    def wait(self, stop: threading.Event) -> list[SinkUnit]:
+        """Wait for a first topic, where there is none; a single failed look is forgiven.
+
+        Returns:
+            What tasks have to begin with; nothing where *stop* was set first.
+        """
+        has_failed = False
+        units: list[SinkUnit] = []
+        while not self._known and not stop.wait(NEWCOMERS_S):
+            try:
+                units = self.adopt()
+            except KafkaError:
+                if has_failed:
+                    raise
+                has_failed = True
+            else:
+                has_failed = False
+        return units
+
+    def _look(self) -> tuple[SinkPlan, Cluster]:
+        """Plan the partitions that have appeared; return with it the cluster it is of."""
         try:
             if self._cluster is None:
                 self._cluster = self._world.kafka.cluster()
             else:
                 self._cluster.refresh()
             plan = planning.more(
-                self._settings, self._cluster, self._store, self._world.clock, known
+                self._settings, self._cluster, self._store, self._world.clock, self._known
             )
         except KbackupError:
             self._cluster = None  # its client may keep asking a broker that was restarted

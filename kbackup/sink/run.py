@@ -3,17 +3,17 @@
 import functools
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from queue import SimpleQueue
 from typing import Any, Final
 
 from kbackup import engine, moments
 from kbackup.config import Settings
-from kbackup.errors import KafkaError, KbackupError, StoppedError, TopicChangedError
+from kbackup.errors import KbackupError, StoppedError, TopicChangedError
 from kbackup.events import PROGRESS, Event, Progress
 from kbackup.kafka import Cluster, LogStartMovedError, Position
-from kbackup.records import TopicIdentity, TopicPartition
+from kbackup.records import TopicPartition
 from kbackup.reports import PartitionReport
 from kbackup.runs import history, wiring
 from kbackup.runs.beats import Beats
@@ -25,12 +25,13 @@ from kbackup.sink import accounting
 from kbackup.sink import plan as planning
 from kbackup.sink.accounting import Account
 from kbackup.sink.dead_letters import ensure_topic
-from kbackup.sink.entering import RunLedger, asked
+from kbackup.sink.entering import RunLedger
 from kbackup.sink.follow import ADOPT, GAVE_UP, REPORT, deal, follow
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.newcomers import NEWCOMERS_S, Newcomers
 from kbackup.sink.news import News, Tell
-from kbackup.sink.plan import PlannedPartition, SinkPlan
+from kbackup.sink.opening import Opening
+from kbackup.sink.plan import SinkPlan
 from kbackup.sink.task import back_up
 from kbackup.sink.wiring import error_policy, job_of
 from kbackup.stores import Store, open_store
@@ -56,7 +57,7 @@ class SinkRun:
         self._news = News(settings, self._summary, tell)
         self._timings = engine.Timings()
         self._ended = threading.Event()
-        self._looked: float | None = None
+        self._newcomers: Newcomers | None = None
         self._earlier: datetime | None = None
         self._noted: str | None = None
 
@@ -75,9 +76,10 @@ class SinkRun:
         cluster = self._world.kafka.cluster()
         store = open_store(self._world.store)
         self._ledger = RunLedger(store, self._layout, self._run, self._world.clock)
+        self._opening = Opening(settings, self._summary, self._account, self._news, self._ledger)
         if settings.dry_run:
             plan = planning.make(settings, cluster, store, self._world.clock)
-            self._open(plan, cluster)
+            self._opening.report(plan, cluster)
             for event in accounting.plan_topics(plan, self._layout):
                 self._tell(event)
             for at in plan.partitions:
@@ -97,16 +99,18 @@ class SinkRun:
                 plan = planning.make(
                     settings, cluster, store, self._world.clock, likely=tasks.begin
                 )
-                self._open(plan, cluster)
-                self._enter(plan, cluster)
+                self._opening.report(plan, cluster)
+                self._opening.enter(plan, cluster)
                 if (topic := error_policy(settings).topic) is not None:
                     factor = settings.errors_deadletterqueue_topic_replication_factor
                     ensure_topic(cluster, topic, factor)
-                self._prepare(plan.partitions, plan.group, cluster)
+                self._opening.start(plan.partitions, plan.group, cluster)
                 with Beats("folding the ledger", self._ledger.fold):
                     if settings.follow:
-                        self._looked = looked
-                        self._follow(plan, store)
+                        self._newcomers = Newcomers(
+                            settings, self._world, store, self._opening, plan, looked
+                        )
+                        self._follow(plan, store, self._newcomers)
                     else:
                         self._once(plan, cluster, store)
                 self._fold()
@@ -134,38 +138,6 @@ class SinkRun:
         except KbackupError as error:
             _log.warning("folding the ledger: %s", error)
 
-    def _enter(self, plan: SinkPlan, cluster: Cluster) -> None:
-        """Enter topics into the ledger before anything is stored of them."""
-        settings = self._settings
-        sought = asked(plan.group, settings.topics, settings.topics_regex)
-        self._ledger.begin(plan, cluster, sought, wiring.reading(settings))
-
-    def _open(self, plan: SinkPlan, cluster: Cluster) -> None:
-        """Open the account of what is planned, and report it."""
-        settings = self._settings
-        self._summary.facts |= {
-            "group": plan.group,
-            "kafka_client": wiring.kafka_way(settings).name,
-            "cluster_id": cluster.cluster_id,
-            "topics_dir": settings.topics_dir,
-            "topic_settings": accounting.topic_settings(plan, cluster.topic_config(plan.topics)),
-        }
-        for at in plan.partitions:
-            self._account.begin(at)
-        self._news.start(plan)
-
-    def _prepare(
-        self, partitions: Iterable[PlannedPartition], group: str, cluster: Cluster
-    ) -> None:
-        """Record what has expired, and set the group to where the run begins."""
-        positions = {}
-        for at in partitions:
-            for gap in self._news.expired(at):
-                self._ledger.gap(at.where, gap)
-            if (position := at.position()) is not None:
-                positions[at.where] = position
-        cluster.set_positions(group, positions)
-
     def _job(self, plan: SinkPlan) -> SinkJob:
         return job_of(self._settings, self._world, self._run, plan.group)
 
@@ -184,7 +156,7 @@ class SinkRun:
                 self._account.plan_again(at)
             for where in overtaken.keys() - {at.where for at in again}:
                 self._summary.fail(_gone(where))
-            self._prepare(again, plan.group, cluster)
+            self._opening.start(again, plan.group, cluster)
             units = [unit for at in again if (unit := at.unit()) is not None]
         for where in {unit.where for unit in units}:
             self._summary.fail(
@@ -193,21 +165,18 @@ class SinkRun:
                              "raise the topic's retention", topic=where.topic)
             )  # fmt: skip
 
-    def _follow(self, plan: SinkPlan, store: Store) -> None:
+    def _follow(self, plan: SinkPlan, store: Store, newcomers: Newcomers) -> None:
         """Keep tasks at work until someone stops them, or nothing is left to follow."""
         units = [unit for at in plan.partitions if (unit := at.followed()) is not None]
-        known = {at.where: at.identity for at in plan.partitions}
-        newcomers = Newcomers(self._settings, self._world, store)
         record = functools.partial(self._write_record, store)
         with Beats("leaving a run record", record, RECORD_S, at_once=True):
-            if not known:
-                units = self._wait_for_one(newcomers, known, plan.group)
+            units += newcomers.wait(self._stop.event)
             if not units or self._stop.is_set():
                 return
             orders: SimpleQueue[Event] = SimpleQueue()
 
             def look() -> None:
-                for unit in self._adopt(newcomers, known, plan.group):
+                for unit in newcomers.adopt():
                     orders.put({"type": ADOPT, **unit.to_dict()})
 
             task = functools.partial(follow, self._job(plan), self._settings.rotate_idle_ms)
@@ -219,50 +188,6 @@ class SinkRun:
         for report in reports:
             self._take(report)
         self._leave_behind(plan.group)
-
-    def _adopt(
-        self,
-        newcomers: Newcomers,
-        known: dict[TopicPartition, TopicIdentity],
-        group: str,
-    ) -> list[SinkUnit]:
-        """Take in new partitions; return what tasks have to begin with."""
-        began = self._world.clock.now().timestamp()
-        plan, cluster = newcomers.look(known)
-        if plan.partitions:
-            settings = accounting.topic_settings(plan, cluster.topic_config(plan.topics))
-            self._enter(plan, cluster)
-            self._prepare(plan.partitions, group, cluster)
-            with self._account.lock:
-                self._summary.facts["topic_settings"] |= settings
-                for at in plan.partitions:
-                    self._account.begin(at, None if at.refusal is not None else self._looked)
-                    self._news.odd(at)
-            self._news.planned(plan)
-            known |= {at.where: at.identity for at in plan.partitions}
-        self._looked = began
-        return [unit for at in plan.partitions if (unit := at.followed()) is not None]
-
-    def _wait_for_one(
-        self,
-        newcomers: Newcomers,
-        known: dict[TopicPartition, TopicIdentity],
-        group: str,
-    ) -> list[SinkUnit]:
-        """Wait for a first topic; a single failed look is forgiven."""
-        has_failed = False
-        while not self._stop.event.wait(NEWCOMERS_S):
-            try:
-                units = self._adopt(newcomers, known, group)
-            except KafkaError:
-                if has_failed:
-                    raise
-                has_failed = True
-            else:
-                has_failed = False
-                if known:
-                    return units
-        return []
 
     def _leave_behind(self, group: str) -> None:
         """Move the group past the gaps that tasks recorded, where one ends a backup."""
@@ -345,8 +270,8 @@ class SinkRun:
             is_good = not summary["errors"] and summary["exit_code"] in history.GOOD
             if is_good and not history.matched_nothing(summary):
                 good = history.started(self._run)
-        elif until is not None and self._looked is not None:
-            good = datetime.fromtimestamp(min(until, self._looked), UTC)
+        elif until is not None and self._newcomers is not None:
+            good = datetime.fromtimestamp(min(until, self._newcomers.looked), UTC)
         good = good or self._earlier
         return {**summary, "last_success": None if good is None else moments.text(good)}
 

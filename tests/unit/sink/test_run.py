@@ -22,7 +22,7 @@ from kbackup.records import TopicPartition
 from kbackup.runs import history, status
 from kbackup.runs.stopping import Stop
 from kbackup.runs.world import World
-from kbackup.sink import follow, watch
+from kbackup.sink import follow, newcomers, watch
 from kbackup.sink import run as running
 from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
@@ -130,6 +130,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "POLL_S", 0.02)
     monkeypatch.setattr(follow, "REPORT_S", 0.05)
     monkeypatch.setattr(running, "NEWCOMERS_S", 0.05)
+    monkeypatch.setattr(newcomers, "NEWCOMERS_S", 0.05)
     monkeypatch.setattr(running, "RECORD_S", 0.05)
     monkeypatch.setattr(watch, "FIRST_PAUSE_S", 0.05)
 
