@@ -90,13 +90,17 @@ def _check_rows(claim: Claim, rows: int, last: int | None) -> None:
     if stored is None:
         return
     if rows != stored.records:
-        text = f"it holds {rows} records; {stored.records} were stored"
-        if formats.by_name(claim.file.format).splits_at:
-            text += ": values that contain the separator come back as several"
+        text = f"it holds {rows} records; {stored.records} were stored{_splits(claim.file)}"
         raise _contradiction("count_mismatch", key, text)
     if last is not None and last != stored.last_offset:
         text = f"its last record has offset {last}; it was stored with {stored.last_offset}"
         raise _contradiction("count_mismatch", key, text)
+
+
+def _splits(file: BackupFile) -> str:
+    """Return the likely cause if *file* has more rows than it should; empty without one."""
+    name = formats.by_name(file.format).splits_at
+    return f"; what contains the separator ({name}) comes back as several rows" if name else ""
 
 
 def _contradiction(code: str, key: str, why: str) -> CorruptObjectError:
@@ -165,7 +169,7 @@ def _values(
         _check_claims(files, [each.claim for each in columns], identity)
         while (rows := value.next()) is not None:
             keys, headers = [
-                None if sibling is None else sibling.take(len(rows)) for sibling in siblings
+                None if sibling is None else sibling.take(len(rows), main) for sibling in siblings
             ]
             yield assemble(start, rows, keys, headers)
             start += len(rows)
@@ -173,7 +177,7 @@ def _values(
             if sibling is not None and sibling.next() is not None:
                 raise CorruptObjectError(
                     sibling.file.key,
-                    f"it has more rows than {main.key}",
+                    f"it has more rows than {main.key}{_splits(sibling.file)}",
                     "rows are never paired by guess; back these offsets up again",
                     key=sibling.file.key,
                 )
@@ -225,8 +229,8 @@ class _Column:
                 return column
         return None
 
-    def take(self, rows: int) -> pa.Array:
-        """Return exactly *rows* rows.
+    def take(self, rows: int, main: BackupFile) -> pa.Array:
+        """Return exactly *rows* rows, those beside as many of *main*.
 
         Raises:
             CorruptObjectError: If the file has fewer.
@@ -238,7 +242,7 @@ class _Column:
             if column is None:
                 raise CorruptObjectError(
                     self.file.key,
-                    f"it ends {missing} rows before its value object",
+                    f"it ends {missing} rows before its value object{_splits(main)}",
                     "rows are never paired by guess; back these offsets up again",
                     key=self.file.key,
                 )

@@ -2,12 +2,13 @@
 
 import pyarrow as pa
 import pytest
-from backup_samples import JSON, Backup, batch
+from backup_samples import BYTES, JSON, OPTIONS, Backup, batch
 
 from kbackup.backup import catalog
 from kbackup.backup.reading import read
 from kbackup.errors import CorruptObjectError
-from kbackup.flow.views import ReadOptions
+from kbackup.flow.views import ReadOptions, ViewSpec
+from kbackup.naming import View
 from kbackup.records import TopicPartition
 
 
@@ -26,3 +27,30 @@ def test_a_record_that_cannot_be_made_of_a_file_is_named_by_its_place_in_it() ->
         [*read(backup.store, found.sets[TopicPartition("orders", 0)][0], options)]
 
     assert key == caught.value.place["key"]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "text"),
+    [
+        pytest.param("orders+0+0000000000.bin", 3, "it ends 1 rows before", id="a value"),
+        pytest.param("orders+0+0000000000.keys.bin", 3, "it has more rows than", id="a key"),
+    ],
+)
+def test_a_separator_inside_a_value_is_named_as_the_likely_cause(
+    name: str, rows: int, text: str
+) -> None:
+    """
+    A connector writes such values as they are, and its files do not say where one ends.
+    """
+    views = (ViewSpec(View.KEY, "bytes", OPTIONS, "bytes"), *BYTES)
+    backup = Backup()
+    keys = backup.put("orders", 0, [0, 1], views=views)
+    backup.replace(next(key for key in keys if key.endswith(name)), b"x\n" * rows, {})
+    options = ReadOptions(wants_keys=True)
+    found = catalog.read(backup.store, backup.layout, options.formats)
+
+    with pytest.raises(CorruptObjectError) as caught:
+        [*read(backup.store, found.sets[TopicPartition("orders", 0)][0], options)]
+
+    assert text in caught.value.why
+    assert "separator (format.bytearray.separator) comes back as several rows" in caught.value.why
