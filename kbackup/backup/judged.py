@@ -116,7 +116,7 @@ class JudgedPartition:
         unchecked = [key for report in reports for key in report["unchecked"]]
         if self.is_deep:
             state = _deep_state(objects, listed, len(unchecked)) if listed else "nothing stored"
-            records = sum(report["records"] for report in reports)
+            records = sum(report["records"] - report["repeated"] for report in reports)
         else:
             state = self._shallow_state(listed)
             records = self.records()
@@ -137,14 +137,18 @@ class JudgedPartition:
         }
 
     def records(self) -> int | None:
-        """Return the number of records, None where neither ledger nor run records tell."""
+        """Return the number of records, None where neither ledger nor run records tell.
+
+        Records that two objects hold are counted once; where it is not known how many they are,
+        the number is not known either.
+        """
         mains = [files.main for files in self.sets if files.main is not None]
-        entries = [self.ledger.objects.get(main.key) for main in mains]
-        counts = [None if entry is None else entry.records for entry in entries]
-        known = [count for count in counts if count is not None]
-        if len(known) == len(self.sets):
-            return sum(known)
-        return recorded.record_count(self.sets, self.entries)
+        entries = [entry for main in mains if (entry := self.ledger.objects.get(main.key))]
+        counts = [entry.records for entry in entries if entry.records is not None]
+        if len(counts) < len(self.sets):
+            return recorded.record_count(self.sets, self.entries)
+        repeated = judging.repeated(self.sets, entries)
+        return None if repeated is None else sum(counts) - repeated
 
     def last(self) -> int | None:
         """Return the offset of the last record, by what was read, else by ledger or run records."""

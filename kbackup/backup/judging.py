@@ -13,6 +13,7 @@ from typing import Final
 from kbackup import partitioners
 from kbackup.backup.catalog import FileSet
 from kbackup.backup.findings import Finding
+from kbackup.backup.ledger.rows import Entry
 from kbackup.backup.recorded import Recorded
 from kbackup.backup.shadowed import without_shadowed
 from kbackup.backup.siblings import key_of
@@ -181,6 +182,33 @@ def _named(holes: Sequence[tuple[int, int]]) -> str:
     return ", ".join(shown[:_HOLES_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def repeated(sets: Sequence[FileSet], entries: Sequence[Entry]) -> int | None:
+    """Return how many whole records are in an earlier object of their directory too.
+
+    Args:
+        sets: Of one partition, by start offset.
+        entries: What the ledger says of the main object of each.
+
+    Returns:
+        None where objects overlap of which one lacks offsets: it does not say which.
+    """
+    found = 0
+    reaches: dict[str, tuple[int, bool]] = {}
+    for files, entry in zip(sets, entries, strict=True):
+        if not files.is_whole:
+            continue
+        end, has_all = reaches.get(files.encoded_partition, (0, True))
+        is_dense = entry.records == len(entry.span)
+        if overlap := max(min(end, entry.span.end_offset) - entry.first, 0):
+            if not (has_all and is_dense):
+                return None
+            found += overlap
+        else:
+            has_all = is_dense
+        reaches[files.encoded_partition] = max(end, entry.span.end_offset), has_all
+    return found
+
+
 def _overlaps(extents: Sequence[Extent]) -> Iterator[Finding]:
     """Judge sets of one directory that hold the same offsets.
 
@@ -203,7 +231,10 @@ def _overlaps(extents: Sequence[Extent]) -> Iterator[Finding]:
         elif files.is_whole and earlier.is_same is False:
             text = f"{other} holds other records at the same offsets"
             yield Finding("overlap", files.where, key, offsets, text)
-        elif not files.is_whole:
+        elif files.is_whole:
+            text = f"{other} reaches into it; what both hold is restored once"
+            yield Finding("overlap", files.where, key, offsets, text, is_error=False)
+        else:
             text = f"{other} reaches into it: these records would be restored twice"
             yield Finding("overlap", files.where, key, offsets, text)
     yield from _beside_whole(extents)

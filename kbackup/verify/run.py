@@ -6,9 +6,11 @@ report is judged together with the names.
 
 import functools
 import threading
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Final
 
 from kbackup import engine
@@ -22,7 +24,7 @@ from kbackup.errors import CorruptObjectError
 from kbackup.events import Event
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
-from kbackup.records import TopicPartition
+from kbackup.records import Facts, TopicPartition
 from kbackup.runs.known import NOTHING, Known
 from kbackup.runs.locks import STALE_S, Holder
 from kbackup.runs.selection import select
@@ -198,19 +200,31 @@ def _units(
     share: Share,
     known: Known,
 ) -> Iterator[VerifyUnit]:
-    """Return what to read, the largest first, each with the next set of its directory."""
+    """Return what to read, the largest first, each with the next sets of its directory."""
     units = []
     for where in wheres:
-        behind: dict[tuple[str, bool], FileSet] = {}
+        after: defaultdict[tuple[str, bool], deque[FileSet]] = defaultdict(deque)
         objects = known.ledger(where).objects
         for files in reversed(sets.get(where, ())):
             place = files.encoded_partition, files.is_whole
             if share.takes(files.id):
                 row = None if files.main is None else objects.get(files.main.key)
                 stored = None if row is None else row.facts
-                units.append(VerifyUnit(files, behind.get(place), stored))
-            behind[place] = files
+                units.append(VerifyUnit(files, _reached(after[place], stored), stored))
+            after[place].appendleft(files)
     yield from sorted(units, key=lambda unit: unit.size, reverse=True)
+
+
+def _reached(after: Iterable[FileSet], stored: Facts | None) -> tuple[FileSet, ...]:
+    """Return the sets of *after* that one before them may reach into: the first, or more."""
+    if stored is None:
+        return tuple(islice(after, 1))
+    found: list[FileSet] = []
+    for files in after:
+        if found and files.start_offset > stored.last_offset:
+            break
+        found.append(files)
+    return tuple(found)
 
 
 def _duplicates(

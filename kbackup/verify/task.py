@@ -5,6 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Final, cast
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from kbackup import formats
 from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.backup.merging import ConflictError, woven
@@ -21,7 +24,7 @@ from kbackup.errors import (
     ObjectNotFoundError,
 )
 from kbackup.flow.views import ReadOptions
-from kbackup.records import Facts
+from kbackup.records import SCHEMA, Facts
 from kbackup.stores import ObjectHead, Store, StoreSettings, open_store
 
 _BAD: Final = (CorruptObjectError, IncompleteBackupError, BadRecordError)
@@ -48,12 +51,13 @@ class VerifyUnit:
 
     Attributes:
         files: The set.
-        following: The next set in its directory, None for the last.
+        following: The next sets in its directory: as many as the ledger says that it reaches
+            into, and one at the least, unless it is the last.
         stored: What the ledger says of its records; None where it does not.
     """
 
     files: FileSet
-    following: FileSet | None = None
+    following: tuple[FileSet, ...] = ()
     stored: Facts | None = None
 
     @property
@@ -116,7 +120,7 @@ class _Check:
             ],
             "sha256": sha256,
             "problems": self.problems,
-            "is_same": self._is_same(end),
+            **self._shared(end),
         }  # fmt: skip
 
     def _read(self, watched: "_Watched") -> None:
@@ -167,27 +171,35 @@ class _Check:
             return known.last_offset
         return None if self.problems else self.last
 
-    def _is_same(self, end: int | None) -> bool | None:
-        """Whether what overlaps the following set is the same there; None without overlap."""
-        files, following = self.unit.files, self.unit.following
-        if end is None or following is None or end < following.start_offset:
-            return None
-        if not files.is_whole or self.problems:
-            return None
+    def _shared(self, end: int | None) -> Report:
+        """Return what it has in common with the sets that follow.
+
+        ``is_same`` says whether their records agree, None where it reaches into no other set;
+        ``repeated`` is how many of its records are in one of those sets too.
+        """
+        files, nothing = self.unit.files, {"is_same": None, "repeated": 0}
+        if end is None or not files.is_whole or self.problems:
+            return nothing
+        others = [one for one in self.unit.following if one.start_offset <= end]
+        if not others:
+            return nothing
+        shared = Window.between(others[0].start_offset, end + 1, None, None)
         try:
-            shared = Window.between(following.start_offset, end + 1, None, None)
-            rows = [
-                shared.rows(batch)
-                for one in (files, following)
-                for batch in read(self.store, one, self.reading)
-            ]
+            mine, *rows = [self._rows(one, shared) for one in (files, *others)]
         except (*_BAD, ObjectNotFoundError):
-            return None  # the other set's own check names it
+            return nothing  # the other set's own check names it
+        theirs = pa.chunked_array([each["offset"] for each in rows], pa.int64())
+        repeated = pc.sum(pc.is_in(mine["offset"], theirs)).as_py() or 0
         try:
-            woven(rows)  # either may lack rows of the other: compaction may have come in between
+            # any may lack rows of the others: compaction may have come in between
+            woven([batch for each in (mine, *rows) for batch in each.to_batches()])
         except ConflictError:
-            return False
-        return True
+            return {"is_same": False, "repeated": repeated}
+        return {"is_same": True, "repeated": repeated}
+
+    def _rows(self, files: FileSet, shared: Window) -> pa.Table:
+        batches = (shared.rows(batch) for batch in read(self.store, files, self.reading))
+        return pa.Table.from_batches(batches, SCHEMA)
 
 
 def _is_checkable(file: BackupFile, head: ObjectHead | None) -> bool:

@@ -58,6 +58,18 @@ def mending(backup: Backup) -> Mending:
     return Mending(backup.store, backup.layout, ReadOptions(), summary, CLOCK)
 
 
+def rows(backup: Backup, *, deep: bool) -> list[tuple[int | None, list[str]]]:
+    """Records of each partition as a verify counts them, and the codes of its findings."""
+    summary, reading = Summary("r2", "restore verify"), ReadOptions()
+    notes = Notes(known.read(backup.store, backup.layout, CLOCK))
+    read = here(backup, reading) if deep else None
+    events = [
+        *verify(backup.store, backup.layout, reading, summary, now=NOW, notes=notes, read=read)
+    ]
+    codes = [event["code"] for event in events if event["type"] == "finding"]
+    return [(row["records"], codes) for row in summary.partitions]
+
+
 def verified(backup: Backup, *, deep: bool = False) -> tuple[int, list[dict[str, Any]]]:
     """Exit code and findings of a verify, shallow if nothing else is said."""
     summary, reading = Summary("r2", "restore verify"), ReadOptions()
@@ -87,6 +99,33 @@ def test_a_missing_object_is_named_by_the_ledger() -> None:
     assert (7, [("missing_object", keys[1], [10, 19])]) == (
         code, [(one["code"], one["key"], one["offsets"]) for one in findings],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cuts", "shallow", "deep", "codes"),
+    [
+        pytest.param([range(10), range(5, 15)], 15, 15, {"overlap"}, id="two"),
+        pytest.param(
+            [range(20), range(5, 10), range(8, 25)], 25, 25, {"overlap"}, id="one over two"
+        ),
+        pytest.param(
+            [range(0, 20, 2), range(5, 15)], None, 15, {"overlap"}, id="offsets are missing"
+        ),
+        pytest.param([range(0, 20, 2), range(19, 25)], 16, 16, set(), id="no overlap"),
+    ],
+)
+def test_records_in_several_objects_are_counted_once(
+    cuts: list[range], shallow: int | None, deep: int, codes: set[str]
+) -> None:
+    """
+    Names and ledger alone say how many they are, or that this is not known.
+    """
+    backup, _ = backup_with_ledger(*cuts)
+
+    (names, named), (read, found) = (rows(backup, deep=way)[0] for way in (False, True))
+
+    assert (shallow, deep) == (names, read)
+    assert (codes, codes) == (set(named), set(found))
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,10 @@ def test_the_same_records_twice_are_noted() -> None:
 
     verified = Verified(backup, deep=True)
 
-    [event] = verified.findings
-    assert (0, "note", "overlap", key, [3, 5]) == (
+    [event], [row] = verified.findings, verified.summary["partitions"]
+    assert (0, "note", "overlap", key, [3, 5], 6) == (
         verified.exit_code, event["level"], event["code"], event["key"], event["offsets"],
+        row["records"],
     )  # fmt: skip
 
 
@@ -31,7 +32,9 @@ def test_no_hole_is_seen_behind_a_doubled_object() -> None:
     backup = Backup()
     backup.put("orders", 0, range(10), range(3, 6), range(10, 12))
 
-    assert ["overlap"] == [each["code"] for each in Verified(backup, deep=True).findings]
+    verified = Verified(backup, deep=True)
+    assert ["overlap"] == [each["code"] for each in verified.findings]
+    assert [12] == [row["records"] for row in verified.summary["partitions"]]
 
 
 def test_what_compaction_took_in_between_makes_no_difference() -> None:
