@@ -106,18 +106,17 @@ class Sieve:
         is_giant = pc.greater(sizes, limit)
         if not pc.any(is_giant).as_py():
             return batch
-        row = pc.index(is_giant, True).as_py()
-        offset = batch["offset"][row].as_py()
         among = files[0].id if len(files) == 1 else f"{len(files)} objects"
-        error = BadRecordError(
-            f"{self._unit.source} offset {offset} in {among}",
-            f"a record of {sizes[row].as_py()} bytes; the limit is {limit}",
-            f"raise max.message.bytes of {self._unit.target.topic}, or --max-record-bytes",
-            row=row,
-            offset=offset,
-        )
-        if self._job.on_error == "fail":
-            raise error
-        self._count(bad_records=pc.sum(is_giant).as_py())
-        self._skip(error)
+        offsets = batch["offset"].filter(is_giant).to_pylist()
+        for offset, size in zip(offsets, sizes.filter(is_giant).to_pylist(), strict=True):
+            error = BadRecordError(
+                f"{self._unit.source} offset {offset} in {among}",
+                f"a record of {size} bytes; the limit is {limit}",
+                f"raise max.message.bytes of {self._unit.target.topic}, or --max-record-bytes",
+                offset=offset,
+            )
+            if self._job.on_error == "fail":
+                raise error
+            self._skip(error)
+        self._count(bad_records=len(offsets))
         return batch.filter(pc.invert(is_giant))
