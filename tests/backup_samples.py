@@ -11,6 +11,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from kbackup import partitioners
+from kbackup.backup.ledger.rows import Entry, stored
 from kbackup.clock import SystemClock
 from kbackup.extractors.record import RecordExtractor
 from kbackup.flow.convert import Conversion, convert
@@ -21,7 +22,7 @@ from kbackup.flow.write import OpenFiles
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
-from kbackup.records import SCHEMA, UNKNOWN, Span, TopicIdentity, TopicPartition
+from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.sink.job import SinkJob
 from kbackup.sink.keep import keep
 from kbackup.stores import Store, StoreSettings, open_store
@@ -166,6 +167,16 @@ class Backup:
         run = f"2026-11-21T02:00:{len(self.runs):02}Z-7f3a"
         self.runs.insert(0, {"run": run, "command": "sink", "partitions": [row]})
         return keys
+
+    def entry(self, key: str) -> Entry:
+        """Return the row that the ledger would have of an object, with a cut of its own."""
+        head, parts = self.store.head(key), self.layout.parse(key)
+        assert head is not None
+        facts = Facts.from_metadata(head.metadata)
+        assert facts is not None
+        cut = Span(facts.first_offset, facts.last_offset + 1)
+        where = TopicPartition(parts.topic, parts.partition)
+        return stored(where, key, parts.view, facts, head.size, cut, "r", 0)
 
     def body(self, key: str) -> bytes:
         """Return the bytes of an object."""

@@ -1,6 +1,6 @@
 """What is in a backup: one listing, grouped by topic and partition, in offset order."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -27,6 +27,8 @@ class BackupFile:
         size: Bytes.
         modified: When it was stored, seconds since the epoch.
         storage_class: What the store calls the way it is kept; empty where there is only one.
+        sha256: What the ledger says was stored under this key, in hexadecimal; empty where it was
+            not asked, or does not know.
     """
 
     key: str
@@ -36,6 +38,7 @@ class BackupFile:
     size: int
     modified: float
     storage_class: str = ""
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,14 @@ class FileSet:
     def files(self) -> list[BackupFile]:
         """All objects of the set."""
         return [file for file in (self.main, self.keys, self.headers) if file is not None]
+
+    def known_by(self, sha256: Callable[[BackupFile], str]) -> "FileSet":
+        """Return the set with what the ledger says of each object's bytes."""
+        main, keys, headers = (
+            None if file is None else replace(file, sha256=sha256(file))
+            for file in (self.main, self.keys, self.headers)
+        )
+        return replace(self, main=main, keys=keys, headers=headers)
 
     @property
     def id(self) -> str:

@@ -1,5 +1,6 @@
 """From a file set to the records in it."""
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, Final
 
@@ -20,6 +21,8 @@ from kbackup.stores import Store
 
 HELD_BYTES: Final = 8 * 2**20
 """What `held` keeps in memory."""
+
+_CHUNK: Final = 1 << 20
 
 
 def read(
@@ -74,7 +77,20 @@ def _claim(store: Store, file: BackupFile, body: BinaryIO) -> Claim:
     if metadata is None:  # this store learns it in another request
         head = store.head(file.key)
         metadata = {} if head is None else head.metadata
-    return claims.of(file, metadata, body)
+    claim = claims.of(file, metadata, body)
+    if claim.facts is None and file.sha256 not in ("", sha256_of(body)):
+        text = "it is not the object that was stored: its sha256 differs"
+        raise _contradiction("corrupt", file.key, text)
+    return claim
+
+
+def sha256_of(body: BinaryIO) -> str:
+    """Return the sha256 of a whole file, in hexadecimal; leaves it at its start."""
+    digest = hashlib.sha256(usedforsecurity=False)
+    while chunk := body.read(_CHUNK):
+        digest.update(chunk)
+    body.seek(0)
+    return digest.hexdigest()
 
 
 def _check_claims(files: FileSet, found: Sequence[Claim], identity: TopicIdentity) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from kbackup.backup.catalog import Catalog, FileSet, nothing_there
@@ -291,7 +292,7 @@ class Planner:
         if left.sets:
             unit = RestoreUnit(
                 at,
-                left.sets,
+                tuple(files.known_by(partial(self._known.sha256, where)) for files in left.sets),
                 held.mark(standing, self._source(where), at, sets[0].start_offset),
                 held.positions.get(at),
                 standing.mark is None,

@@ -92,6 +92,11 @@ class Known:
         entry = self.ledger(where).objects.get(file.key)
         return None if entry is None or entry.bytes != file.size else entry.facts
 
+    def sha256(self, where: TopicPartition, file: BackupFile) -> str:
+        """Return the sha256 that a listed object was stored with; empty where `facts` is None."""
+        said = self.facts(where, file)
+        return "" if said is None else said.sha256
+
     def watches(self, topic: str, cluster_id: str) -> bool:
         """Whether a sink backs *topic* of that cluster up, by its name or by a pattern."""
         entry = self.topics.get(topic)

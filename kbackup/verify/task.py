@@ -1,6 +1,5 @@
 """One task of ``restore verify --deep``: read file sets whole, and report what is wrong."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Final, cast
@@ -11,7 +10,7 @@ import pyarrow.compute as pc
 from kbackup import formats
 from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.backup.merging import ConflictError, woven
-from kbackup.backup.reading import read
+from kbackup.backup.reading import read, sha256_of
 from kbackup.backup.window import Window
 from kbackup.channel import Line
 from kbackup.engine import Report
@@ -28,8 +27,6 @@ from kbackup.records import SCHEMA, Facts
 from kbackup.stores import ObjectHead, Store, StoreSettings, open_store
 
 _BAD: Final = (CorruptObjectError, IncompleteBackupError, BadRecordError)
-
-_CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +206,6 @@ def _is_checkable(file: BackupFile, head: ObjectHead | None) -> bool:
     return formats.by_name(file.format).checks_itself(file.extension)
 
 
-def _sha256(body: BinaryIO) -> str:
-    digest = hashlib.sha256(usedforsecurity=False)
-    while chunk := body.read(_CHUNK):
-        digest.update(chunk)
-    body.seek(0)
-    return digest.hexdigest()
-
-
 class _Watched:
     """What reading sees of a store, remembering what was opened.
 
@@ -248,7 +237,7 @@ class _Watched:
         body = self._store.open(key)
         self.bytes += self._files[key].size
         if key == self.hashed:
-            self.sha256 = _sha256(body)
+            self.sha256 = sha256_of(body)
         return body
 
     def head(self, key: str) -> ObjectHead | None:

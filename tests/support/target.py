@@ -1,7 +1,7 @@
 """A cluster in memory that a restore writes to, and a restore of a backup into it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +9,8 @@ from backup_samples import Backup
 
 from kbackup import config
 from kbackup.backup import catalog
+from kbackup.backup.ledger.objects import TopicLedger
+from kbackup.backup.ledger.rows import Entry
 from kbackup.config.transforms import Step
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import KafkaSettings, Position
@@ -180,11 +182,13 @@ class Restoring:
         backup: The backup.
         cluster: The target.
         properties: What else its configuration says.
+        entries: What the ledger says of each topic.
     """
 
     backup: Backup = field(default_factory=Backup)
     cluster: FakeTarget = field(default_factory=FakeTarget)
     properties: Mapping[str, str] = field(default_factory=dict)
+    entries: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
 
     @property
     def store(self) -> Store:
@@ -214,7 +218,10 @@ class Restoring:
             cluster=self.cluster,  # type: ignore[arg-type]
             store=self.store,
             catalog=found,
-            known=of_run_records(self.backup.runs),
+            known=replace(
+                of_run_records(self.backup.runs),
+                ledgers={name: TopicLedger.of(rows) for name, rows in self.entries.items()},
+            ),
             now_ms=1_700_000_001_000,
         ).plan()
 

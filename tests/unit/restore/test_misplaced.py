@@ -125,6 +125,44 @@ def test_a_value_object_under_another_name_is_known_by_its_metadata(
     assert len(again.cluster.values("copy_of_orders")) in (10, 20)
 
 
+@pytest.mark.parametrize("view", [View.VALUE, View.KEY], ids=["values", "keys"])
+@pytest.mark.parametrize("on_error", ["fail", "log"])
+def test_values_without_metadata_are_known_by_the_ledger(view: View, on_error: str) -> None:
+    """
+    Neither their names nor their sizes differ; the checksum that the ledger keeps does.
+    """
+    again = Restoring()
+    keys = again.backup.put("orders", 0, range(10, 20), range(20, 30), views=SIBLINGS)
+    again.entries = {"orders": [again.backup.entry(key) for key in keys]}
+    first, second = [key for key in keys if again.backup.layout.parse(key).view is view]
+    copy_over(again.backup, second, first, with_metadata=False)
+    reading = ReadOptions(wants_keys=True)
+
+    if on_error == "fail":
+        with pytest.raises(CorruptObjectError, match="not the object that was stored") as caught:
+            again.restore(topics="orders", reading=reading)
+        assert first == caught.value.place["key"]
+        assert not again.cluster.values("copy_of_orders")
+    else:
+        (report,) = again.restore(topics="orders", reading=reading, on_error=on_error)
+        assert 1 == report.done.bad_objects
+        assert values(range(20, 30)) == again.cluster.values("copy_of_orders")
+
+
+def test_an_object_that_has_lost_its_metadata_is_restored() -> None:
+    """
+    The ledger vouches for it.
+    """
+    again = Restoring()
+    (key,) = again.backup.put("orders", 0, range(10), views=JSON)
+    again.entries = {"orders": [again.backup.entry(key)]}
+    copy_over(again.backup, key, key, with_metadata=False)
+
+    again.restore(topics="orders")
+
+    assert values(range(10)) == again.cluster.values("copy_of_orders")
+
+
 def test_values_of_another_topic_are_known_by_its_id() -> None:
     """
     Their rows and their names say nothing; the id that was stored with them does.
