@@ -21,7 +21,17 @@ from kbackup.records import TopicPartition
 from kbackup.stores import ObjectHead, Store, StoredObject
 from tests.simulation.clients import leave_behind, to_rows
 from tests.simulation.cluster import Kafka
-from tests.simulation.events import Entered, Event, GapKept, Listed, Removed, Row, Stored, Touched
+from tests.simulation.events import (
+    NO_TYPE,
+    Entered,
+    Event,
+    GapKept,
+    Listed,
+    Removed,
+    Row,
+    Stored,
+    Touched,
+)
 from tests.simulation.process import Clock, KilledError, Process
 
 PAGE = 40
@@ -47,7 +57,10 @@ def _read(body: bytes, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 @lru_cache(20_000)
-def _decode(body: bytes) -> tuple[Row, ...] | None:
+def _decode(key: str, body: bytes) -> tuple[Row, ...] | None:
+    if key.endswith(".bin"):
+        names = body.split(b"\n")[:-1]
+        return tuple(Row(int(name.split(b"/")[2]), -1, NO_TYPE, None, name, ()) for name in names)
     try:
         return tuple(to_rows(_read(body)))
     except (pa.ArrowInvalid, OSError, KeyError):
@@ -107,7 +120,7 @@ class Bucket:
         self.objects[key] = Held(body, ObjectHead(len(body), self.clock.now(), sha256, facts))
         self.bodies.add(body)
         if key.startswith("topics/"):
-            self.history.append(Stored(key, _decode(body), by, len(body)))
+            self.history.append(Stored(key, _decode(key, body), by, len(body)))
         if by == "kbackup":
             self.history.append(Touched("object", key))
             self.history += _said(key, body)

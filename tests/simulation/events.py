@@ -1,10 +1,13 @@
 """What happened, as it was and not as kbackup says: the history that promises are checked by."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kbackup.records import TopicPartition
+
+NO_TYPE = 0
+"""The timestamp type of a record of which only the value is kept."""
 
 
 class Row(NamedTuple):
@@ -13,10 +16,11 @@ class Row(NamedTuple):
     Attributes:
         offset: Where it is.
         timestamp: In ms.
-        timestamp_type: As `records.TimestampType`.
+        timestamp_type: As `records.TimestampType`, or `NO_TYPE`.
         key: As it is.
         value: As it is.
-        headers: In order; the first one's value is the record's own and only name.
+        headers: In order; the first one's value is the record's own and only name.  Where only
+            values are kept, the value is the name.
     """
 
     offset: int
@@ -29,12 +33,18 @@ class Row(NamedTuple):
     @property
     def name(self) -> bytes | None:
         """What tells it from every other record ever produced."""
-        return self.headers[0][1] if self.headers else None
+        return self.headers[0][1] if self.headers else self.value
 
     @property
     def content(self) -> tuple[Any, ...]:
         """What a restore has to bring back."""
         return self.timestamp, self.key, self.value, self.headers
+
+    def is_kept(self, produced: "Row | None") -> bool:
+        """Whether this, found in an object, is what was produced."""
+        if self.timestamp_type == NO_TYPE and produced is not None:
+            return (self.offset, self.value) == (produced.offset, produced.value)
+        return self == produced
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +157,7 @@ class Ended:
         is_disturbed: Whether it met a fault, or anything else went on beside it.
         run: Which run it was.
         may_leave: Records of a partition that a sink may leave to the next one, by its settings.
+        errors: Those of its summary.
     """
 
     kind: str
@@ -160,6 +171,7 @@ class Ended:
     is_disturbed: bool = False
     run: str = ""
     may_leave: int = 0
+    errors: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)

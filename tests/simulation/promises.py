@@ -7,11 +7,12 @@ the events say was really there.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from itertools import pairwise
 
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from tests.simulation.events import (
+    NO_TYPE,
     Begun,
     Committed,
     Ended,
@@ -121,6 +122,8 @@ class Checker:
         self._gaps: dict[TopicPartition, set[int]] = {}
         self._targets: dict[TopicPartition, TargetShows] = {}
         self._listed: dict[str, dict[TopicPartition, set[int]]] = {}
+        self._folders: dict[tuple[TopicPartition, int], str] = {}
+        self._doubled: set[TopicPartition] = set()
         self._size: int | None = None
         self._unruled: set[TopicPartition] = set()
         self._broken: list[Violation] = []
@@ -213,17 +216,58 @@ class Checker:
         self._own(where)
         known = self._of_key(where)
         for row in event.rows:
-            if known is not None and known.rows.get(row.offset) != row:
+            if known is not None and not row.is_kept(known.rows.get(row.offset)):
                 self._break("P1", f"{event.key} holds {row}, which {where} never held")
                 break
         missing = {row.offset for row in before or ()} - {row.offset for row in event.rows}
         if missing and event.key not in self._strange:
             self._break("P2", f"{event.key} was replaced by one without offsets {sorted(missing)}")
         self._check_cut(event.key, where, event.rows)
+        if any(row.timestamp_type == NO_TYPE for row in event.rows):
+            self._file(event.key, where, event.rows)
         self._strange.discard(event.key)
         self._lost_by_people -= {(where, row.offset) for row in event.rows}
         for row in event.rows:
             self.stored(where).setdefault(row.offset, row)
+
+    def _file(self, key: str, where: TopicPartition, rows: tuple[Row, ...]) -> None:
+        """Note which directory holds these values, and whether another object of it does too."""
+        folder = key.rpartition("/")[0]
+        for row in rows:
+            self._folders[where, row.offset] = folder
+        if self._overlaps(where, folder):
+            self._doubled.add(where)
+
+    def _overlaps(self, where: TopicPartition, folder: str) -> bool:
+        """Whether objects of values in one directory reach into one another."""
+        spans = sorted(
+            (rows[0].offset, rows[-1].offset)
+            for key, rows in self._objects.items()
+            if rows and key.rpartition("/")[0] == folder and _of(key) == where
+        )
+        return any(later[0] <= earlier[1] for earlier, later in pairwise(spans))
+
+    def excuses(self, event: Ended) -> bool:
+        """Whether all that a command finds fault with is what values alone cannot say.
+
+        Rows that do not know their offsets come twice where two objects hold them, which `verify`
+        names; and they cannot be compared with those of a log that has been compacted since.
+        """
+        return bool(event.errors) and all(
+            error.get("key", "").endswith(".bin")
+            and (
+                (event.kind == "sink" and event.code == 4 and self._has_compacted(error["key"]))
+                or (event.kind.startswith("verify") and _of(error["key"]) in self._doubled)
+            )
+            for error in event.errors
+        )
+
+    def _has_compacted(self, key: str) -> bool:
+        where = _of(key)
+        source = self._of_key(where)
+        return source is not None and any(
+            source.gone.get(row.offset) == "compacted" for row in self._objects.get(key, ())
+        )
 
     def _check_cut(self, key: str, where: TopicPartition, rows: tuple[Row, ...]) -> None:
         """Rules that depend on the records alone cut at the same places whatever happens."""
@@ -285,7 +329,7 @@ class Checker:
 
     def _is_true(self, where: TopicPartition, row: Row) -> bool:
         known = self._of_key(where)
-        return known is not None and known.rows.get(row.offset) == row
+        return known is not None and row.is_kept(known.rows.get(row.offset))
 
     def _of_key(self, where: TopicPartition) -> _Source | None:
         """The one topic that a backup's partition is of: the first that was ever stored."""
@@ -376,8 +420,13 @@ class Checker:
             ):
                 self._break("P4", f"{event.target} shows records of {where}")
             may_repeat = event.repeats or event.target.topic == "merged"  # who appends, appends
-            if not may_repeat and sorted(set(offsets)) != offsets:
-                self._break("P4", f"{event.target} shows {where} as {offsets}")
+            if may_repeat or where in self._doubled:
+                continue
+            folders = {self._folders.get((where, offset), "") for offset in offsets}
+            for folder in folders:  # values alone keep their order within a directory
+                its = [at for at in offsets if self._folders.get((where, at), "") == folder]
+                if sorted(set(its)) != its:
+                    self._break("P4", f"{event.target} shows {where} as {offsets}")
 
     def _ended(self, event: Ended) -> None:
         if CANARY in event.text:
@@ -440,13 +489,16 @@ class Checker:
     def _restore_ended(self, event: Ended) -> None:
         if event.code != 0:
             return
-        if event.records is not None and event.records != event.done:
+        comes_twice = not self._doubled.isdisjoint(event.targets)  # a world counts each once
+        if event.records is not None and event.records != event.done and not comes_twice:
             text = f"a restore says that it wrote {event.records} records, and wrote {event.done}"
             self._break("P6", text)
         listed = self._listed.get(event.run, self._offsets())
         for where, target in event.targets.items():
             shown = self._targets.get(target, TargetShows(target, ()))
             mine = [row for row in shown.rows if _origin(row)[0] == where]
+            if len(mine) > len(set(mine)) and where in self._doubled and not shown.repeats:
+                self._break("P6", f"exit 0, and {target} has records twice")
             seen: dict[int, Row] = {}
             for row in mine:
                 seen.setdefault(_origin(row)[1], row)
@@ -455,7 +507,7 @@ class Checker:
             if lacks:
                 self._break("P4", f"exit 0, and {target} lacks {where} {lacks[:9]}")
             for offset in sorted(wanted.keys() & seen.keys()):
-                if _restored(seen[offset]) != _restored(wanted[offset]):
+                if not _is_restored(seen[offset], wanted[offset]):
                     self._break("P4", f"{target}: {where} {offset} came back as {seen[offset]}")
                     break
 
@@ -478,7 +530,8 @@ class Checker:
                 "P6", f"{event.kind} exits 0 with {sorted(self._strange)[:3]} in the bucket"
             )
         is_whole = not (missing or self._is_tampered or event.is_disturbed)
-        if event.code not in (0, 3) and is_whole and any(self._objects.values()):
+        is_fault = event.code not in (0, 3) and not self.excuses(event)
+        if is_fault and is_whole and any(self._objects.values()):
             self._break("P6", f"{event.kind} finds fault with a whole backup: {event.text[-400:]}")
 
 
@@ -495,9 +548,11 @@ def _origin(row: Row) -> tuple[TopicPartition, int]:
     return TopicPartition(topic, int(partition)), int(offset)
 
 
-def _restored(row: Row) -> tuple[Any, ...]:
-    """What a restore can bring back: the client writes a timestamp of 0 as 1."""
-    return (row.timestamp or 1, *row.content[1:])
+def _is_restored(row: Row, kept: Row) -> bool:
+    """Whether *row* is all of *kept* that can be brought back; the client writes time 0 as 1."""
+    if kept.timestamp_type == NO_TYPE:
+        return row.content[1:] == (None, kept.value, ())
+    return row.content == (kept.timestamp or 1, *kept.content[1:])
 
 
 def check(history: Sequence[Event]) -> list[Violation]:

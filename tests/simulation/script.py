@@ -33,6 +33,7 @@ class Shape:
         group: One group for sink and restore, as some operators set it; None for one each.
         hours: Over how many directories records are spread, by their timestamps; 0: by partition.
         timestamp_type: Who sets timestamps: 1 the producer, 2 the broker.
+        values_only: Whether objects hold values alone, as the connectors' do.
     """
 
     topics: tuple[tuple[str, int], ...]
@@ -42,6 +43,7 @@ class Shape:
     group: str | None = None
     hours: int = 0
     timestamp_type: int = 1
+    values_only: bool = False
 
 
 WEIGHTS = {
@@ -77,6 +79,8 @@ def _varied(seed: int, shape: Shape, steps: list[Step]) -> tuple[Shape, list[Ste
         shape = replace(shape, hours=rng.choice((2, 3)))
     if rng.random() < 0.15:
         shape = replace(shape, timestamp_type=2)
+    if Random(f"layout of script {seed}").random() < 0.15:
+        shape = replace(shape, values_only=True)
     for kind, chance in {"follow": 0.35, "three at once": 0.12, "status": 0.5}.items():
         if rng.random() < chance:
             at = rng.randint(2, len(steps) - 1)

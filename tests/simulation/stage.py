@@ -67,7 +67,7 @@ class Stage:
             self.kafka.create(name, partitions, is_source=True)
         if not shape.flush_on_stop and not shape.hours:
             self.history.append(Ruled(shape.flush_size))
-        settings = self._settings("sink", topics="alpha")
+        settings = self._settings("sink", topics="alpha", flush_size="1")
         self._layout = wiring.layout(settings)
         self._sink_group = wiring.group(settings, "sink")
         self.kafka.sink_groups.add(self._sink_group)
@@ -91,6 +91,7 @@ class Stage:
             "s3_bucket_name": "lake",
             "no_lock": True,
             **({} if self.shape.group is None else {"group": self.shape.group}),
+            **({"format_class": "bytes"} if self.shape.values_only else {}),
             **options,
         }
         return _load(command, **given)
@@ -132,6 +133,7 @@ class Stage:
             bool(script.faults or script.events or script.worker_dies_at or script.is_slow),
             process.name,
             self._may_leave(),
+            summary["errors"],
         )
         self.ended.append(found)
         self.history.append(found)

@@ -6,6 +6,7 @@ import pytest
 
 from kbackup.records import TopicPartition
 from tests.simulation.events import (
+    NO_TYPE,
     Begun,
     Committed,
     Ended,
@@ -23,7 +24,7 @@ from tests.simulation.events import (
     Touched,
     Vouched,
 )
-from tests.simulation.promises import CANARY, check
+from tests.simulation.promises import CANARY, Checker, check
 
 WHERE, COPY = TopicPartition("alpha", 0), TopicPartition("copy-alpha", 0)
 FIRST = "topics/alpha/partition=0/alpha+0+0000000000.record.zstd.parquet"
@@ -195,3 +196,68 @@ def test_what_may_be_is_not_found_fault_with(history: list[Event]) -> None:
     ]
 
     assert [] == check(history)
+
+
+def values(*offsets: int) -> tuple[Row, ...]:
+    """Records as an object of values alone holds them."""
+    return tuple(Row(at, -1, NO_TYPE, None, row(at).name, ()) for at in offsets)
+
+
+def back(*offsets: int) -> TargetShows:
+    """Their copies."""
+    return TargetShows(COPY, tuple(one._replace(timestamp=1) for one in values(*offsets)))
+
+
+ONE = "topics/alpha/hour=1/alpha+0+0000000000.bin"
+TWO = "topics/alpha/hour=2/alpha+0+0000000001.bin"
+TWICE = "topics/alpha/hour=1/alpha+0+0000000002.bin"
+OF_VALUES: list[Event] = [
+    Produced("id", WHERE, tuple(one._replace(value=one.name) for one in rows(0, 1, 2, 3))),
+    Begun("id", WHERE, 0),
+    Stored(ONE, values(0, 2)),
+    Stored(TWO, values(1, 3)),
+    Committed("id", WHERE, 4),
+]
+DOUBLED = [*OF_VALUES, Stored(TWICE, values(2))]
+
+
+def refused(kind: str, code: int, key: str) -> Ended:
+    """The end of a run that names an object."""
+    return replace(ended(kind, code), planned={}, errors=[{"key": key}])
+
+
+@pytest.mark.parametrize(
+    ("is_broken", "history"),
+    [
+        pytest.param(False, [*OF_VALUES, back(0, 2, 1, 3), RESTORE], id="two directories"),
+        pytest.param(True, [*OF_VALUES, back(2, 0, 1, 3)], id="out of order in a directory"),
+        pytest.param(True, [*OF_VALUES, back(0, 2, 2, 1, 3)], id="twice"),
+        pytest.param(True, [*OF_VALUES, back(0, 1, 3), RESTORE], id="one is not restored"),
+        pytest.param(True, [*OF_VALUES, refused("verify", 7, TWO)], id="whole, and refused"),
+        pytest.param(False, [*DOUBLED, refused("verify", 7, TWICE)], id="in two, and named"),
+        pytest.param(False, [*DOUBLED, back(0, 2, 2, 1, 3), refused("restore", 3, "")],
+                     id="in two, and said"),
+        pytest.param(True, [*DOUBLED, back(0, 2, 2, 1, 3), RESTORE], id="in two, and exit 0"),
+    ],
+)  # fmt: skip
+def test_values_alone_are_held_to_what_they_can_keep(is_broken: bool, history: list[Event]) -> None:
+    """
+    Order within a directory, and each record once unless two objects of it hold it, which is said.
+    """
+    history = [replace(one, records=4, done=4) if one == RESTORE else one for one in history]  # type: ignore[type-var]
+
+    assert is_broken == bool(check(history))
+
+
+@pytest.mark.parametrize("how", ["compacted", "expired"])
+def test_only_compaction_excuses_a_sink_that_stops_before_other_rows(how: str) -> None:
+    """
+    Then the log has other rows than the object that was made of it, and nothing tells which.
+    """
+    checker = Checker()
+    for event in [*OF_VALUES, Gone("id", WHERE, (2,), how)]:
+        assert not checker.take(event)
+
+    assert (how == "compacted") == checker.excuses(refused("sink", 4, ONE))
+    assert not checker.excuses(refused("sink", 4, TWO))
+    assert not checker.excuses(refused("sink", 6, ONE))
