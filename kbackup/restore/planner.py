@@ -12,7 +12,7 @@ from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.reading import facts
 from kbackup.backup.shadowed import without_shadowed
 from kbackup.config import Settings
-from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
+from kbackup.errors import IncompleteBackupError, KbackupError
 from kbackup.kafka import Cluster
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
 from kbackup.renaming import rename
@@ -244,7 +244,9 @@ class Planner:
         wheres = self._stored.get(intent.source, [])
         if wheres:
             refusals += soundness.unbelievable(intent, wheres[-1].partition, source.partitions)
-        refusals += self._unreplicable(intent, target)
+        refusals += safety.unreplicable(
+            intent, target, settings.replication_factor, self._cluster.brokers
+        )
         refusals += self._missing(intent)
         stored_sets = (files for where in wheres for files in self._catalog.sets[where])
         warnings += soundness.lacks(
@@ -344,20 +346,6 @@ class Planner:
             identity=self._known.identity(where.topic), present=self._catalog.keys,
         )  # fmt: skip
 
-    def _unreplicable(self, intent: Intent, target: Target) -> list[KbackupError]:
-        """Refuse what the cluster would refuse when the topic is created."""
-        factor, brokers = self._settings.replication_factor, self._cluster.brokers
-        if target.partitions is not None or factor is None or factor <= brokers:
-            return []
-        return [
-            RefusedError(
-                f"{intent.target} cannot be created with --replication-factor {factor}",
-                f"the cluster has {brokers} broker{'s' if brokers > 1 else ''}",
-                "give fewer, or leave it to the cluster's default",
-                topic=intent.target,
-            )
-        ]
-
     def _missing(self, intent: Intent) -> list[KbackupError]:
         """Refuse a backup from which objects or records are known to be gone.
 
@@ -371,23 +359,8 @@ class Planner:
             if not self._is_wanted(where):
                 continue
             judged = self._judged(where, sets.get(where, []))
-            for finding in judged.findings(self._store, layout, reading, pattern):
-                if finding.offsets and not self._window.offset.meets(*finding.offsets):
-                    continue
-                if finding.is_error and finding.code == "missing_object":
-                    first, last = finding.offsets or (None, None)
-                    found.append(
-                        IncompleteBackupError(
-                            f"{where}: {finding.key or 'an object'} is missing",
-                            f"a run stored it; it holds offsets {first} to {last}",
-                            "kbackup restore verify says how to back these offsets up again; to "
-                            "restore the others: --behavior-on-error log",
-                            topic=intent.target,
-                            offsets=list(finding.offsets or ()),
-                        )
-                    )
-                elif finding.is_error and finding.code == "count_mismatch":
-                    found.append(finding.error())  # less than the ledger says was stored
+            findings = judged.findings(self._store, layout, reading, pattern)
+            found += soundness.gone(where, intent.target, findings, self._window)
         self.missing += [] if self._settings.behavior_on_error == "fail" else found
         return found if self._settings.behavior_on_error == "fail" else []
 

@@ -198,6 +198,29 @@ def _retention(intent: Intent, target: Target, now_ms: int) -> Iterator[KbackupE
         )
 
 
+def unreplicable(
+    intent: Intent, target: Target, factor: int | None, brokers: int
+) -> list[KbackupError]:
+    """Refuse what the cluster would refuse when the topic is created.
+
+    Args:
+        intent: From where to where.
+        target: The target as it stands.
+        factor: Replicas of each partition, None for the cluster's default.
+        brokers: How many the cluster has.
+    """
+    if target.partitions is not None or factor is None or factor <= brokers:
+        return []
+    return [
+        RefusedError(
+            f"{intent.target} cannot be created with --replication-factor {factor}",
+            f"the cluster has {brokers} broker{'s' if brokers > 1 else ''}",
+            "give fewer, or leave it to the cluster's default",
+            topic=intent.target,
+        )
+    ]
+
+
 def warnings(intent: Intent, target: Target) -> Iterator[tuple[str, str]]:
     """Yield what the target would change, and what the operator should know."""
     config = target.config or {}

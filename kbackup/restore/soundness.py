@@ -5,9 +5,10 @@ from typing import Final
 
 from kbackup import formats
 from kbackup.backup.catalog import FileSet
+from kbackup.backup.findings import Finding
 from kbackup.backup.reading import facts
 from kbackup.backup.window import Window
-from kbackup.errors import KbackupError, RefusedError
+from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
 from kbackup.naming import View
 from kbackup.records import Facts, TopicPartition
 from kbackup.restore.safety import Intent
@@ -150,6 +151,38 @@ def splittable(store: Store, where: TopicPartition, sets: Sequence[FileSet]) -> 
                     )
                 ]
     return []
+
+
+def gone(
+    where: TopicPartition, target: str, findings: Iterable[Finding], window: Window
+) -> list[KbackupError]:
+    """Return the errors of objects and records of a partition that are known to be gone.
+
+    Args:
+        where: The partition.
+        target: The topic it is restored to.
+        findings: What is wrong with it.
+        window: What of it is asked for.
+    """
+    found: list[KbackupError] = []
+    for finding in findings:
+        if not finding.is_error or (finding.offsets and not window.offset.meets(*finding.offsets)):
+            continue
+        if finding.code == "missing_object":
+            first, last = finding.offsets or (None, None)
+            found.append(
+                IncompleteBackupError(
+                    f"{where}: {finding.key or 'an object'} is missing",
+                    f"a run stored it; it holds offsets {first} to {last}",
+                    "kbackup restore verify says how to back these offsets up again; to "
+                    "restore the others: --behavior-on-error log",
+                    topic=target,
+                    offsets=list(finding.offsets or ()),
+                )
+            )
+        elif finding.code == "count_mismatch":
+            found.append(finding.error())  # less than the ledger says was stored
+    return found
 
 
 def lacks(
