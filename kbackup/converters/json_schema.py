@@ -18,9 +18,9 @@ from kbackup.connect import schema as connect
 from kbackup.connect.json_schema import (
     FORM,
     JsonSchemaStyle,
-    from_json_schema,
     to_json_schema,
 )
+from kbackup.connect.json_schema_reading import from_json_schema
 from kbackup.connect.json_text import JsonStyle
 from kbackup.connect.json_values import InexactError
 from kbackup.connect.schema import ConnectSchema

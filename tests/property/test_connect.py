@@ -24,7 +24,8 @@ from kbackup.connect import (
 )
 from kbackup.connect.avro_schema import AvroStyle, from_avro, to_avro
 from kbackup.connect.avro_wire import AVRO
-from kbackup.connect.json_schema import FORM, from_json_schema, to_json_schema
+from kbackup.connect.json_schema import FORM, to_json_schema
+from kbackup.connect.json_schema_reading import from_json_schema
 from kbackup.connect.json_text import JsonStyle
 from kbackup.connect.protobuf_schema import ProtobufStyle, from_message
 from kbackup.connect.schema import DATE, DECIMAL, TIMESTAMP, ConnectSchema, Type

@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 
 from kbackup.connect import json_schema, json_text, json_values
-from kbackup.connect.json_schema import FORM, JsonSchemaStyle, from_json_schema, to_json_schema
+from kbackup.connect.json_schema import FORM, JsonSchemaStyle, to_json_schema
+from kbackup.connect.json_schema_reading import from_json_schema
 from kbackup.connect.json_text import JsonStyle
 from kbackup.connect.schema import DECIMAL, TIMESTAMP, ConnectSchema, Type
 
