@@ -1,4 +1,4 @@
-"""Run a backup from Python and act on what it says: JSON lines and the exit code are the contract.
+"""Run a backup from Python and act on its JSON lines and exit code, which are the stable contract.
 
 python follow_summary.py sink --config orders.properties
 """
@@ -26,7 +26,7 @@ def run(words: Sequence[str]) -> dict[str, Any]:
                 case "summary":
                     summary = line
                 case _:
-                    pass  # types and fields may be added: skip what is not known
+                    pass  # types and fields may be added: skip unknown ones
     return summary
 
 

@@ -1,9 +1,9 @@
-"""Read a backup of whole records without kbackup: it is Parquet.
+"""Read a backup of whole records without kbackup: its objects are Parquet files.
 
     python read_with_pyarrow.py FOLDER TOPIC        a backup in a local folder
     python read_with_pyarrow.py s3://BUCKET TOPIC   one in S3, credentials as usual
 
-Prints the number of records of each partition, of each hour, and a few values.
+Prints the number of records, where each partition ends, records per hour, and a few values.
 """
 
 import sys
@@ -17,7 +17,7 @@ from pyarrow import fs
 
 
 def files(place: str, topic: str) -> Iterator[tuple[int, fs.FileSystem, str]]:
-    """Yield partition, file system and path of each object, in the order of offsets."""
+    """Yield partition, file system and path of each object, in offset order."""
     if place.startswith("s3://"):
         system, root = fs.FileSystem.from_uri(place)
     else:
@@ -39,24 +39,24 @@ def read(place: str, topic: str) -> pa.Table:
         table = ds.dataset(path, filesystem=system, format="parquet").to_table()
         parts.append(table.append_column("partition", pa.array([partition] * len(table), "int32")))
     if not parts:
-        refuse(f"error: no object of whole records of {topic} is under {place}/topics")
+        refuse(f"error: there are no whole records of {topic} under {place}/topics")
     return pa.concat_tables(parts)
 
 
 def refuse(text: str) -> NoReturn:
-    """Say what is wrong with what was asked for, and exit 2."""
+    """Print what is wrong, and exit 2."""
     print(text, file=sys.stderr)
     sys.exit(2)
 
 
 def main() -> None:
-    """Print what the backup holds."""
+    """Print a summary of the backup."""
     if len(sys.argv) != 3:
         refuse("usage: python read_with_pyarrow.py FOLDER|s3://BUCKET TOPIC")
     place, topic = sys.argv[1:]
     try:
         records = read(place, topic)
-    except (OSError, pa.ArrowInvalid) as error:  # not there, not readable, or not Parquet
+    except (OSError, pa.ArrowInvalid) as error:  # missing, unreadable, or not Parquet
         refuse(f"error: {topic} cannot be read under {place}: {error}")
     print(f"{len(records)} records of {topic}")
     print(f"{records['value'].null_count} tombstones, {records['key'].null_count} null keys")

@@ -4,8 +4,8 @@
 #   KBACKUP_S3_BUCKET_NAME=backups KBACKUP_BOOTSTRAP_SERVERS=dr-kafka:9092 \
 #       ./restore-elsewhere.sh 'copy_of_$0' orders,payments
 #
-# Whatever else is needed (another S3 server, credentials, security of the cluster) comes from the
-# environment or from the file that KBACKUP_CONFIG names.
+# Other settings (another S3 server, credentials, the cluster's security) come from the environment
+# or from the file that KBACKUP_CONFIG names.
 set -euo pipefail
 
 rename=${1:?new name of each topic, such as 'copy_of_\$0'}
@@ -17,7 +17,7 @@ kbackup restore verify --topics "$topics"
 # the plan exits as the restore would: 4 if something forbids it
 kbackup restore plan --topics "$topics" --rename "$rename"
 
-# run again after a failure, this goes on where it stopped
+# if it fails, run it again: it continues where it stopped
 kbackup restore run --topics "$topics" --rename "$rename"
 
-echo "now set the retention of the restored topics back: they keep everything"
+echo "now set the retention of the restored topics back (kbackup restore settle): they keep everything"

@@ -1,4 +1,4 @@
-"""Bytes as hexadecimal text, ``00ff``: values that are no text become readable JSON strings."""
+"""Bytes as hexadecimal text, ``00ff``: binary values become readable JSON strings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -11,13 +11,13 @@ from kbackup.errors import BadRecordError
 
 
 class HexConverter:
-    """``string`` of two hexadecimal digits a byte."""
+    """``string``, two hexadecimal digits per byte."""
 
     class_names: ClassVar[tuple[str, ...]] = ("HexConverter",)
     defaults: ClassVar[Mapping[str, Any]] = {}
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Take ``upper``, true for ``00FF``."""
+        """Read the option ``upper``: true means ``00FF``."""
         self._upper = UPPER.of(properties)
 
     def decode(self, column: pa.Array) -> Sequence[Column]:
@@ -28,7 +28,7 @@ class HexConverter:
         return (Column(pa.array(texts, pa.string())),)
 
     def encode(self, column: pa.Array) -> pa.Array:
-        """Return the bytes that the digits stand for, of a JSON string too."""
+        """Return the bytes that the digits encode, also from a JSON string."""
         storage = column.storage if isinstance(column.type, pa.JsonType) else column
         found = []
         for row, text in enumerate(storage.cast(pa.string()).to_pylist()):

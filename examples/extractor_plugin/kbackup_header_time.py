@@ -9,16 +9,16 @@ from kbackup_header_time_options import HEADER
 
 
 class HeaderTimeExtractor:
-    """The header's last value where it is repeated; no time where it is missing or no number."""
+    """The last value if the header is repeated; no time if it is missing or not a number."""
 
     class_names: ClassVar[tuple[str, ...]] = ("HeaderTimeExtractor",)
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Take ``timestamp.header``."""
+        """Read the option ``timestamp.header``."""
         self._header = HEADER.of(options)
 
     def extract(self, batch: pa.RecordBatch, _now_ms: int) -> pa.Int64Array:
-        """Return the time of each row, null where it has none."""
+        """Return the time of each row, null if it has none."""
         headers = batch["headers"]
         rows = pc.list_parent_indices(headers)  # the row that each header belongs to
         each = headers.flatten()

@@ -1,4 +1,4 @@
-"""The options of `HeaderTimeExtractor`, in a module that costs nothing to import."""
+"""The options of `HeaderTimeExtractor`, in a module that is cheap to import."""
 
 from kbackup.options import text
 

@@ -1,4 +1,4 @@
-"""Values as netstrings, one after the other: ``5:hello,``; a format that escapes nothing and
+"""Values as consecutive netstrings, ``5:hello,``: a format that escapes nothing and
 loses nothing but null.
 
 Source: D. J. Bernstein, "Netstrings", 1997.
@@ -22,7 +22,7 @@ _ROWS: Final = 1000
 
 
 class NetstringFormat:
-    """Values, or keys, as netstrings; each batch has the one column, ``binary``."""
+    """Values, or keys, as netstrings; each batch has one ``binary`` column."""
 
     class_names: ClassVar[tuple[str, ...]] = ()
     views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
@@ -39,24 +39,24 @@ class NetstringFormat:
         return extension == ".ns"
 
     def checks_itself(self, extension: str) -> bool:
-        """Return that nothing in a netstring is a checksum."""
+        """Return False: netstrings have no checksum."""
         return False
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
-        """Refuse null, which has no netstring."""
+        """Refuse null, which a netstring cannot represent."""
         rows = pc.indices_nonzero(values.is_null()).to_pylist()
-        return [Bad(row, f"a null {_COLUMNS[view]} is no netstring") for row in rows]
+        return [Bad(row, f"a null {_COLUMNS[view]} cannot be a netstring") for row in rows]
 
     def writer(
         self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None = None
     ) -> "NetstringWriter":
-        """Begin a file; whole records and headers do not fit."""
+        """Begin a file; it cannot hold whole records or headers."""
         if view not in _COLUMNS:
             raise refuse_view("netstring", view)
         return NetstringWriter(file, _COLUMNS[view])
 
     def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:
-        """Return nothing: the file has no room for it."""
+        """Return nothing: the file has no place for metadata."""
         return {}
 
     def read(
@@ -85,7 +85,7 @@ class NetstringWriter:
         self._file.write(b"".join(b"%d:%s," % (len(row), row) for row in rows.to_pylist()))
 
     def close(self, metadata: Mapping[str, str]) -> None:
-        """Write the end: an empty file and one that was cut after a row look different."""
+        """Write an end mark, so that a file truncated after a row is recognised."""
         self._file.write(b".")
 
 
@@ -104,10 +104,10 @@ def _rows(file: BinaryIO, longest: int) -> Iterator[bytes]:
     count = 0
     while (head := _head(file)) != b".":
         if _LENGTH.fullmatch(head) is None or int(head) > longest:
-            raise _corrupt(count, f"{head[:20]!r} is no length of a record")
+            raise _corrupt(count, f"{head[:20]!r} is not a valid record length")
         row = file.read(int(head) + 1)
         if len(row) != int(head) + 1 or not row.endswith(b","):
-            raise _corrupt(count, "it is cut short, or its length is wrong")
+            raise _corrupt(count, "it is truncated, or its length is wrong")
         yield row[:-1]
         count += 1
     if file.read(1):
@@ -115,7 +115,7 @@ def _rows(file: BinaryIO, longest: int) -> Iterator[bytes]:
 
 
 def _head(file: BinaryIO) -> bytes:
-    """Return the text before the next colon, or the mark of the end."""
+    """Return the text before the next colon, or the end mark."""
     head = b""
     while len(head) < 11:
         byte = file.read(1)

@@ -1,4 +1,4 @@
-"""``bucket=00`` to ``bucket=15`` by a checksum of the key: records of one key stay together."""
+"""``bucket=00`` to ``bucket=15``, chosen by a checksum of the key, so equal keys stay together."""
 
 import zlib
 from collections.abc import Mapping
@@ -11,22 +11,22 @@ from kbackup.records import TopicPartition
 
 
 class BucketPartitioner:
-    """The directory follows from the key, ``bucket=none`` where there is none."""
+    """The key determines the directory; null keys go to ``bucket=none``."""
 
     class_names: ClassVar[tuple[str, ...]] = ("BucketPartitioner",)
     goes_by_time: ClassVar[bool] = False
     no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Take ``bucket.count``."""
+        """Read the option ``bucket.count``."""
         self._count = COUNT.of(options)
 
     def only_directory(self, _where: TopicPartition) -> None:
-        """Return nothing: it follows from the record."""
+        """Return nothing: the directory depends on the record."""
 
     def encode(self, where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return a directory for each row."""
-        keys = batch["key"].dictionary_encode()  # one checksum a key, not one a record
+        keys = batch["key"].dictionary_encode()  # one checksum per key, not per record
         names = [
             f"bucket={zlib.crc32(key) % self._count:02}" for key in keys.dictionary.to_pylist()
         ]

@@ -21,7 +21,7 @@ _TABLE = (
 
 
 class SqliteStore:
-    """One row an object; SQLite's transactions make a put whole or not at all."""
+    """One row per object; SQLite's transactions make each put all or nothing."""
 
     @staticmethod
     def check_url(url: str) -> None:
@@ -43,11 +43,11 @@ class SqliteStore:
         if_absent: bool = False,
         if_match: str | None = None,
     ) -> bool:
-        """Write a row, in one transaction with the look at what is there."""
+        """Write a row, and check for an existing one in the same transaction."""
         body.seek(0)
         data = body.read()
         if checksum(data).hexdigest() != sha256:
-            raise StoreError(f"put {key}", "the body is not the one that was announced")
+            raise StoreError(f"put {key}", "the body does not match its sha256")
         facts = json.dumps({**metadata, "sha256": sha256})
         with self._connected() as database:
             database.execute("BEGIN IMMEDIATE")
@@ -64,7 +64,7 @@ class SqliteStore:
         return True
 
     def open(self, key: str) -> BinaryIO:
-        """Read a row, and compare its checksum."""
+        """Read a row and verify its checksum."""
         with self._connected() as database:
             row = database.execute(
                 "SELECT body, metadata FROM objects WHERE key = ?", [key.encode()]
@@ -88,7 +88,7 @@ class SqliteStore:
             yield StoredObject(key.decode(), size, datetime.fromisoformat(modified), str(version))
 
     def head(self, key: str) -> ObjectHead | None:
-        """Read what is known of an object."""
+        """Read the facts about an object."""
         with self._connected() as database:
             return self._head(database, key)
 
@@ -112,7 +112,7 @@ class SqliteStore:
 
 
 class _Connected(closing[sqlite3.Connection]):
-    """A connection of its own for each call: threads share none; committed unless it failed."""
+    """A connection per call, never shared between threads; it commits unless the call fails."""
 
     def __init__(self, path: str, timeout_s: float) -> None:
         database = sqlite3.connect(path, timeout=timeout_s)

@@ -1,4 +1,4 @@
-"""The options of `SqliteStore`, in a module that costs nothing to import."""
+"""The options of `SqliteStore`, in a module that is cheap to import."""
 
 from kbackup.options import duration
 

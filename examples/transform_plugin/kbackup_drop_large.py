@@ -1,4 +1,4 @@
-"""``DropLarge``: leaves out records whose value has more than so many bytes."""
+"""``DropLarge``: drops records whose value is larger than a limit."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
@@ -14,7 +14,7 @@ MAX_BYTES: Final = integer(
 
 
 class DropLarge:
-    """Goes by the value as Kafka holds it; a record without one is kept."""
+    """Measures the value as it is in Kafka; keeps records without one."""
 
     class_names: ClassVar[tuple[str, ...]] = ("DropLarge",)
     sides: ClassVar[tuple[str, ...]] = ()
@@ -22,7 +22,7 @@ class DropLarge:
     options: ClassVar[tuple[Option[Any], ...]] = (MAX_BYTES,)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
-        """Take ``max.bytes``; there are no sides."""
+        """Read the option ``max.bytes``; there are no sides."""
         self._max = MAX_BYTES.of(options)
 
     def apply(self, records: Records) -> Records:
