@@ -7,12 +7,18 @@ A key is relative to the store's root.  With the default `Layout`::
                   partition
 
 No other module builds or splits a key.  The layout is the Kafka Connect S3 sink's, so each tool
-restores what the other wrote.
+restores what the other wrote.  A layout may be dated, as the block-gzip sink's is::
 
-Source: kafka-connect-storage-cloud 87eb7d39, ``TopicPartitionWriter.fileKeyToCommit``.
+    systest/2016-02-24/system-test-00000-000000000100.gz
+    dir     date of    topic-partition-start offset, view, extension
+            upload
+
+Sources: kafka-connect-storage-cloud 87eb7d39, ``TopicPartitionWriter.fileKeyToCommit``; the
+published objects of the block-gzip sink.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -36,6 +42,18 @@ RECORDS_FOLDER: Final = "_kbackup"
 
 _TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "_schemas"})
+
+
+UPLOAD_DATE: Final = "<date>"
+"""What stands for the directory of a dated layout where the date is not known, or not meant."""
+
+_DATE_OR_NOT: Final = rf"\d{{4}}-\d\d-\d\d|{UPLOAD_DATE}"
+INDEX_EXTENSION: Final = ".index.json"
+"""In a dated layout: of the object that says where the blocks of the value file beside it are."""
+
+_POINTER: Final = "last_chunk_index."
+_PARTITION_WIDTH: Final = 5
+"""Digits a partition is zero-padded to in a dated layout."""
 
 
 class View(StrEnum):
@@ -98,29 +116,58 @@ class Layout:
         directory_delim: Between the segments of a key.
         file_delim: Between topic, partition and offset in an object's name.
         offset_width: Least digits of the start offset.
+        is_dated: Directories are dates of upload, in UTC, and topics have no folders of their own.
+            Such a layout holds values alone, each file with an index beside it.
     """
 
     topics_dir: str = "topics"
     directory_delim: str = "/"
     file_delim: str = "+"
     offset_width: int = OFFSET_WIDTH
+    is_dated: bool = False
     _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         dd, fd = re.escape(self.directory_delim), re.escape(self.file_delim)
+        end = rf"{fd}\d+{fd}\d+\." if self.is_dated else dd
+        topic = rf"(?P<topic>(?!\.\.?{end})[\w.-]{{1,{TOPIC_LENGTH_MAX}}})"
+        if self.is_dated:
+            stem, views = rf"(?P<encoded>{_DATE_OR_NOT}){dd}{topic}", ""
+        else:
+            stem = rf"{topic}{dd}(?P<encoded>.+){dd}(?P=topic)"
+            views = r"\.record|\.keys|\.headers|"
         pattern = re.compile(
-            re.escape(self.prefix())
-            + rf"(?P<topic>(?!\.\.?{dd})[\w.-]{{1,{TOPIC_LENGTH_MAX}}}){dd}(.+){dd}"
-            + rf"(?P=topic){fd}(\d{{1,10}}){fd}(\d{{1,99}})"
-            + r"(\.record|\.keys|\.headers|)((?:\.[A-Za-z0-9]+)+)",
+            rf"{re.escape(self.prefix())}{stem}{fd}(?P<partition>\d{{1,10}}){fd}"
+            rf"(?P<offset>\d{{1,99}})(?P<view>{views})(?P<extension>(?:\.[A-Za-z0-9]+)+)",
             re.ASCII | re.DOTALL,  # record text, newlines too, can be in a field partition
         )
         object.__setattr__(self, "_pattern", pattern)
 
     def prefix(self, topic: str | None = None) -> str:
         """Return what the keys of all topics, or of one, begin with; ends with the delimiter."""
-        parts = [part for part in (self.topics_dir, topic) if part]
+        parts = [part for part in (self.topics_dir, None if self.is_dated else topic) if part]
         return "".join(part + self.directory_delim for part in parts)
+
+    def prefixes(self, topics: Iterable[str]) -> list[str]:
+        """Return what to list to find all objects of *topics*, and perhaps of others."""
+        return sorted({self.prefix(topic) for topic in topics})
+
+    def partition_prefix(self, date: str, topic: str, partition: int) -> str:
+        """Return what the keys of one partition begin with on one date of a dated layout."""
+        return f"{self.prefix()}{date}{self.directory_delim}{self._stem(topic, partition)}"
+
+    def pointer(self, topic: str, partition: int) -> str:
+        """Return the key of the text that names the newest index of a partition."""
+        where = f"{topic}{self.file_delim}{partition:0{_PARTITION_WIDTH}d}"
+        return f"{self.prefix()}{_POINTER}{where}.txt"
+
+    def is_pointer(self, key: str) -> bool:
+        """Whether *key* is one that `pointer` returns."""
+        return self.is_dated and key.startswith(f"{self.prefix()}{_POINTER}")
+
+    def _stem(self, topic: str, partition: int) -> str:
+        width = _PARTITION_WIDTH if self.is_dated else 1
+        return f"{topic}{self.file_delim}{partition:0{width}d}{self.file_delim}"
 
     def records_prefix(self) -> str:
         """Return the folder of run records, beside the last segment of ``topics.dir``."""
@@ -134,12 +181,10 @@ class Layout:
             ObjectKeyError: If the parts make a key that would not parse back, or one that S3
                 does not take.
         """
-        name = self.file_delim.join(
-            (parts.topic, str(parts.partition), f"{parts.start_offset:0{self.offset_width or 1}d}")
-        )
         key = (
             f"{self.prefix(parts.topic)}{parts.encoded_partition}{self.directory_delim}"
-            f"{name}{parts.view}{parts.extension}"
+            f"{self._stem(parts.topic, parts.partition)}"
+            f"{parts.start_offset:0{self.offset_width or 1}d}{parts.view}{parts.extension}"
         )
         if len(key.encode()) > KEY_BYTES_MAX:
             raise ObjectKeyError(key, f"longer than {KEY_BYTES_MAX} bytes")
@@ -158,9 +203,10 @@ class Layout:
         match = self._pattern.fullmatch(key)
         if match is None:
             raise ObjectKeyError(key)
-        topic, encoded_partition, partition, offset, view, extension = match.groups()
-        if int(partition) > PARTITION_MAX or int(offset) > OFFSET_MAX:
+        partition, offset = int(match["partition"]), int(match["offset"])
+        if partition > PARTITION_MAX or offset > OFFSET_MAX:
             raise ObjectKeyError(key, "its partition or offset is larger than Kafka's")
         return ObjectKey(
-            topic, int(partition), int(offset), encoded_partition, extension, View(view)
-        )
+            match["topic"], partition, offset, match["encoded"], match["extension"],
+            View(match["view"]),
+        )  # fmt: skip

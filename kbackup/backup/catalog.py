@@ -1,13 +1,20 @@
 """What is in a backup: one listing, grouped by topic and partition, in offset order."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kbackup import formats
 from kbackup.errors import IncompleteBackupError, ObjectKeyError
 from kbackup.formats import FormatOptions
-from kbackup.naming import RECORDS_FOLDER, Layout, ObjectKey, View
+from kbackup.naming import (
+    INDEX_EXTENSION,
+    RECORDS_FOLDER,
+    UPLOAD_DATE,
+    Layout,
+    ObjectKey,
+    View,
+)
 from kbackup.records import TopicPartition
 from kbackup.stores import Store, StoredObject
 
@@ -48,10 +55,12 @@ class FileSet:
     Attributes:
         where: Topic and partition, from the name.
         start_offset: Offset of the first record, from the name.
-        encoded_partition: The directory.
+        encoded_partition: The directory; where it is a date of upload, which says nothing of the
+            records, `kbackup.naming.UPLOAD_DATE`.
         main: The whole-record or the value object; None where only siblings were found.
         keys: The keys object, None if there is none.
         headers: The headers object, None if there is none.
+        index: Key of the index beside the value object; None if there is none, which loses nothing.
     """
 
     where: TopicPartition
@@ -60,6 +69,7 @@ class FileSet:
     main: BackupFile | None = None
     keys: BackupFile | None = None
     headers: BackupFile | None = None
+    index: str | None = None
 
     @property
     def files(self) -> list[BackupFile]:
@@ -165,12 +175,21 @@ def read(
     catalog = Catalog()
     found: dict[TopicPartition, dict[tuple[str, ...], FileSet]] = {}
     known: dict[str, str | None] = {}
+    indexes: set[str] = set()
     for entry in _entries(store, layout, topics):
         try:
             parts = layout.parse(entry.key)
         except ObjectKeyError as error:
-            _foreign(catalog, layout, entry, error.why)
+            if not (layout.is_dated and topics):  # else nobody knows of which topic it is
+                _foreign(catalog, layout, entry, error.why)
             continue
+        if layout.is_dated:
+            if topics and parts.topic not in topics:
+                continue
+            if parts.extension == INDEX_EXTENSION:
+                indexes.add(entry.key)
+                continue
+            parts = replace(parts, encoded_partition=UPLOAD_DATE)
         if parts.extension not in known:
             known[parts.extension] = formats.by_extension(parts.extension, options)
         name = known[parts.extension]
@@ -184,23 +203,22 @@ def read(
             _add(found, parts, entry, name)
     for where, sets in found.items():
         ordered = sorted(sets.values(), key=lambda one: (one.start_offset, one.encoded_partition))
-        catalog.sets[where] = ordered
+        catalog.sets[where] = [_with_index(files, indexes) for files in ordered]
     return catalog
 
 
 def _entries(store: Store, layout: Layout, topics: Collection[str]) -> Iterator[StoredObject]:
-    prefixes: Iterable[str] = [layout.prefix(topic) for topic in sorted(topics)] or [
-        layout.prefix()
-    ]
-    for prefix in prefixes:
+    for prefix in layout.prefixes(topics) or [layout.prefix()]:
         yield from store.list(prefix)
 
 
 def _foreign(catalog: Catalog, layout: Layout, entry: StoredObject, why: str) -> None:
-    """Count an object that is not ours, unless it is a folder's marker or in our own folder."""
+    """Count an object that is not ours, unless it is a folder's marker, a pointer, or a record."""
     if entry.key.endswith(layout.directory_delim) and entry.size == 0:
         return
     if entry.key.startswith(layout.records_prefix()) and RECORDS_FOLDER in entry.key:
+        return
+    if layout.is_pointer(entry.key):
         return
     catalog.foreign_count += 1
     if len(catalog.foreign) < NAMED_MOST:
@@ -234,6 +252,13 @@ def _add(
         keys=file if parts.view is View.KEY else old.keys,
         headers=file if parts.view is View.HEADERS else old.headers,
     )
+
+
+def _with_index(files: FileSet, indexes: Collection[str]) -> FileSet:
+    if files.main is None or not indexes:
+        return files
+    key = files.main.key.removesuffix(files.main.extension) + INDEX_EXTENSION
+    return replace(files, index=key) if key in indexes else files
 
 
 def _before(files: FileSet, moment: float) -> FileSet | None:

@@ -110,7 +110,7 @@ def requirements(
     command: str,
     given: Mapping[str, Value],
     *,
-    is_value_view: bool,
+    cuts_by_number: bool,
     elsewhere: frozenset[str] = frozenset(),
 ) -> Iterator[Doubt]:
     """Yield what *command* needs and was not given.
@@ -118,7 +118,7 @@ def requirements(
     Args:
         command: As `load` takes it.
         given: What was given, erroneous values included.
-        is_value_view: Whether the connectors' layout is written or read.
+        cuts_by_number: Whether the layout is the connectors', whose files have no other limit.
         elsewhere: Names that may still come from an option: a warning only.
     """
     if _has(given, "topics") and _has(given, "topics.regex"):
@@ -127,7 +127,7 @@ def requirements(
     for need in _NEEDS:
         if command not in need.commands or need.is_met(given):
             continue
-        if need.name == "flush.size" and not is_value_view:
+        if need.name == "flush.size" and not cuts_by_number:
             continue
         level = warning if need.name in elsewhere else error
         yield level("missing", need.name, None, "it is not set", need.do)

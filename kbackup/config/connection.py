@@ -114,5 +114,6 @@ class Store(Group):
     store_url: StoreUrl = declare(
         None,
         "URL of another S3 server; file:///FOLDER is a local folder in place of a bucket.",
+        aliases=("s3.endpoint",),
         example="http://127.0.0.1:9000",
     )

@@ -93,11 +93,12 @@ class Judgement:
         bad |= {doubt.name for doubt in unreadable}
         usable = {name: self.given[name] for name in self.used if name not in bad}
         writes = "sink" in self.sides
+        named = self.given.get("connector.class")
         found = seams.resolve(
             usable,
             writes=writes,
             converts=not self.sides.isdisjoint(CONVERTING),
-            is_connector=self.connector is not None,
+            connector=None if named is None else named.text,
         )
         self._take(found.doubts, found.without_effect)
         values: dict[str, Any] = {
@@ -106,8 +107,10 @@ class Judgement:
             if name in BY_NAME and BY_NAME[name].option is None and name not in found.without_effect
         }
         self._derive(values, usable, found)
+        for attribute, default in found.defaults.items():
+            values.setdefault(attribute, default)
         if self.is_complete:
-            self._requirements(found.view)
+            self._requirements(cuts_by_number=found.view == "value" and not found.defaults)
         options = self._options(values | found.found, usable)
         self.doubts += checks.suspicions(self.given, self.sides)
         if "sink" in self.sides:
@@ -215,7 +218,7 @@ class Judgement:
         self, values: dict[str, Any], usable: Mapping[str, Value], found: seams.Seams
     ) -> None:
         """Fill in the defaults that depend on other values."""
-        if found.view == "value" and "sink" in self.sides:
+        if found.view == "value" and "sink" in self.sides and not found.defaults:
             values.setdefault("rotate_bytes", -1)
             if not self._is_timeless(usable, found):
                 self._derive_times(values, usable)
@@ -266,7 +269,7 @@ class Judgement:
         parts = ("" if place is None else place.text, "topics" if folder is None else folder.text)
         return "-".join(part for part in ("kbackup", *parts) if part)
 
-    def _requirements(self, view: str) -> None:
+    def _requirements(self, *, cuts_by_number: bool) -> None:
         elsewhere: frozenset[str] = frozenset()
         needed = self.command
         if needed == "config":
@@ -275,7 +278,7 @@ class Judgement:
             if self.connector is None:
                 elsewhere |= {"topics", *(found.name for found in PLACES)}
         self.doubts += checks.requirements(
-            needed, self.given, is_value_view=view == "value", elsewhere=elsewhere
+            needed, self.given, cuts_by_number=cuts_by_number, elsewhere=elsewhere
         )
 
     def _say_without_effect(self) -> None:

@@ -20,7 +20,7 @@ NO_EFFECT: Final = frozenset(
     connector.class tasks.max storage.class schema.generator.class header.converter
     schemas.cache.config schema.cache.size retry.backoff.ms shutdown.timeout.ms
     max.write.duration.ms tombstone.encoded.partition
-    max.files.scan.limit
+    max.files.scan.limit local.buffer.dir
     enable.conditional.writes s3.send.digest s3.http.send.expect.continue
     config.action.reload
     folders record.batch.max.size task.batch.size

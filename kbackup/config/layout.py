@@ -47,6 +47,7 @@ class Layout(Group):
         "topics",
         "First part of every object key; may have several segments, may be empty.",
         commands=ALL,
+        aliases=("s3.prefix",),
     )
     directory_delim: Text = declare(
         "/", "Separates the segments of an object key.", commands=ALL, min_length=1

@@ -29,6 +29,8 @@ _SIDES: Final = {"keys": View.KEY, "headers": View.HEADERS}
 _FORMATS: Final = ("format_class", "keys_format_class", "headers_format_class")
 """The settings that name the formats of files."""
 
+_PARTITIONER: Final = "partitioner_class"
+
 _PARTS: Final = {"key": View.KEY, "value": View.VALUE}
 _DO: Final = "choose one of them, or install the package that provides it"
 
@@ -40,18 +42,21 @@ class Seams:
     Attributes:
         view: "record" or "value".
         found: Attributes of `Settings` to their values.
+        defaults: Attributes of `Settings` whose defaults are others in the layout of the format;
+            empty where it has no layout of its own.
         doubts: Errors and warnings.
         without_effect: Names that do nothing in this layout.
     """
 
     view: str
     found: dict[str, Any] = field(default_factory=dict)
+    defaults: dict[str, Any] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
     without_effect: list[str] = field(default_factory=list)
 
 
 def resolve(
-    given: Mapping[str, Value], *, writes: bool, converts: bool, is_connector: bool
+    given: Mapping[str, Value], *, writes: bool, converts: bool, connector: str | None
 ) -> Seams:
     """Find the view, formats, converters and partitioner.
 
@@ -59,18 +64,22 @@ def resolve(
         given: What was given, erroneous values left out.
         writes: Whether the command writes objects (sink) or reads them.
         converts: Whether it looks into records at all.
-        is_connector: Whether the file is a connector's.
+        connector: The class of the connector whose file this is; None where it is none's.
     """
+    is_connector = connector is not None
     view = given["view"].text.lower() if "view" in given else ""
     if view not in ("record", "value"):
         view = "value" if "format.class" in given or is_connector else "record"
     seams = Seams(view, {"view": view} if writes and "view" not in given else {})
-    if is_connector and "format.class" not in given:
+    if "format.class" not in given:
+        _name_by_connector(seams, connector)
+    if is_connector and "format.class" not in given and "format_class" not in seams.found:
         why = "a connector's configuration needs it"
         do = "add format.class; for whole records leave out connector.class"
         seams.doubts.append(error("incomplete", "format.class", None, why, do))
     _name(seams, "formats", "format.class", given)
     _name(seams, "partitioners", "partitioner.class", given)
+    _own_settings(seams, given)
     _name(seams, "extractors", "timestamp.extractor", given)
     if view == "record" and writes:
         _whole_records(seams, given)
@@ -93,6 +102,44 @@ def _name(seams: Seams, seam: str, name: str, given: Mapping[str, Value]) -> Non
     except ConfigurationError as problem:
         why = f"this version does not have it; {problem.why}"
         seams.doubts.append(error("unsupported", name, value, why, _DO))
+
+
+def _name_by_connector(seams: Seams, connector: str | None) -> None:
+    """Note the format that a connector always writes, if it is of that kind."""
+    for plugin in plugins.installed("formats") if connector else ():
+        form = _format(plugin.name)
+        if connector in getattr(form, "connectors", ()):
+            seams.found["format_class"] = plugin.name
+            seams.defaults |= getattr(form, "connector_settings", {})
+
+
+def _own_settings(seams: Seams, given: Mapping[str, Value]) -> None:
+    """Note how the layout of the format differs from others, and refuse to mix the two."""
+    name = seams.found.get("format_class")
+    own: Mapping[str, Any] = getattr(_format(name), "settings", {})
+    seams.defaults |= own
+    for part in _SIDES if own else ():
+        if _is_true(given, f"store.kafka.{part}"):
+            why = f"format.class={name} has no place for {part}"
+            do = f"set it to false; to keep {part} choose whole records"
+            side = f"store.kafka.{part}"
+            seams.doubts.append(error("combination", side, given[side], why, do))
+    wanted, asked = own.get(_PARTITIONER), seams.found.get(_PARTITIONER)
+    value = given.get("partitioner.class")
+    if asked is not None and wanted is not None and asked != wanted:
+        why = f"the objects of format.class={name} have names of their own"
+        doubt = error("combination", "partitioner.class", value, why, "remove it")
+        seams.doubts.append(doubt)
+    if asked is not None and wanted is None:
+        mine = [
+            plugin.name
+            for plugin in plugins.installed("formats")
+            if getattr(_format(plugin.name), "settings", {}).get(_PARTITIONER) == asked
+        ]
+        if mine:
+            why = f"it goes with format.class={' or '.join(mine)} alone"
+            do = f"set format.class={mine[0]}, or choose another partitioner"
+            seams.doubts.append(error("combination", "partitioner.class", value, why, do))
 
 
 def _whole_records(seams: Seams, given: Mapping[str, Value]) -> None:

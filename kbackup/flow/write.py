@@ -3,7 +3,7 @@
 Files are spooled: in memory up to a limit that all of them share, then on disk.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
@@ -18,7 +18,7 @@ from kbackup.flow.rows import Part, Rows, by_directory
 from kbackup.flow.schemas import brought_under
 from kbackup.flow.views import ViewSpec
 from kbackup.formats import Writer
-from kbackup.naming import Layout, ObjectKey
+from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey
 from kbackup.records import NO_TIMESTAMP, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.spool import Spool
 
@@ -59,6 +59,19 @@ class CutFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Index:
+    """Where the blocks of a file are.
+
+    Attributes:
+        key: Where it is stored, beside the file.
+        body: Its bytes.
+    """
+
+    key: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ClosedFile:
     """A file that is complete and waits to be stored.
 
@@ -70,6 +83,7 @@ class ClosedFile:
         cut: Of the cut it belongs to.
         where: Which partition it is of.
         identity: Which topic it is of.
+        index: Its index, None where its format has none.
     """
 
     key: str
@@ -79,6 +93,7 @@ class ClosedFile:
     cut: CutFacts
     where: TopicPartition
     identity: TopicIdentity = UNKNOWN
+    index: Index | None = None
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -118,6 +133,8 @@ class OpenFiles:
         layout: How objects are named.
         spool_bytes: What all open files together may hold in memory.
         identity: Which topic it is; kept in each file that has room for it, and beside it.
+        dated: Gives the date under which the files that begin at an offset are stored; needed
+            where the layout is dated.
         records: Records in all open files.
     """
 
@@ -126,6 +143,7 @@ class OpenFiles:
     layout: Layout
     spool_bytes: int
     identity: TopicIdentity = UNKNOWN
+    dated: Callable[[int], str] | None = None
     records: int = 0
     _open: dict[str, _Open] = field(default_factory=dict)
 
@@ -162,6 +180,8 @@ class OpenFiles:
         cut = CutFacts(span, len(self._open))
         for directory, files in self._open.items():
             facts = files.facts
+            if self.dated is not None:
+                directory = self.dated(facts.first_offset)  # noqa: PLW2901
             metadata = inner_metadata(facts, self.where, self.identity)
             for sheet in files.sheets:
                 spec = sheet.view.spec
@@ -171,10 +191,12 @@ class OpenFiles:
                     spec.extension(), spec.view,
                 )  # fmt: skip
                 own = replace(facts, sha256=sheet.body.sha256)
-                name = self.layout.key(key)
                 closed.append(
-                    ClosedFile(name, spec, sheet.body, own, cut, self.where, self.identity)
-                )
+                    ClosedFile(
+                        self.layout.key(key), spec, sheet.body, own, cut, self.where,
+                        self.identity, self._index(key, sheet.writer),
+                    )
+                )  # fmt: skip
         self._open, self.records = {}, 0
         return closed
 
@@ -187,6 +209,13 @@ class OpenFiles:
                     sheet.writer.close({})  # left alone, it would write its end later, to nowhere
                 sheet.body.close()
         self._open, self.records = {}, 0
+
+    def _index(self, key: ObjectKey, writer: Writer) -> Index | None:
+        index = getattr(writer, "index", None)
+        if index is None:
+            return None
+        beside = self.layout.key(replace(key, extension=INDEX_EXTENSION))
+        return Index(beside, index(key.start_offset))
 
     def _under(self, schema: Schema | None, part: Part) -> pa.RecordBatch:
         """Return the rows of *part* under the schema of their file."""

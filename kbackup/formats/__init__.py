@@ -36,7 +36,11 @@ class FormatOptions:
 
 
 class Writer(Protocol):
-    """One file being written."""
+    """One file being written.
+
+    Where the format's files have an index beside them, it has a method ``index`` too: given the
+    offset of the file's first record, it returns the bytes of the index, once the file is closed.
+    """
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows, none of which `Format.refuses`.
@@ -66,6 +70,12 @@ class Format(Protocol):
     A format that can keep values as their producers encoded them names the encodings in
     ``encodings``: its writer may then find them in a second column, `kbackup.columns.ENCODED`, with
     the schema they are encoded under in its metadata.
+
+    A format whose files are one tool's alone may say in which settings its layout differs from
+    other layouts: ``settings`` has the values that are its defaults, by attribute of the settings,
+    ``directory`` the directory of all its files where that is a date of upload.  ``connectors`` has
+    the full names of the connectors that always write it, ``connector_settings`` their own
+    defaults.
 
     Attributes:
         class_names: Simple names of the Java classes that stand for this format.

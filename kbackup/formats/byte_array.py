@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kbackup.columns import Bad, Schema
 from kbackup.errors import ConfigurationError
@@ -22,6 +21,7 @@ from kbackup.formats.separated import (
     SeparatedWriter,
     extension,
     first_with,
+    nulls,
     read_rows,
 )
 from kbackup.naming import View
@@ -53,15 +53,7 @@ class ByteArrayFormat:
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
         """Refuse null, which would come back as empty."""
-        return [
-            Bad(
-                row,
-                f"a null {_COLUMNS[view]} cannot be written to a file of raw bytes",
-                "it would come back as an empty one",
-                "leave such records out with behavior.on.null.values=ignore, or keep whole records",
-            )
-            for row in pc.indices_nonzero(values.is_null()).to_pylist()
-        ]
+        return nulls(values, _COLUMNS[view], "a file of raw bytes")
 
     def writer(
         self,

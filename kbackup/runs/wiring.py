@@ -20,7 +20,7 @@ from kbackup.flow.schemas import Compatibility
 from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings, Way
-from kbackup.naming import RECORDS_FOLDER, Layout, View
+from kbackup.naming import RECORDS_FOLDER, UPLOAD_DATE, Layout, View
 from kbackup.stores import StoreSettings
 
 
@@ -71,12 +71,21 @@ def layout(settings: Settings) -> Layout:
             f"a segment is .. or . or {RECORDS_FOLDER}, or a character cannot be printed",
             "choose a plain folder, such as topics",
         )
+    is_dated = _directory(settings) == UPLOAD_DATE
+    folder, delimiter = settings.topics_dir, settings.directory_delim
     return Layout(
-        settings.topics_dir,
-        settings.directory_delim,
+        folder.removesuffix(delimiter) if is_dated else folder,
+        delimiter,
         settings.file_delim,
         settings.filename_offset_zero_pad_width,
+        is_dated,
     )
+
+
+def _directory(settings: Settings) -> str | None:
+    """Return the one directory of all files of the format, None where a partitioner gives it."""
+    name = settings.format_class
+    return None if name is None else getattr(plugins.load("formats", name), "directory", None)
 
 
 def engine_settings(settings: Settings, jvm: Jvm | None) -> EngineSettings:

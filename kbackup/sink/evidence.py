@@ -10,10 +10,11 @@ from kbackup.clock import Clock
 from kbackup.errors import ObjectKeyError
 from kbackup.flow.write import CutFacts
 from kbackup.kafka import Position
-from kbackup.naming import Layout, View
+from kbackup.naming import INDEX_EXTENSION, UPLOAD_DATE, Layout, View
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, joined
 from kbackup.reports import Bookmark
 from kbackup.runs.known import NOTHING, Known, with_objects
+from kbackup.sink.dated import Pointed, pointed_to
 from kbackup.sink.start import Evidence
 from kbackup.stores import ObjectHead, Store
 
@@ -72,22 +73,29 @@ def gather(
             for where, objects in unentered.items()
             if (overtaken := _overtaken(objects, logs[where], committed.get(where)))
         }
+        pointed = dict(
+            zip(mains, pool.map(lambda at: _pointed_to(store, layout, at), mains), strict=True)
+        )
     evidence = {}
     for where, log in logs.items():
         said, cut = confirmed.get(where, _UNKNOWN), last.get(where, _LastCut())
         ledger, listed = known.ledger(where), stored.get(where, ())
         keys = {at.key for at in listed}
         end = ledger.end(keys)
+        if end is None:
+            end = cut.stored_to
+        pointer = pointed.get(where)
         evidence[where] = Evidence(
             log,
             committed.get(where),
             said.is_confirmed,
-            cut.stored_to if end is None else end,
+            pointer.next_offset if end is None and pointer is not None else end,
             where in mains,
             (*said.identities, cut.identity),
             known_to=ledger.reached(),
             kept=joined([*ledger.kept(keys), *whole.get(where, ())]),
             unentered=tuple((at.start_offset, at.key) for at in unentered.get(where, ())),
+            is_astray=pointer is not None and pointer.start_offset != mains[where][-1].start_offset,
         )
     return evidence
 
@@ -161,19 +169,24 @@ def _objects(
     """Return the objects of each partition that has some, in the order of start offsets."""
     wanted = set(wheres)
     found: dict[TopicPartition, list[_Stored]] = {}
-    for topic in sorted({where.topic for where in wheres}):
-        for entry in store.list(layout.prefix(topic)):
+    for prefix in layout.prefixes(where.topic for where in wheres):
+        for entry in store.list(prefix):
             try:
                 parts = layout.parse(entry.key)
             except ObjectKeyError:
                 continue
             where = TopicPartition(parts.topic, parts.partition)
-            if where in wanted:
-                one = _Stored(parts.start_offset, parts.encoded_partition, entry.key, parts.view)
+            if where in wanted and parts.extension != INDEX_EXTENSION:
+                directory = UPLOAD_DATE if layout.is_dated else parts.encoded_partition
+                one = _Stored(parts.start_offset, directory, entry.key, parts.view)
                 found.setdefault(where, []).append(one)
     for objects in found.values():
         objects.sort(key=lambda at: at.start_offset)
     return found
+
+
+def _pointed_to(store: Store, layout: Layout, where: TopicPartition) -> Pointed | None:
+    return pointed_to(store, layout, where) if layout.is_dated else None
 
 
 def _mains(objects: Sequence[_Stored]) -> list[_Stored]:

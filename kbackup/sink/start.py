@@ -31,6 +31,7 @@ class Evidence:
             ledger and by what a run stored and did not live to enter; empty where neither was
             asked.
         unentered: The bucket's objects that the ledger lacks, each with its start offset.
+        is_astray: The pointer of a dated layout names another object than the newest.
     """
 
     log: Span
@@ -43,6 +44,7 @@ class Evidence:
     known_to: int | None = None
     kept: tuple[Span, ...] = ()
     unentered: tuple[tuple[int, str], ...] = ()
+    is_astray: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
         TopicChangedError: If the log ends before what was backed up: another topic of this name.
     """
     wanted, warnings = _wanted(where, seen)
+    warnings += _astray(where, seen)
     if wanted is None:
         wanted = seen.reached  # what expired since this run began is a gap, though nobody knew it
     if wanted is None:
@@ -100,6 +103,17 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
         expired = _expired(seen, Span(wanted, seen.log.start_offset))
         return Start(seen.log.start_offset, expired, warnings, moves)
     return Start(wanted, (), warnings, moves)
+
+
+def _astray(where: TopicPartition, seen: Evidence) -> tuple[tuple[str, str], ...]:
+    """Say that the pointer of a dated layout is of another object than the newest."""
+    if not seen.is_astray:
+        return ()
+    text = (
+        f"{where}: its last_chunk_index does not name the newest object in the bucket: it decides "
+        "nothing here, and is set right with the next object"
+    )
+    return (("pointer_astray", text),)
 
 
 def _expired(seen: Evidence, span: Span) -> tuple[Span, ...]:

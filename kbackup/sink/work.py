@@ -4,7 +4,7 @@ The upload of one cut runs while the next one fills, of the same partition or th
 partition's commits stay in order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -21,6 +21,7 @@ from kbackup.kafka import Position
 from kbackup.records import Facts, Span, joined
 from kbackup.reports import SPANS_MOST, Bookmark, PartitionReport
 from kbackup.sink.clients import Clients, storing
+from kbackup.sink.dated import UploadDates, keep_indexed, point
 from kbackup.sink.intake import Intake
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import keep
@@ -107,8 +108,9 @@ class Work:
         views = [Conversion.of(spec, self.unit.where.topic) for spec in self.job.views]
         intake = Intake(self.job, self.unit.where, self.clients.reader, self._rejects, self.line)
         files = OpenFiles(
-            self.unit.where, views, self.job.layout, self.job.spool_bytes, self.unit.identity
-        )
+            self.unit.where, views, self.job.layout, self.job.spool_bytes, self.unit.identity,
+            self._dates(),
+        )  # fmt: skip
         upload: Future[None] | None = None
         try:
             for step in cut(intake.rows(span, views), self.job.rule, self.job.clock.ms):
@@ -201,7 +203,7 @@ class Work:
             rows.append(passed(self.unit.where, span, self.job.run, now_ms))
         for file in files:
             try:
-                facts = keep(self.clients.store, file)
+                facts = self._keep(file)
             finally:
                 file.body.close()
             rows.append(self._row(file, facts))
@@ -229,6 +231,23 @@ class Work:
             report, committed=next_offset, done=done, skipped=skipped, bookmark=bookmark
         )
         return _Stored(entry, after)
+
+    def _dates(self) -> Callable[[int], str] | None:
+        """Return what gives files the dates of their upload, None where none have them."""
+        job, bookmark = self.job, self.report.bookmark
+        if not job.layout.is_dated:
+            return None
+        last = None if bookmark is None else bookmark.key
+        return UploadDates(self.clients.store, job.layout, self.unit.where, job.clock, last).of
+
+    def _keep(self, file: ClosedFile) -> Facts:
+        """Store a file with all that belongs beside it; return what is there now."""
+        store = self.clients.store
+        if file.index is None:
+            return keep(store, file)
+        facts = keep_indexed(store, file)
+        point(store, self.job.layout, self.unit.where, file.index)
+        return facts
 
     def _row(self, file: ClosedFile, facts: Facts) -> Entry:
         """Return what the ledger is to say of a file whose object has *facts* now."""

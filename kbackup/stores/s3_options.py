@@ -40,7 +40,8 @@ def _customer_key(text: str) -> None:
 BUCKET: Final = optional_text(
     "s3.bucket.name",
     "Bucket that holds the backup.",
-    mistaken=("bucket", "s3.bucket"),
+    aliases=("s3.bucket",),
+    mistaken=("bucket",),
     short=("-b", "--bucket"),
     example="backups",
     is_place=True,
@@ -56,7 +57,7 @@ PATH_STYLE: Final = boolean(
     "s3.path.style.access.enabled",
     "Put the bucket's name into the path, not into the host name.",
     True,
-    aliases=("s3.path.style.access",),
+    aliases=("s3.path.style.access", "s3.path_style"),
 )
 PART_SIZE: Final = integer(
     "s3.part.size",

@@ -18,6 +18,7 @@ OURS = sorted((Path(__file__).parent / "configs").iterdir())
 FOLDER = Path(__file__).parents[2] / ".." / "shared" / "interop" / "configs"
 COLLECTION = sorted(FOLDER.glob("[0-9]*-*.*"))
 RUNNABLE = {
+    "block-gzip-sink.properties",
     "bytes-sink.properties",
     "credentials-sink.properties",
     "json-sink.json",
@@ -59,7 +60,7 @@ def test_every_kind_of_configuration_is_there() -> None:
     """
     A test of nothing would pass.
     """
-    assert (6, True) == (len(OURS), len(COLLECTION) in (0, 72))
+    assert (7, True) == (len(OURS), len(COLLECTION) in (0, 72))
 
 
 @EACH

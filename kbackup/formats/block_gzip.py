@@ -1,0 +1,202 @@
+"""Lines in blocks that are compressed each for itself: what the block-gzip sink writes.
+
+A file is one gzip stream of many members, so any tool reads it whole.  Its index says where each
+member begins, so a few records can be read by a request for a part of the object.
+
+A value ends with a line feed.  One that has one at its end already gets no second, and one that
+has others comes back as several: whole records do not have these flaws.
+
+Source: the published objects and the description of the block-gzip sink for Kafka Connect.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.columns import Bad, Schema
+from kbackup.formats import FormatOptions, refuse_view
+from kbackup.formats.block_gzip_options import BLOCK_BYTES
+from kbackup.formats.block_index import Block, BlockIndex
+from kbackup.formats.gzip_stream import GzipWriter
+from kbackup.formats.separated import GZIP_EXTENSION, bytes_of, first_with, nulls, read_rows
+from kbackup.formats.separated_options import LEVEL
+from kbackup.naming import UPLOAD_DATE, View
+
+_log = logging.getLogger(__name__)
+_NEWLINE: Final = b"\n"
+_SCHEMA: Final = pa.schema([("value", pa.binary())])
+
+
+class BlockGzipFormat:
+    """Values as lines, in blocks; each batch has the one column ``value``, binary.
+
+    Its files are named by the date of their upload, each with an index beside it.
+    """
+
+    class_names: ClassVar[tuple[str, ...]] = ("BlockGZIPFileWriter",)
+    connectors: ClassVar[tuple[str, ...]] = ("com.deviantart.kafka_connect_s3.S3SinkConnector",)
+    settings: ClassVar[Mapping[str, Any]] = {
+        "file_delim": "-",
+        "filename_offset_zero_pad_width": 12,
+        "partitioner_class": "upload_date",
+    }
+    connector_settings: ClassVar[Mapping[str, Any]] = {"topics_dir": ""}
+    directory: ClassVar[str] = UPLOAD_DATE
+    views: ClassVar[frozenset[View]] = frozenset({View.VALUE})
+    converters: ClassVar[tuple[str, ...] | None] = ("bytes", "string")
+    assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "bytes"}
+    splits_at: ClassVar[str] = "format.class"
+
+    def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
+        """Return ``.gz``."""
+        return GZIP_EXTENSION
+
+    def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
+        """Whether *extension* is ``.gz`` alone."""
+        return extension == GZIP_EXTENSION
+
+    def checks_itself(self, extension: str) -> bool:  # noqa: ARG002
+        """Gzip has a checksum."""
+        return True
+
+    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:  # noqa: ARG002
+        """Refuse null, which would come back as empty."""
+        return nulls(values, "value", "a line")
+
+    def writer(
+        self,
+        file: BinaryIO,
+        view: View,
+        options: FormatOptions,
+        schema: Schema | None = None,  # noqa: ARG002
+    ) -> "BlockGzipWriter":
+        """Begin a file of values.
+
+        Raises:
+            ConfigurationError: If *view* is another.
+        """
+        if view is not View.VALUE:
+            raise refuse_view("block_gzip", view)
+        return BlockGzipWriter(file, options)
+
+    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:  # noqa: ARG002
+        """Return nothing: the file has no room for it."""
+        return {}
+
+    def read(
+        self,
+        file: BinaryIO,
+        view: View,
+        extension: str,  # noqa: ARG002
+        options: FormatOptions,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read a file of values, or some of its blocks.
+
+        Raises:
+            ConfigurationError: If *view* is another.
+            CorruptObjectError: If its gzip is damaged, or its last line has no end.
+        """
+        if view is not View.VALUE:
+            raise refuse_view("block_gzip", view)
+        rows = read_rows(file, _NEWLINE, True, options)
+        return (pa.RecordBatch.from_arrays([each], schema=_SCHEMA) for each in rows)
+
+
+class BlockGzipWriter:
+    """A block-gzip file being written; how rows are spread over calls does not move its blocks.
+
+    Args:
+        file: Where the bytes go; never closed here.
+        options: How large blocks are, and how they are compressed.
+    """
+
+    def __init__(self, file: BinaryIO, options: FormatOptions) -> None:
+        self._out = _Counted(file)
+        self._most_bytes = BLOCK_BYTES.of(options.values)
+        self._level = LEVEL.of(options.values)
+        self._gzip: GzipWriter | None = None
+        self._began = self._bytes = self._records = 0  # of the open block
+        self._blocks: list[tuple[int, int, int, int]] = []
+        self._has_warned = False
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of the one column."""
+        rows = batch["value"].cast(pa.binary())
+        if not len(rows):
+            return
+        if not self._has_warned and first_with(rows, _NEWLINE) is not None:
+            self._has_warned = True
+            _log.warning(
+                "a value contains a line feed: a restore will split it there, or drop it at the "
+                "value's end; keep whole records to keep such values as they are"
+            )
+        ends = pc.if_else(pc.ends_with(rows, _NEWLINE), b"", _NEWLINE)
+        lines = pc.binary_join_element_wise(rows, ends, b"")
+        while len(lines):
+            taken = self._room(lines)
+            if taken:
+                self._add(lines.slice(0, taken))
+            if taken < len(lines):
+                self._finish()
+            lines = lines.slice(taken)
+
+    def close(self, metadata: Mapping[str, str]) -> None:  # noqa: ARG002  # no room for it
+        """Complete the file."""
+        self._finish()
+
+    def index(self, first_offset: int) -> bytes:
+        """Return what belongs beside the file, once it is closed.
+
+        Args:
+            first_offset: Of the file's first record.
+        """
+        blocks = []
+        for raw, records, length, start in self._blocks:
+            blocks.append(Block(raw, records, length, start, first_offset))
+            first_offset += records
+        return BlockIndex(tuple(blocks)).to_bytes()
+
+    def _room(self, lines: pa.BinaryArray) -> int:
+        """Return how many of *lines* the open block takes."""
+        up_to = pc.cumulative_sum(pc.binary_length(lines).cast(pa.int64()))
+        at: int = pc.index(pc.greater(up_to, self._most_bytes - self._bytes), True).as_py()
+        if at < 0:
+            return len(lines)
+        return at if at or self._records else 1
+
+    def _add(self, lines: pa.BinaryArray) -> None:
+        if self._gzip is None:
+            self._began = self._out.size
+            self._gzip = GzipWriter(self._out, self._level)  # type: ignore[arg-type]
+        data = bytes_of(lines)
+        self._gzip.write(data)
+        self._bytes += len(data)
+        self._records += len(lines)
+
+    def _finish(self) -> None:
+        if self._gzip is None:
+            return
+        self._gzip.finish()
+        length = self._out.size - self._began
+        self._blocks.append((self._bytes, self._records, length, self._began))
+        self._gzip, self._bytes, self._records = None, 0, 0
+
+
+class _Counted:
+    """A file that counts what is written to it.
+
+    Attributes:
+        size: Bytes so far.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size = 0
+
+    def write(self, data: bytes) -> int:
+        """Write *data*."""
+        self.size += len(data)
+        return self._file.write(data)

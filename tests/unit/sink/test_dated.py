@@ -1,0 +1,273 @@
+"""The block-gzip layout: files by date of upload, an index beside each, a pointer for all."""
+
+import io
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from itertools import pairwise
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from backup_samples import OPTIONS, batch
+
+from kbackup.backup import catalog
+from kbackup.backup.merging import records
+from kbackup.errors import KbackupError
+from kbackup.flow.cut import Rule
+from kbackup.flow.views import ReadOptions, ViewSpec
+from kbackup.formats import FormatOptions
+from kbackup.formats.block_index import BlockIndex
+from kbackup.kafka import KafkaSettings
+from kbackup.naming import Layout, View
+from kbackup.records import Span, TopicPartition
+from kbackup.reports import Bookmark, PartitionReport
+from kbackup.sink.clients import Clients
+from kbackup.sink.evidence import gather
+from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.start import Start, decide
+from kbackup.sink.work import Work
+from kbackup.stores import Store, StoreSettings
+from kbackup.stores.memory import MemoryStore
+from kbackup.testing import FaultyStore
+from tests.support.fakes import CrashError, FakePositions, FakeReader, SilentLine
+from tests.support.hand_clock import HandClock
+
+WHERE: Final = TopicPartition("orders-7", 3)
+LAYOUT: Final = Layout("systest", file_delim="-", offset_width=12, is_dated=True)
+VIEWS: Final = (
+    ViewSpec(View.VALUE, "block_gzip", FormatOptions({"compressed_block_size": 20}), "bytes"),
+)
+DAY_MS: Final = 86_400_000
+
+
+def at(day: int) -> HandClock:
+    """A clock on a day of March 2026, an hour before midnight in UTC."""
+    return HandClock(datetime(2026, 3, day, 23, tzinfo=UTC).timestamp() * 1000)
+
+
+def a_store() -> MemoryStore:
+    """An empty store."""
+    return MemoryStore(StoreSettings(f"memory://{uuid4()}"))
+
+
+def start(log: pa.RecordBatch, positions: FakePositions, store: Store, clock: HandClock) -> Start:
+    """Where a run begins, as the driver finds it out."""
+    logs = {WHERE: Span(0, FakeReader(log).end_offset)}
+    seen = gather(store, LAYOUT, clock, logs, positions.positions)[WHERE]
+    return decide(WHERE, seen, reset="earliest")
+
+
+def run_once(
+    log: pa.RecordBatch, positions: FakePositions, store: Store, clock: HandClock, size: int = 5
+) -> PartitionReport:
+    """One run."""
+    reader = FakeReader(log)
+    first = start(log, positions, store, clock).offset
+    position = positions.read(WHERE)
+    bookmark = None if position is None else Bookmark.from_metadata(position.metadata)
+    if position is not None and position.offset > first:
+        del positions.positions[WHERE]  # as the driver sets the group back
+    job = SinkJob(
+        str(uuid4()), KafkaSettings("-"), StoreSettings("-"), LAYOUT, clock, VIEWS,
+        "upload_date", "record", Rule(records=size), "group",
+    )  # fmt: skip
+    unit = SinkUnit(WHERE, Span(first, reader.end_offset), bookmark)
+    work = Work(job, unit, Clients(store, positions, reader), SilentLine())  # type: ignore[arg-type]
+    work.run()
+    return work.report
+
+
+def content(store: Store) -> dict[str, bytes]:
+    """What the bucket holds, the ledger left out."""
+    found = {}
+    for one in store.list("systest/"):
+        with store.open(one.key) as body:
+            found[one.key] = body.read()
+    return found
+
+
+def restored(store: Store) -> list[tuple[int, bytes | None]]:
+    """Offsets and values, as a restore reads them."""
+    found = catalog.read(store, LAYOUT, OPTIONS, topics=[WHERE.topic])
+    assert not found.foreign
+    batches = records(store, found.sets.get(WHERE, ()), ReadOptions())
+    return [(row["offset"], row["value"]) for each in batches for row in each.to_pylist()]
+
+
+def values(log: pa.RecordBatch) -> list[tuple[int, bytes | None]]:
+    """Offsets and values of a log."""
+    return [(row["offset"], row["value"]) for row in log.to_pylist()]
+
+
+def test_a_run_writes_files_indexes_and_the_pointer() -> None:
+    """
+    Under the day of the upload, and the pointer names the newest index.
+    """
+    store, log = a_store(), batch(range(12))
+
+    report = run_once(log, FakePositions(), store, at(5))
+
+    stems = [f"systest/2026-03-05/orders-7-00003-{first:012d}" for first in (0, 5, 10)]
+    pointer = "systest/last_chunk_index.orders-7-00003.txt"
+    found = content(store)
+    assert sorted(found) == sorted(
+        [pointer, *(f"{stem}{end}" for stem in stems for end in (".gz", ".index.json"))]
+    )
+    assert f"{stems[-1]}.index.json".encode() == found[pointer]
+    for first, stem in zip((0, 5, 10), stems, strict=True):
+        index = BlockIndex.from_bytes(found[f"{stem}.index.json"], first)
+        assert len(found[f"{stem}.gz"]) == index.size
+        assert len(index.blocks) > 1 or first == 10
+    assert (12, 12, 3) == (report.done.records, report.committed, report.done.objects)
+    assert values(log) == restored(store)
+
+
+def test_each_object_is_under_the_day_it_was_uploaded_on() -> None:
+    """
+    A partition is one sequence of objects, whatever the days.
+    """
+    store, positions = a_store(), FakePositions()
+    for day, end in ((1, 5), (2, 9), (30, 13)):
+        run_once(batch(range(end)), positions, store, at(day))
+
+    days = {key.split("/")[1] for key in content(store) if key.endswith(".gz")}
+    assert {"2026-03-01", "2026-03-02", "2026-03-30"} == days
+    assert values(batch(range(13))) == restored(store)
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["position kept", "position lost"])
+@pytest.mark.parametrize("word", ["503", "lost"])
+def test_a_run_that_dies_at_any_request_leaves_no_hole_and_no_double(
+    word: str, is_lost: bool
+) -> None:
+    """
+    Between index, file, pointer and ledger: the next run, a day later, stores what is left under
+    the keys that are there, and every file has its index.
+    """
+    early, whole = batch(range(7)), batch(range(13))
+    reference, positions = a_store(), FakePositions()
+    for log in (early, whole):
+        run_once(log, positions, reference, at(5))
+    wanted = {key.rpartition("/")[2]: body for key, body in content(reference).items()}
+    puts = sum(1 for _ in reference.list("")) + 4
+
+    for number in range(puts):
+        store, positions = a_store(), FakePositions()
+        faulty = FaultyStore(" ".join(["ok"] * number + [word]), store, methods=frozenset({"put"}))
+        for log in (early, whole):
+            with suppress(KbackupError):
+                run_once(log, positions, faulty, at(5))
+            position = positions.read(WHERE)
+            safe = 0 if position is None else position.offset
+            assert values(log)[:safe] == restored(store)[:safe]
+            if is_lost:
+                positions.positions.clear()
+            run_once(log, positions, store, at(6))
+
+        found = content(store)
+        assert wanted.keys() == {key.rpartition("/")[2] for key in found}, number
+        assert len(wanted) == len(found), number
+        assert values(whole) == restored(store), number
+        for key, body in found.items():
+            if not key.endswith(".txt"):
+                assert wanted[key.rpartition("/")[2]] == body, (number, key)
+        (pointer,) = [body for key, body in found.items() if key.endswith(".txt")]
+        assert pointer.decode() in found, number
+
+
+def test_a_rerun_past_midnight_keeps_the_key_that_is_there() -> None:
+    """
+    A crash between file and commit, then the clock moves to the next day, or far.
+    """
+    for day in (6, 25):
+        store, positions, log = a_store(), FakePositions({2}), batch(range(10))
+        with suppress(CrashError):
+            run_once(log, positions, store, at(5))
+        before = content(store)
+
+        run_once(log, positions, store, at(day))
+
+        assert before == content(store)
+
+
+def test_without_group_and_facts_the_pointer_says_where_to_go_on() -> None:
+    """
+    The original's own objects carry no facts: its pointer leads to the index, and that to an end.
+    """
+    store, log = a_store(), batch(range(13))
+    run_once(batch(range(7)), FakePositions(), store, at(5))
+    originals = a_store()
+    for key, body in content(store).items():
+        originals.put(key, io.BytesIO(body), sha256="0" * 64, metadata={})
+
+    found = start(log, FakePositions(), originals, at(6))
+
+    assert (7, ["offset_missing"]) == (found.offset, [code for code, _ in found.warnings])
+    run_once(log, FakePositions(), originals, at(6))
+    assert values(log) == restored(originals)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nonsense", "systest/2026-03-05/b-00000-000000000000.index.json"]
+)
+def test_a_pointer_that_leads_nowhere_is_as_good_as_none(text: str) -> None:
+    """
+    It decides nothing where the objects say where they end.
+    """
+    store, log = a_store(), batch(range(13))
+    run_once(batch(range(7)), FakePositions(), store, at(5))
+    pointer = LAYOUT.pointer(WHERE.topic, WHERE.partition)
+    store.put(pointer, io.BytesIO(text.encode()), sha256="0" * 64, metadata={})
+
+    assert 7 == start(log, FakePositions(), store, at(6)).offset
+
+
+def test_a_pointer_to_an_older_object_is_named() -> None:
+    """
+    Group and objects decide, and the operator hears of the pointer.
+    """
+    store, log = a_store(), batch(range(13))
+    run_once(batch(range(7)), FakePositions(), store, at(5))
+    pointer = LAYOUT.pointer(WHERE.topic, WHERE.partition)
+    older = b"systest/2026-03-05/orders-7-00003-000000000000.index.json"
+    store.put(pointer, io.BytesIO(older), sha256="0" * 64, metadata={})
+
+    found = start(log, FakePositions(), store, at(6))
+
+    assert 7 == found.offset
+    assert "pointer_astray" in [code for code, _ in found.warnings]
+
+
+def test_a_topic_of_a_similar_name_is_another_one() -> None:
+    """
+    All topics share the folders of days: their objects are told apart by their names.
+    """
+    store = a_store()
+    run_once(batch(range(7)), FakePositions(), store, at(5))
+    keys = [key for key in content(store) if not key.endswith(".txt")]
+    for key in keys:
+        with store.open(key) as body:
+            other = key.replace("orders-7-", "orders-")
+            store.put(other, body, sha256="0" * 64, metadata={})
+
+    found = catalog.read(store, LAYOUT, OPTIONS, topics=["orders-7"])
+    both = catalog.read(store, LAYOUT, OPTIONS, topics=["orders", "orders-7"])
+
+    assert [WHERE] == list(found.sets)
+    assert {"orders", "orders-7"} == set(both.topics())
+    assert all(files.index is not None for files in found.sets[WHERE])
+    assert all(a.start_offset < b.start_offset for a, b in pairwise(both.sets[WHERE]))
+
+
+def test_the_day_is_the_clocks_in_utc() -> None:
+    """
+    An hour before midnight and an hour after it are two days.
+    """
+    store, positions, clock = a_store(), FakePositions(), at(5)
+    run_once(batch(range(5)), positions, store, clock)
+    clock.pass_s(7200)
+    run_once(batch(range(10)), positions, store, clock)
+
+    days = sorted({key.split("/")[1] for key in content(store) if key.endswith(".gz")})
+    assert [date(2026, 3, 5).isoformat(), date(2026, 3, 6).isoformat()] == days
