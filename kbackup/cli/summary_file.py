@@ -15,7 +15,7 @@ from kbackup.errors import ConfigurationError, KbackupError
 class SummaryFile:
     """Writes the summary beside its place and moves it there.
 
-    The file holds the summary line and ``last_success``, as `history.success` defines it: up to
+    The file holds the summary line and ``last_success``, as `RunRecord.success` defines it: up to
     when the backup is complete, taken over from the old file where this run does not say, null
     where none ever did.
     """
@@ -70,14 +70,14 @@ class SummaryFile:
 
     def _last_success(self, summary: Mapping[str, Any]) -> str | None:
         """Return the time of the last good run; a damaged old file knows of none."""
-        from kbackup.runs import history  # noqa: PLC0415
+        from kbackup.runs.record import RunRecord  # noqa: PLC0415
 
         try:
             old = json.loads(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             old = None
         carried = old.get("last_success") if isinstance(old, dict) else None
-        success = history.success(dict(summary)) or history.success({"last_success": carried})
+        success = RunRecord(summary).success or RunRecord({"last_success": carried}).success
         return None if success is None else moments.text(success)
 
     def _error(self, why: str) -> ConfigurationError:

@@ -81,9 +81,9 @@ def last_backups(opened: Store, settings: Settings, now: datetime) -> dict[str, 
     try:
         records = history.runs(opened, wiring.layout(settings), "sink", now=now)
         for record in islice(records, _PAST):
-            success = history.success(record)
+            success = record.success
             if success is not None and success <= now + _CLOCKS:
-                for row in record.get("partitions") or ():
+                for row in record.rows:
                     found.setdefault(row["topic"], success)
     except KbackupError:
         return None

@@ -33,8 +33,9 @@ from kbackup.restore.ready import Ready
 from kbackup.restore.remarks import Remarks
 from kbackup.restore.target import asked
 from kbackup.restore.task import put_back
-from kbackup.runs import history, known, wiring
+from kbackup.runs import known, wiring
 from kbackup.runs.known import Known
+from kbackup.runs.record import NO_TOPIC
 from kbackup.runs.selection import select
 from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Summary
@@ -195,11 +196,9 @@ class Following:
         if missing or not wanted:
             what = ", ".join(missing) or f"a topic that matches {settings.topics_regex or '.*'}"
             place = f"{settings.url}/{settings.topics_dir}"
-            self._remarks.odd(
-                (BUCKET, history.NO_TOPIC), [(history.NO_TOPIC, f"waiting for {what} in {place}")]
-            )
+            self._remarks.odd((BUCKET, NO_TOPIC), [(NO_TOPIC, f"waiting for {what} in {place}")])
         else:
-            self._remarks.odd((BUCKET, history.NO_TOPIC), [])
+            self._remarks.odd((BUCKET, NO_TOPIC), [])
         return [name for name in wanted if name in there]
 
     def _is_due(self, name: str, stamp: str, now: float) -> bool:

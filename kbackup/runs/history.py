@@ -30,18 +30,10 @@ from kbackup import moments
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
+from kbackup.runs.record import RunRecord
 from kbackup.stores import Store, put_json
 
 _log: Final = logging.getLogger(__name__)
-
-Run = dict[str, Any]
-"""The summary of one run, as the last line of ``--json`` prints it, with its ``topics_dir``."""
-
-GOOD: Final = frozenset({0, 3})
-"""Exit codes of a run that backed up all there was, even if it had to say something about it."""
-
-NO_TOPIC: Final = "no_topic"
-"""Code of the warning that the topics that were asked for match none."""
 
 RECORD_BYTES_MAX: Final = 64 * 2**20
 """A larger run record counts as missing: kbackup did not write it."""
@@ -100,7 +92,6 @@ class _Record(TypedDict, total=False):
 
 _SHAPE: Final = TypeAdapter(_Record)
 
-_RUN_ID: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)-[0-9a-f]{4}", re.ASCII)
 _NAME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z-[0-9a-f]{4}-(.+)\.json", re.ASCII)
 _GAP: Final = re.compile(r"(\d{1,10})\+(\d{1,19})\+(\d{1,19})\.([0-9a-f]{8})\.json", re.ASCII)
 
@@ -108,15 +99,6 @@ _GAP: Final = re.compile(r"(\d{1,10})\+(\d{1,19})\+(\d{1,19})\.([0-9a-f]{8})\.js
 def new_run_id(now: datetime) -> str:
     """Return a name for a run that starts *now* (aware), like ``2026-11-21T02:00:00Z-7f3a``."""
     return f"{moments.text(now)}-{secrets.token_hex(2)}"
-
-
-def started(run: str) -> datetime | None:
-    """Return when the run with this id started, None if it is not a run id."""
-    match = _RUN_ID.fullmatch(run)
-    try:
-        return None if match is None else datetime.fromisoformat(match.group(1))
-    except ValueError:  # the 31st of February
-        return None
 
 
 def write_run(store: Store, layout: Layout, summary: Mapping[str, Any]) -> None:
@@ -135,16 +117,16 @@ def write_run(store: Store, layout: Layout, summary: Mapping[str, Any]) -> None:
     key = f"{name}.json"
     if put_json(store, key, record, if_absent=True):
         return
-    there = _read(store, key) or record
-    identity = ("run", "topics_dir")
-    if any(there.get(part) != record[part] for part in identity):  # a namesake of the same second
+    mine = RunRecord(record)
+    there = _read(store, key) or mine
+    if (there.run, there.topics_dir) != (mine.run, mine.topics_dir):  # of the same second
         key = f"{name}-{_digest(record['run'] + layout.topics_dir)}.json"
     put_json(store, key, record)
 
 
 def runs(
     store: Store, layout: Layout, command: str | None = None, *, now: datetime | None = None
-) -> Iterator[Run]:
+) -> Iterator[RunRecord]:
     """Yield the records of past runs into this ``topics.dir``, the newest start first.
 
     Reads at most twice as many records as are asked for, some side by side: stop early.  With
@@ -164,9 +146,9 @@ def runs(
     """
     for keys in _windows(store, layout, command or "", now):
         for record in _read_all(store, keys):
-            if record is None or record.get("topics_dir") != layout.topics_dir:
+            if record is None or record.topics_dir != layout.topics_dir:
                 continue
-            if command is None or record.get("command") == command:
+            if command is None or record.command == command:
                 yield record
 
 
@@ -200,7 +182,7 @@ def read_success(store: Store, layout: Layout, names: Sequence[str]) -> datetime
     if left is not None:
         return left
     past = islice(runs(store, layout, "sink"), _PAST_MOST)
-    times = (success(run) for run in past if run.get("names") == list(names))
+    times = (one.success for one in past if one.names == list(names))
     return next((time for time in times if time is not None), None)
 
 
@@ -211,49 +193,7 @@ def kept_success(store: Store, layout: Layout, names: Sequence[str]) -> datetime
         StoreError: If the store does not answer.
     """
     left = _read(store, _success_key(layout, names))
-    return None if left is None else success(left)
-
-
-def success(record: Run) -> datetime | None:
-    """Return up to when everything is known to be backed up, judging by one run's record.
-
-    The record says so as ``last_success``: the start of a good run, since what was written to
-    Kafka later may not be in it; of a run that follows, the time up to which it has stored all;
-    of a run that was not good, what an earlier one said.  A run that matched no topic is not good.
-    """
-    if matched_nothing(record) and record.get("exit_code") in GOOD:
-        given = record.get("last_success")
-        if given == str(record.get("run"))[:20]:  # as versions before 0.2 said
-            return None
-    if "last_success" not in record:
-        return started(str(record.get("run"))) if record.get("exit_code") in GOOD else None
-    try:
-        time = datetime.fromisoformat(record["last_success"])
-    except (TypeError, ValueError):
-        return None
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-
-
-def matched_nothing(record: Run) -> bool:
-    """Whether a run found no topic to back up."""
-    warnings = record.get("warnings")
-    return not record.get("partitions") and any(
-        isinstance(warning, dict) and warning.get("code") == NO_TOPIC
-        for warning in (warnings if isinstance(warnings, list) else ())
-    )
-
-
-def pattern(record: Mapping[str, Any]) -> str | None:
-    """Return the ``topics.regex`` that a sink was asked for, None where it was given names.
-
-    Records of versions before 0.2 keep it among their names, which may be a topic's as well.
-    """
-    if "topics_regex" in record:
-        given = record["topics_regex"]
-        return given if isinstance(given, str) else None
-    names = record.get("names") or []
-    is_one = len(names) == 1 and names[0] not in (record.get("topic_settings") or {})
-    return str(names[0]) if is_one else None
+    return None if left is None else left.success
 
 
 def known_gaps(store: Store, layout: Layout, topic: str) -> dict[TopicPartition, list[Span]]:
@@ -317,7 +257,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _read_all(store: Store, keys: Sequence[str]) -> Iterator[Run | None]:
+def _read_all(store: Store, keys: Sequence[str]) -> Iterator[RunRecord | None]:
     """Read records in this order: one, then two, four ... at a time, for most ask for the newest.
 
     A cron that runs each quarter of an hour leaves 1,000 in ten days; one after the other they
@@ -330,12 +270,12 @@ def _read_all(store: Store, keys: Sequence[str]) -> Iterator[Run | None]:
             at, width = at + width, min(2 * width, _READERS)
 
 
-def _read(store: Store, key: str) -> Run | None:
+def _read(store: Store, key: str) -> RunRecord | None:
     """Return a record; None where it is gone, damaged or none of ours."""
     try:
         with store.open(key) as body:
             record = orjson.loads(body.read())
-        return Run(_SHAPE.validate_python(record))
+        return RunRecord(_SHAPE.validate_python(record))
     except (CorruptObjectError, ObjectNotFoundError, ValueError) as error:
         _log.debug("run record %s counts as missing: %s", key, error)
         return None

@@ -22,6 +22,7 @@ from kbackup.java_regex import PatternError
 from kbackup.naming import Layout
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import history
+from kbackup.runs.record import RunRecord
 from kbackup.runs.selection import select
 from kbackup.stores import Store
 
@@ -129,7 +130,7 @@ class Known:
         left = self.earlier.intersection(topics) if topics else self.earlier
         if self.is_begun and not left and not self.damage:
             return self
-        said = of_run_records(list(history.runs(store, layout, "sink")))
+        said = of_run_records([one.said for one in history.runs(store, layout, "sink")])
         unknown = {one for one in (*topics, *said.earlier) if not self.has_ledger(one)}
         gaps = {
             where: spans
@@ -233,9 +234,9 @@ def with_objects(
 def _sinks(records: Sequence[Mapping[str, Any]]) -> list[TopicEntry]:
     """Return what run records say that sinks were asked for by a pattern; names are topics."""
     found = {
-        (str(record.get("cluster_id") or ""), pattern)
-        for record in records
-        if (pattern := history.pattern(record)) is not None
+        (record.cluster_id, pattern)
+        for record in map(RunRecord, records)
+        if (pattern := record.pattern) is not None
     }
     return [
         TopicEntry(SINK, cluster_id=cluster_id, pattern=pattern)
@@ -256,17 +257,17 @@ def _is_pattern(text: str) -> bool:
 def _topics(records: Sequence[Mapping[str, Any]]) -> dict[str, TopicEntry]:
     """Return what run records, the newest first, say of topics."""
     found: dict[str, TopicEntry] = {}
-    for record in records:
-        for name, said in (record.get("topic_settings") or {}).items():
+    for record in map(RunRecord, records):
+        for name, said in record.topic_settings.items():
             if name not in found:
                 config = {key: text for key, text in (said.get("config") or {}).items() if text}
                 found[name] = TopicEntry(
                     TOPIC,
                     name,
-                    str(record.get("cluster_id") or ""),
+                    record.cluster_id,
                     str(said.get("topic_id") or ""),
                     said.get("partitions"),
                     config,
-                    run=str(record.get("run")),
+                    run=record.run,
                 )
     return found

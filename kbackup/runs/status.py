@@ -14,6 +14,7 @@ from kbackup.errors import ConfigurationError, OutdatedBackupError
 from kbackup.events import Event
 from kbackup.naming import Layout
 from kbackup.runs import history, locks
+from kbackup.runs.record import RunRecord
 from kbackup.runs.selection import select
 from kbackup.runs.summary import Summary
 from kbackup.stores import Store
@@ -113,17 +114,17 @@ def status(
         StoreError: If the store does not answer.
     """
     summary = Summary(history.new_run_id(now), f"{of.command} status")
-    past: list[history.Run] = []
+    past: list[Event] = []
     rows = success = newest = None
     asked = set(names) or ({pattern} if pattern is not None else set())
     groups = set[str]()
     for record in islice(history.runs(store, layout, of.command, now=now), _LOOKED):
-        if not asked <= _covered(record) or group not in (None, record.get("group")):
+        if not asked <= record.covered or group not in (None, record.group):
             continue
-        groups.add(str(record.get("group")))
+        groups.add(str(record.group))
         newest = newest or record
         if len(past) < _PAST:
-            past.append(_past(record))
+            past.append(record.past())
         rows = rows or list(_rows(record, names, pattern, partitions))
         believed = _believed(record, summary, now)
         success = success or believed
@@ -139,9 +140,7 @@ def status(
         kept = history.kept_success(store, layout, list(names) or [*asked])
         success = kept if kept is None or kept <= now + timedelta(seconds=_CLOCKS_S) else None
     summary.partitions = rows or []
-    _judge(
-        of, summary, layout, (success, now, max_age_s), "" if newest is None else _trouble(newest)
-    )
+    _judge(of, summary, layout, (success, now, max_age_s), "" if newest is None else newest.trouble)
     summary.facts |= {
         "topics_dir": layout.topics_dir,
         "names": sorted(asked) or None,
@@ -155,13 +154,13 @@ def status(
 
 
 def _rows(
-    record: history.Run,
+    record: RunRecord,
     names: Collection[str],
     pattern: str | None,
     partitions: Collection[int] | None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Event]:
     """Yield a run's rows that were asked for."""
-    rows = record.get("partitions") or ()
+    rows = record.rows
     chosen = {row["topic"] for row in rows}
     if names or pattern is not None:
         chosen = set(select(chosen, names, pattern))
@@ -170,19 +169,12 @@ def _rows(
             yield row
 
 
-def _covered(record: history.Run) -> set[str]:
-    """Return what a run was asked for, and the topics it met."""
-    met = {row["topic"] for row in record.get("partitions") or ()}
-    return met | set(record.get("names") or ())
-
-
-def _believed(record: history.Run, summary: Summary, now: datetime) -> datetime | None:
+def _believed(record: RunRecord, summary: Summary, now: datetime) -> datetime | None:
     """Return the record's success; a date in the future would silence this check for good."""
-    success = history.success(record)
+    success = record.success
     if success is not None and (success - now).total_seconds() > _CLOCKS_S:
         text = (
-            f"run {record['run']} starts in the future: a clock was wrong, so the run does not "
-            "count"
+            f"run {record.run} starts in the future: a clock was wrong, so the run does not count"
         )
         summary.warn("run_in_future", text)
         return None
@@ -206,29 +198,9 @@ def _judge(
         summary.fail(OutdatedBackupError(text, why, of.do))
 
 
-def _trouble(record: history.Run) -> str:
-    """Return in a few words why the newest run is not good; empty where it does not say."""
-    if history.matched_nothing(record):
-        return f"the newest run found no topic that matches {', '.join(record.get('names') or ())}"
-    errors = record.get("errors")
-    found = [error.get("what") for error in errors or () if isinstance(error, dict)]
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-    return f"{found[0]}{more}" if found else ""
-
-
-def _past(record: history.Run) -> history.Run:
-    start = history.started(str(record.get("run")))
-    names = ("result", "exit_code", "seconds", "records", "objects", "bytes_stored", "errors")
-    return {
-        "run": record.get("run"),
-        "started": None if start is None else moments.text(start),
-        **{name: record.get(name) for name in names},
-    }
-
-
 def _running(
     of: Words, store: Store, layout: Layout, now: datetime, asked: set[str], group: str | None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Event]:
     if of is RESTORE:  # its lock names its group, and no topic
         asked = set() if group is None else {group}
     for holder in locks.holders(store, layout, of.command):

@@ -7,7 +7,7 @@ from kbackup.config import Settings
 from kbackup.events import Event, Warned
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import PartitionReport
-from kbackup.runs import history
+from kbackup.runs.record import NO_TOPIC
 from kbackup.runs.summary import Summary
 from kbackup.sink import accounting
 from kbackup.sink.plan import PlannedPartition, SinkPlan
@@ -54,7 +54,7 @@ class News:
         else:
             self._summary.skip("missing_topics")
             self._summary.facts["reason"] = text
-        self._tell(self._summary.warn(history.NO_TOPIC, text))
+        self._tell(self._summary.warn(NO_TOPIC, text))
 
     def odd(self, at: PlannedPartition) -> None:
         """Tell what is odd about where a partition goes on, or why it does not."""

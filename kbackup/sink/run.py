@@ -18,6 +18,7 @@ from kbackup.reports import PartitionReport
 from kbackup.runs import history, wiring
 from kbackup.runs.beats import Beats
 from kbackup.runs.locks import RunLock, lost_lock
+from kbackup.runs.record import RunRecord
 from kbackup.runs.stopping import Stop, linked
 from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
@@ -267,9 +268,9 @@ class SinkRun:
             until = self._account.until()
         good: datetime | None = None
         if not self._settings.follow:
-            is_good = not summary["errors"] and summary["exit_code"] in history.GOOD
-            if is_good and not history.matched_nothing(summary):
-                good = history.started(self._run)
+            ended = RunRecord(summary)
+            if ended.is_good and not summary["errors"] and not ended.matched_nothing:
+                good = ended.started
         elif until is not None and self._newcomers is not None:
             good = datetime.fromtimestamp(min(until, self._newcomers.looked), UTC)
         good = good or self._earlier

@@ -33,7 +33,7 @@ def backup(tmp_path: Path) -> Backup:
     """A copy of it, with its run records."""
     shutil.copytree(GOLDEN / "store", tmp_path, dirs_exist_ok=True)
     found = Backup.in_folder(tmp_path)
-    found.runs = list(history.runs(found.store, found.layout, "sink"))
+    found.runs = [dict(one.said) for one in history.runs(found.store, found.layout, "sink")]
     return found
 
 

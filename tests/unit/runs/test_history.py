@@ -16,6 +16,7 @@ from kbackup.errors import StoreError
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
+from kbackup.runs.record import RunRecord
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore, put_bytes
@@ -38,8 +39,8 @@ def keys(store: MemoryStore) -> list[str]:
     return [entry.key for entry in store.list("")]
 
 
-def names(found: list[history.Run]) -> list[str]:
-    return [record["run"][11:13] for record in found]
+def names(found: list[RunRecord]) -> list[str]:
+    return [record.run[11:13] for record in found]
 
 
 def test_a_run_id_tells_the_start_in_utc() -> None:
@@ -61,7 +62,7 @@ def test_the_start_can_be_read_from_a_run_id(now: datetime) -> None:
     """
     run = history.new_run_id(now)
 
-    assert now.astimezone(UTC).replace(microsecond=0) == history.started(run)
+    assert now.astimezone(UTC).replace(microsecond=0) == RunRecord({"run": run}).started
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_what_is_no_run_id_has_no_start(run: str) -> None:
     """
     A start is never guessed from something that only looks like a run id.
     """
-    assert history.started(run) is None
+    assert RunRecord({"run": run}).started is None
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,9 @@ def test_what_is_written_is_read(store: MemoryStore) -> None:
 
     history.write_run(store, LAYOUT, written)
 
-    assert [{**written, "topics_dir": "topics"}] == list(history.runs(store, LAYOUT))
+    assert [{**written, "topics_dir": "topics"}] == [
+        one.said for one in history.runs(store, LAYOUT)
+    ]
 
 
 def test_runs_come_newest_first(store: MemoryStore) -> None:
@@ -160,9 +163,9 @@ def test_the_newest_of_many_runs_are_found_by_few_listings(now: datetime) -> Non
 
     newest = list(islice(history.runs(store, LAYOUT, "sink", now=now), 90))
     costs = [key for method, key, _ in store.calls[listed:] if method == "list"]
-    everything = [record["run"] for record in history.runs(store, LAYOUT, "sink", now=now)]
+    everything = [record.run for record in history.runs(store, LAYOUT, "sink", now=now)]
 
-    assert runs[:90] == [record["run"] for record in newest]
+    assert runs[:90] == [record.run for record in newest]
     assert all(len(prefix) == len("_kbackup/runs/2026-11-21") for prefix in costs)
     assert runs == everything
 
@@ -304,11 +307,11 @@ def test_foreign_objects_among_the_records_are_passed_over(store: MemoryStore) -
         pytest.param({}, None, id="empty"),
     ],
 )
-def test_what_a_record_says_of_success(record: history.Run, expected: str | None) -> None:
+def test_what_a_record_says_of_success(record: dict[str, Any], expected: str | None) -> None:
     """
     Only a run that exits 0 or 3 is a success, and it covers what was there when it started.
     """
-    found = history.success(record)
+    found = RunRecord(record).success
 
     assert expected == (None if found is None else found.isoformat())
 

@@ -116,7 +116,8 @@ class Sink:
 
     def record(self) -> dict[str, Any]:
         """The newest run record."""
-        return next(history.runs(self._store, Layout(), "sink"), {})
+        found = next(history.runs(self._store, Layout(), "sink"), None)
+        return {} if found is None else dict(found.said)
 
     def status(self, max_age_s: float | None = None) -> dict[str, Any]:
         """What ``sink status`` says now."""
