@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kbackup.errors import CorruptObjectError, IncompleteBackupError, KbackupError
+from kbackup.events import Event
 from kbackup.records import TopicPartition
 
 AGAIN: Final = "back these offsets up again while the cluster still has the records"
@@ -35,7 +36,7 @@ class Finding:
     is_error: bool = True
     more: Mapping[str, Any] | None = None
 
-    def event(self) -> dict[str, Any]:
+    def event(self) -> Event:
         """Return the finding as a line of ``--json``."""
         return {
             "type": "finding",

@@ -8,11 +8,12 @@ from typing import Any, Final
 from kbackup.backup import judging, recorded, siblings
 from kbackup.backup.altered import altered
 from kbackup.backup.catalog import FileSet
+from kbackup.backup.checked import Checked
 from kbackup.backup.findings import Finding
 from kbackup.backup.judging import Extent
 from kbackup.backup.ledger.objects import NOTHING, PartitionLedger
 from kbackup.backup.recorded import Recorded
-from kbackup.engine import Report
+from kbackup.events import Event
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout, View
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
@@ -42,7 +43,7 @@ class JudgedPartition:
     sets: Sequence[FileSet]
     entries: Sequence[Recorded]
     gaps: Sequence[Span]
-    reports: Mapping[str, Report]
+    reports: Mapping[str, Checked]
     is_deep: bool
     ledger: PartitionLedger = NOTHING
     identity: TopicIdentity = UNKNOWN
@@ -84,12 +85,12 @@ class JudgedPartition:
             report = self._report(extent.files)
             if report is None:
                 yield from judging.empty(extent.files)
-            for problem in () if report is None else report["problems"]:
-                if (problem["code"], problem["key"]) in known_of:
+            for problem in () if report is None else report.problems:
+                if (problem.code, problem.key) in known_of:
                     continue
                 start = extent.files.start_offset
                 offsets = (start, start if extent.last is None else max(start, extent.last))
-                yield Finding(where=self.where, offsets=offsets, **problem)
+                yield Finding(problem.code, self.where, problem.key, offsets, problem.text)
         yield from judging.left_out(self.where, self.ledger.skipped)
         yield from judging.order(extents, self.gaps, missed, self.ledger.skipped)
 
@@ -104,19 +105,20 @@ class JudgedPartition:
     def failures(self) -> Iterator[Mapping[str, Any]]:
         """Yield why sets could not be read that are not known to be damaged."""
         for files in self.sets:
-            report = self.reports.get(files.id, {})
-            if "failure" in report:
-                yield report["failure"]
+            report = self.reports.get(files.id)
+            if report is not None and report.failure is not None:
+                yield report.failure
 
-    def row(self, findings: Sequence[Finding]) -> dict[str, Any]:
+    def row(self, findings: Sequence[Finding]) -> Event:
         """Return the partition's row of the summary."""
         reports = [report for files in self.sets if (report := self._report(files)) is not None]
         listed = sum(len(files.files) for files in self.sets)
-        objects = sum(report["objects"] for report in reports) if self.is_deep else listed
-        unchecked = [key for report in reports for key in report["unchecked"]]
+        objects = sum(report.objects for report in reports) if self.is_deep else listed
+        unchecked = [key for report in reports for key in report.unchecked]
+        records: int | None
         if self.is_deep:
             state = _deep_state(objects, listed, len(unchecked)) if listed else "nothing stored"
-            records = sum(report["records"] - report["repeated"] for report in reports)
+            records = sum(report.records - report.repeated for report in reports)
         else:
             state = self._shallow_state(listed)
             records = self.records()
@@ -131,7 +133,7 @@ class JudgedPartition:
             "last": self.last(),
             "records": records,
             "bytes": sum(file.size for files in self.sets for file in files.files),
-            "bytes_read": sum(report["bytes_read"] for report in reports),
+            "bytes_read": sum(report.bytes_read for report in reports),
             "not_checkable": len(unchecked),
             "state": state,
         }
@@ -159,14 +161,14 @@ class JudgedPartition:
         final = None if not ends else ends[-1]
         return recorded.last_offset(self.sets, self.entries) if final is None else final
 
-    def _report(self, files: FileSet) -> Report | None:
+    def _report(self, files: FileSet) -> Checked | None:
         report = self.reports.get(files.id)
-        return None if report is None or "failure" in report else report
+        return None if report is None or report.failure is not None else report
 
     def _extent(self, files: FileSet) -> Extent:
         report = self._report(files)
         if report is not None:
-            return Extent(files, report["last"], report["is_same"])
+            return Extent(files, report.last, report.is_same)
         entry = None if files.main is None else self.ledger.objects.get(files.main.key)
         return Extent(files) if entry is None else Extent(files, entry.last)
 

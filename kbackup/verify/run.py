@@ -16,6 +16,7 @@ from typing import Final
 from kbackup import engine
 from kbackup.backup import catalog as listing
 from kbackup.backup.catalog import Catalog, FileSet, not_in_backup, nothing_there
+from kbackup.backup.checked import Checked
 from kbackup.backup.findings import AGAIN, Finding, again
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.recorded import Recorded
@@ -123,7 +124,8 @@ def verify(
     if not wheres:
         summary.fail(nothing_there(layout.topics_dir or "the bucket"))
     units = list(_units(found.sets, wheres, share, known)) if read is not None else []
-    reports = {report["id"]: report for report in read(units)} if read and units else {}
+    checked = map(Checked.from_dict, read(units)) if read and units else ()
+    reports = {report.id: report for report in checked}
     patterns = {where.topic: sets[0] for where, sets in found.sets.items()}
     told: list[Finding] = []
     for where in wheres:
@@ -228,17 +230,17 @@ def _reached(after: Iterable[FileSet], stored: Facts | None) -> tuple[FileSet, .
 
 
 def _duplicates(
-    sets: Mapping[TopicPartition, Sequence[FileSet]], reports: Mapping[str, Report]
+    sets: Mapping[TopicPartition, Sequence[FileSet]], reports: Mapping[str, Checked]
 ) -> Iterator[Finding]:
     """Report objects with the same bytes: a copy in the wrong place may look like a good object."""
     seen: dict[str, str] = {}
     left = _DUPLICATES_NAMED
     for where in sorted(sets):
         for files in sets[where]:
-            sha256 = reports.get(files.id, {}).get("sha256")
-            if sha256 is None or files.main is None:
+            report = reports.get(files.id)
+            if report is None or report.sha256 is None or files.main is None:
                 continue
-            other = seen.setdefault(sha256, files.main.key)
+            other = seen.setdefault(report.sha256, files.main.key)
             if other != files.main.key and left:
                 text = f"the same bytes as {other}"
                 yield Finding("duplicate", where, files.main.key, text=text, is_error=False)

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, Final, cast
+from typing import BinaryIO, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import formats
 from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.checked import Checked
+from kbackup.backup.claims import Problem
 from kbackup.backup.merging import ConflictError, woven
 from kbackup.backup.reading import read, sha256_of
 from kbackup.backup.window import Window
@@ -71,26 +73,26 @@ def verify_task(job: VerifyJob, units: Sequence[VerifyUnit], line: Line) -> Iter
     store = open_store(job.store)
     for unit in units:
         try:
-            yield _Check(store, unit, job.reading).run()
+            yield _Check(store, unit, job.reading).run().to_dict()
         except KbackupError as error:
-            yield {"id": unit.files.id, "failure": error.to_dict()}
+            yield Checked(unit.files.id, failure=error.to_dict()).to_dict()
         if line.is_stopped():
             return
 
 
 @dataclass(slots=True)
 class _Check:
-    """The check of one set, and the report that grows on it."""
+    """The check of one set, and what it has found so far."""
 
     store: Store
     unit: VerifyUnit
     reading: ReadOptions
-    problems: list[dict[str, Any]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     first: int | None = None
     last: int | None = None
     records: int = 0
 
-    def run(self) -> Report:
+    def run(self) -> Checked:
         files = self.unit.files
         heads = {file.key: self.store.head(file.key) for file in files.files}
         watched = _Watched(self.store, files, heads, self.unit.stored)
@@ -102,23 +104,26 @@ class _Check:
         if not self.problems:
             self._check_ledger(sha256)
         end = self._end(known)
-        bad = {problem["key"] for problem in self.problems}
-        return {
-            "id": files.id,
-            "objects": len(files.files),
-            "bytes_read": watched.bytes,
-            "records": self.records,
-            "first": self.first,
-            "last": end,
-            "unchecked": [
-                file.key for file in files.files
-                if file.key not in {*bad, watched.hashed}
-                and not _is_checkable(file, heads[file.key])
-            ],
-            "sha256": sha256,
-            "problems": self.problems,
-            **self._shared(end),
-        }  # fmt: skip
+        known_of = {*(problem.key for problem in self.problems), watched.hashed}
+        unchecked = (
+            file.key
+            for file in files.files
+            if file.key not in known_of and not _is_checkable(file, heads[file.key])
+        )
+        is_same, repeated = self._shared(end)
+        return Checked(
+            files.id,
+            objects=len(files.files),
+            bytes_read=watched.bytes,
+            records=self.records,
+            first=self.first,
+            last=end,
+            unchecked=tuple(unchecked),
+            sha256=sha256,
+            problems=tuple(self.problems),
+            is_same=is_same,
+            repeated=repeated,
+        )
 
     def _read(self, watched: "_Watched") -> None:
         """Read all rows; a sibling that is missing is not this task's to report."""
@@ -160,7 +165,7 @@ class _Check:
             self._problem("corrupt", files.main.key, text)
 
     def _problem(self, code: str, key: str, text: str) -> None:
-        self.problems.append({"code": code, "key": key, "text": text})
+        self.problems.append(Problem(code, key, text))
 
     def _end(self, known: Facts | None) -> int | None:
         """Return the last offset: as read, or as stored beside rows that do not say theirs."""
@@ -168,13 +173,13 @@ class _Check:
             return known.last_offset
         return None if self.problems else self.last
 
-    def _shared(self, end: int | None) -> Report:
+    def _shared(self, end: int | None) -> tuple[bool | None, int]:
         """Return what it has in common with the sets that follow.
 
-        ``is_same`` says whether their records agree, None where it reaches into no other set;
-        ``repeated`` is how many of its records are in one of those sets too.
+        That is whether their records agree, None where it reaches into no other set; and how many
+        of its records are in one of those sets too.
         """
-        files, nothing = self.unit.files, {"is_same": None, "repeated": 0}
+        files, nothing = self.unit.files, (None, 0)
         if end is None or not files.is_whole or self.problems:
             return nothing
         others = [one for one in self.unit.following if one.start_offset <= end]
@@ -191,8 +196,8 @@ class _Check:
             # any may lack rows of the others: compaction may have come in between
             woven([batch for each in (mine, *rows) for batch in each.to_batches()])
         except ConflictError:
-            return {"is_same": False, "repeated": repeated}
-        return {"is_same": True, "repeated": repeated}
+            return False, repeated
+        return True, repeated
 
     def _rows(self, files: FileSet, shared: Window) -> pa.Table:
         batches = (shared.rows(batch) for batch in read(self.store, files, self.reading))
