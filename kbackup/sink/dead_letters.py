@@ -76,8 +76,9 @@ class DeadLetters:
     def _failed(self, error: KbackupError) -> KbackupError:
         """Return *error* as one of dead letters; the next letter gets a new writer."""
         self.close()
+        why = error.why or error.what  # what failed names a partition that the client chooses
         failed = type(error)(
-            f"dead letters cannot be written to {self.topic}", str(error), error.do, **error.place
+            f"dead letters cannot be written to {self.topic}", why, error.do, **error.place
         )
         if isinstance(failed, KafkaError) and isinstance(error, KafkaError):
             failed.is_away = error.is_away

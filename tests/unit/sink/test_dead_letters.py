@@ -118,6 +118,7 @@ def test_nothing_is_committed_before_its_dead_letters_are_acknowledged(
 
     assert (5, None) == (failed["exit_code"], before)
     assert "dead letters cannot be written to dead-orders" in failed["errors"][0]["what"]
+    assert "no answer" == failed["errors"][0]["why"]
     assert (3, 10) == (again["exit_code"], kafka.positions_[ORDERS].offset)
     assert {2, 3, 8} == {row["offset"] for _, row in kafka.letters}
     assert [Span(2, 4), Span(8, 9)] == ledger(store)
