@@ -48,7 +48,7 @@ def gather(
         StoreError: If the bucket cannot be asked.
     """
     with ThreadPoolExecutor(_THREADS) as pool:
-        answers = pool.map(lambda at: _confirm(store, at), committed.values())
+        answers = pool.map(lambda at: _confirm(store, layout, *at), committed.items())
         confirmed = dict(zip(committed, answers, strict=True))
         doubtful = [
             where
@@ -116,13 +116,16 @@ class _Confirmation:
 _UNKNOWN: Final = _Confirmation()
 
 
-def _confirm(store: Store, position: Position) -> _Confirmation:
+def _confirm(
+    store: Store, layout: Layout, where: TopicPartition, position: Position
+) -> _Confirmation:
     last = Bookmark.from_metadata(position.metadata)
     if last is None:
         return _UNKNOWN
     if last.key is None:  # kbackup committed that it had nothing to store before this offset
         return _Confirmation(True, (last.identity,))
-    head = _head(store, last.key)
+    is_ours = last.key.startswith(layout.prefix(where.topic))
+    head = _head(store, last.key) if is_ours else None  # else it is in another topics.dir
     if head is None:
         return _Confirmation(False, (last.identity,))
     facts = Facts.from_metadata(head.metadata)

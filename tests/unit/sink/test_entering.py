@@ -409,3 +409,28 @@ def test_what_a_killed_run_stored_has_not_expired(
 
     assert at.start is not None
     assert (25, tuple(expired)) == (at.start.offset, at.start.expired)
+
+
+@pytest.mark.parametrize(
+    ("folder", "start", "codes"),
+    [
+        pytest.param("topics", 10, [], id="the same"),
+        pytest.param("elsewhere", 0, ["bucket_behind"], id="another"),
+    ],
+)
+def test_a_position_counts_for_the_topics_dir_that_its_object_is_in(
+    folder: str, start: int, codes: list[str]
+) -> None:
+    """
+    With the group of another backup in the same bucket a run would leave out what that one has.
+    """
+    backup, there = Backup(), cluster(20)
+    begin(backup, there)
+    back_up(backup, 0, 10)
+    (key,) = partition(backup).objects
+    there.positions[WHERE] = Position(10, Bookmark(key, 9, "r1", identity=ID).to_metadata())
+
+    (at,) = plan(backup, there, **{"topics.dir": folder}).partitions
+
+    assert at.start is not None
+    assert (start, codes) == (at.start.offset, [code for code, _ in at.start.warnings])
