@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from kbackup.backup.catalog import FileSet
 from kbackup.backup.reading import held, read
+from kbackup.backup.window import EVERY_OFFSET, Range
 from kbackup.errors import (
     BadRecordError,
     CorruptObjectError,
@@ -80,6 +81,7 @@ def steps(
     offset: int = 0,
     identity: TopicIdentity = UNKNOWN,
     holds_values: bool = False,
+    wanted: Range = EVERY_OFFSET,
 ) -> Iterator[Step]:
     """Read *sets* lazily.
 
@@ -90,6 +92,7 @@ def steps(
         offset: Whole records below it are left out.
         identity: Which topic they are of; objects of another one are bad.
         holds_values: No row of a value set comes before all of its files are known to fit.
+        wanted: Rows of a value set outside it may be left out.
 
     Raises:
         StoreError: If the store does not answer.
@@ -99,7 +102,7 @@ def steps(
             yield from _merged(store, run, options, offset, identity)
         else:
             for files in run:
-                batches = read(store, files, options, identity)
+                batches = read(store, files, options, identity, wanted)
                 yield from _values(files, held(batches) if holds_values else batches)
 
 
@@ -119,7 +122,7 @@ def records(
         StoreError: If the store does not answer.
     """
     ends: dict[str, int] = {}
-    for step in steps(store, sets, options, offset=offset):
+    for step in steps(store, sets, options, offset=offset, wanted=Range(low=offset)):
         match step:
             case Failed(_, error):
                 raise error
@@ -136,10 +139,9 @@ def records(
 
 
 def _values(files: FileSet, batches: Iterable[pa.RecordBatch]) -> Iterator[Step]:
-    row = 0
     try:
         for batch in batches:
-            row += len(batch)
+            row = batch["offset"][len(batch) - 1].as_py() + 1 - files.start_offset
             yield Rows(batch, (files,), row)
     except BAD as error:
         yield Failed(files, error)

@@ -7,9 +7,11 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 from kbackup import converters, formats
-from kbackup.backup import claims
+from kbackup.backup import blocks, claims
+from kbackup.backup.blocks import Run
 from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.backup.claims import Claim
+from kbackup.backup.window import EVERY_OFFSET, Range
 from kbackup.columns import schema_of
 from kbackup.converters import Converter
 from kbackup.errors import BadRecordError, CorruptObjectError, IncompleteBackupError, KbackupError
@@ -18,6 +20,7 @@ from kbackup.naming import View
 from kbackup.records import SCHEMA, UNKNOWN, Facts, TopicIdentity
 from kbackup.spool import Spool
 from kbackup.stores import Store
+from kbackup.stores.ranges import Ranges
 
 HELD_BYTES: Final = 8 * 2**20
 """What `held` keeps in memory."""
@@ -26,9 +29,16 @@ _CHUNK: Final = 1 << 20
 
 
 def read(
-    store: Store, files: FileSet, options: ReadOptions, identity: TopicIdentity = UNKNOWN
+    store: Store,
+    files: FileSet,
+    options: ReadOptions,
+    identity: TopicIdentity = UNKNOWN,
+    wanted: Range = EVERY_OFFSET,
 ) -> Iterator[pa.RecordBatch]:
     """Read the records of a file set, lazily.
+
+    Offsets outside *wanted* may be left out, where the set can be read in parts; then what was
+    read is compared with the index of the parts.
 
     What its objects say about themselves is compared with their names, with each other and with
     *identity*, the topic they are of as far as that is known, before the first row is read, and
@@ -48,6 +58,8 @@ def read(
         yield from _keys_alone(store, files, options)
     elif files.is_whole:
         yield from _whole(store, files, options, identity)
+    elif (parts := blocks.runs(store, files, files.main, wanted)) is not None:
+        yield from _blocks(store, files, files.main, parts, options, identity)
     else:
         yield from _values(store, files, files.main, options, identity)
 
@@ -117,6 +129,14 @@ def _splits(file: BackupFile) -> str:
     """Return the likely cause if *file* has more rows than it should; empty without one."""
     name = formats.by_name(file.format).splits_at
     return f"; what contains the separator ({name}) comes back as several rows" if name else ""
+
+
+def _check_index(store: Store, files: FileSet, main: BackupFile, rows: int) -> None:
+    """Compare what was read with the index of a file of which nothing else is known."""
+    index = blocks.index_of(store, files, main)
+    if index is not None and index.records != rows:
+        text = f"it holds {rows} records; its index says {index.records}"
+        raise _contradiction("count_mismatch", main.key, text)
 
 
 def _contradiction(code: str, key: str, why: str) -> CorruptObjectError:
@@ -199,10 +219,36 @@ def _values(
                 )
         for each in columns:
             _check_rows(each.claim, start - files.start_offset, None)
+        if value.claim.facts is None:
+            _check_index(store, files, main, start - files.start_offset)
     finally:
         for opened in (value, *siblings):
             if opened is not None:
                 opened.close()
+
+
+def _blocks(
+    store: Store,
+    files: FileSet,
+    main: BackupFile,
+    parts: Sequence[Run],
+    options: ReadOptions,
+    identity: TopicIdentity,
+) -> Iterator[pa.RecordBatch]:
+    """Read some blocks of a value file that has no siblings."""
+    assert isinstance(store, Ranges)  # noqa: S101  (`blocks.runs` has asked)
+    for part in parts:
+        with store.open_range(main.key, part.start, part.length) as body:
+            column = _Column(store, main, options, body)
+            _check_claims(files, [column.claim], identity)
+            start = part.first_offset
+            while (rows := column.next()) is not None:
+                yield assemble(start, rows, None, None)
+                start += len(rows)
+        if start - part.first_offset != part.records:
+            text = f"its index says that {part.records} records begin at offset"
+            text += f" {part.first_offset}; there are {start - part.first_offset}"
+            raise _contradiction("count_mismatch", main.key, text)
 
 
 def _keys_alone(store: Store, files: FileSet, options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -221,9 +267,15 @@ def _keys_alone(store: Store, files: FileSet, options: ReadOptions) -> Iterator[
 class _Column:
     """One file of the connectors' layout, as a column of Kafka's bytes or header texts."""
 
-    def __init__(self, store: Store, file: BackupFile, options: ReadOptions) -> None:
+    def __init__(
+        self,
+        store: Store,
+        file: BackupFile,
+        options: ReadOptions,
+        body: BinaryIO | None = None,
+    ) -> None:
         self.file = file
-        self._body = store.open(file.key)
+        self._body = store.open(file.key) if body is None else body
         self.claim = _claim(store, file, self._body)
         self._view = file.view
         form = formats.by_name(file.format)

@@ -48,6 +48,10 @@ class Range:
         return max(low, self.low) <= min(high, self.high)
 
 
+EVERY_OFFSET: Final = Range()
+"""No limit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """Some records of a topic.

@@ -136,7 +136,7 @@ def splittable(store: Store, where: TopicPartition, sets: Sequence[FileSet]) -> 
     """Refuse to split byte-array files of another tool unless the operator agreed."""
     asked = set()
     for files in sets:
-        for file in files.files:
+        for file in files.files if files.index is None else ():  # an index knows how many
             if not formats.by_name(file.format).splits_at or file.view in asked:
                 continue
             asked.add(file.view)  # who wrote one of them wrote all

@@ -74,6 +74,7 @@ class Work:
             offset=self._mark.place.offset,
             identity=self._mark.source.identity,
             holds_values=True,
+            wanted=self.unit.window.offset,
         )
         with Ahead(steps) as ahead:
             for step in ahead:

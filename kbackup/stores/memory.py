@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import BinaryIO, Final
 
-from kbackup.errors import ObjectNotFoundError
+from kbackup.errors import CorruptObjectError, ObjectNotFoundError
 from kbackup.stores import ObjectHead, StoredObject, StoreSettings
 
 
@@ -66,6 +66,14 @@ class MemoryStore:
         if found is None:
             raise ObjectNotFoundError(f"{self._url}/{key}", "no such object", key=key)
         return io.BytesIO(found.body)
+
+    def open_range(self, key: str, start: int, length: int) -> BinaryIO:
+        """Return a part of the copy: `Ranges.open_range`."""
+        part = self.open(key).read()[start : start + length]
+        if len(part) < length:
+            why = f"it ends before byte {start + length}"
+            raise CorruptObjectError(f"{self._url}/{key}", why, key=key)
+        return io.BytesIO(part)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """List what is there now: `Store.list`."""

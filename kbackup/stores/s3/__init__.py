@@ -116,6 +116,12 @@ class S3Store:
             _log.warning("%s; reading it once more", error)
             return fetch(self._requests, key, self._part_bytes)
 
+    def open_range(self, key: str, start: int, length: int) -> BinaryIO:
+        """Fetch a part into a spool: `Ranges.open_range`."""
+        from kbackup.stores.s3.download import fetch_range  # noqa: PLC0415
+
+        return fetch_range(self._requests, key, start, length, self._part_bytes)
+
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """List page by page: `Store.list`."""
         last, token = "", ""

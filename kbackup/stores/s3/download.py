@@ -38,6 +38,61 @@ def fetch(requests: Requests, key: str, memory_bytes: int) -> Spool:
     return spool
 
 
+def fetch_range(requests: Requests, key: str, start: int, length: int, memory_bytes: int) -> Spool:
+    """Return a part of an object, at 0; one that breaks off is fetched again from its start.
+
+    Args:
+        requests: To its bucket.
+        key: Its key.
+        start: The first byte.
+        length: How many.
+        memory_bytes: What may stay in memory.
+
+    Raises:
+        ObjectNotFoundError: No such object.
+        CorruptObjectError: The object ends before.
+        StoreError: Not reachable, not authorised, broken off too often, or a server that does not
+            send parts.
+    """
+    spool, attempt = Spool(memory_bytes, expected_bytes=length), 1
+    try:
+        while True:
+            why = _read_range(requests, key, start, length, spool)
+            if spool.size == length:
+                break
+            attempt = _again(requests, key, attempt, f"{why} after {spool.size} of {length} bytes")
+            spool.restart()
+        spool.seek(0)
+    except BaseException:
+        spool.close()
+        raise
+    return spool
+
+
+def _read_range(requests: Requests, key: str, start: int, length: int, spool: Spool) -> str:
+    asked = f"{start}-{start + length - 1}"
+    answer = requests.send("get_object", key, Key=key, Range=f"bytes={asked}")
+    sent = answer.get("ContentRange", "")
+    if not sent.startswith(f"bytes {asked}/"):
+        answer["Body"].close()
+        why = f"asked for bytes {asked}, the server sent {sent or 'all of it'}"
+        raise CorruptObjectError(requests.resource(key), why, "run again")
+    spool.metadata = answer["Metadata"]
+    return _read(requests.resource(key), answer["Body"], spool)
+
+
+def _again(requests: Requests, key: str, attempt: int, why: str) -> int:
+    """Wait, and return the number of the next attempt.
+
+    Raises:
+        StoreError: If there is none.
+    """
+    if attempt >= requests.attempts.total:
+        what, why = f"s3:GetObject on {requests.resource(key)}", f"{requests.host}: {why}"
+        raise StoreError(what, why, "check the network, or raise s3.part.retries")
+    return requests.attempts.wait(attempt, requests.resource(key), why)
+
+
 def _compare(resource: str, found: str, stored: str | None) -> None:
     if stored is not None and found != stored:
         why = f"its sha256 is {found}; {stored} was stored"
@@ -50,11 +105,7 @@ def _receive(requests: Requests, key: str, answer: Any, spool: Spool) -> None:
         why = _read(requests.resource(key), answer["Body"], spool)
         if spool.size == size:
             return
-        if attempt >= requests.attempts.total:
-            what = f"s3:GetObject on {requests.resource(key)}"
-            why = f"{requests.host}: {why} after {spool.size} of {size} bytes"
-            raise StoreError(what, why, "check the network, or raise s3.part.retries")
-        attempt = requests.attempts.wait(attempt, requests.resource(key), why)
+        attempt = _again(requests, key, attempt, f"{why} after {spool.size} of {size} bytes")
         answer = _read_on(requests, key, spool, etag)
 
 

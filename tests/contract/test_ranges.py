@@ -1,0 +1,56 @@
+"""Every store that can read a part of an object: as it is in a whole read, or an error."""
+
+import hashlib
+import io
+from uuid import uuid4
+
+import pytest
+
+from kbackup.errors import CorruptObjectError, KbackupError, ObjectNotFoundError
+from kbackup.local.s3 import LocalS3
+from kbackup.stores import Store, StoreSettings, open_store
+from kbackup.stores.ranges import Ranges
+
+BODY = bytes(range(256)) * 40
+
+
+@pytest.fixture(params=["memory", "s3"])
+def store(request: pytest.FixtureRequest, s3_server: LocalS3) -> Store:
+    """A store with one object."""
+    settings = StoreSettings(f"memory://{uuid4()}")
+    if request.param == "s3":
+        s3_server.create_bucket("ranges")
+        options = {
+            "aws.access.key.id": s3_server.access_key_id,
+            "aws.secret.access.key": s3_server.secret_access_key,
+        }
+        settings = StoreSettings("s3://ranges", s3_server.endpoint_url, options)
+    found = open_store(settings)
+    digest = hashlib.sha256(BODY).hexdigest()
+    found.put("a", io.BytesIO(BODY), sha256=digest, metadata={"n": "1"})
+    return found
+
+
+@pytest.mark.parametrize(("start", "length"), [(0, 1), (300, 777), (len(BODY) - 5, 5)])
+def test_a_part_is_what_a_whole_read_has_there(store: Store, start: int, length: int) -> None:
+    """
+    From its first byte, as many as asked for.
+    """
+    assert isinstance(store, Ranges)
+
+    with store.open_range("a", start, length) as part:
+        assert BODY[start : start + length] == part.read()
+
+
+def test_a_part_that_is_not_there_is_no_shorter_part(store: Store) -> None:
+    """
+    Neither of an object that ends before, nor of one that is gone.
+    """
+    assert isinstance(store, Ranges)
+
+    with pytest.raises(CorruptObjectError):
+        store.open_range("a", len(BODY) - 5, 6)
+    with pytest.raises(KbackupError):
+        store.open_range("a", len(BODY) + 1, 6)
+    with pytest.raises(ObjectNotFoundError):
+        store.open_range("b", 0, 1)

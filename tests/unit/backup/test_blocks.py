@@ -1,0 +1,216 @@
+"""Blocks of a file by the index beside it: the records of a whole read, without the rest of it."""
+
+import hashlib
+import io
+from typing import BinaryIO, Final
+from uuid import uuid4
+
+import orjson
+import pytest
+from backup_samples import OPTIONS
+from hypothesis import given
+from hypothesis import strategies as st
+from record_samples import batch_of
+
+from kbackup.backup import catalog
+from kbackup.backup.catalog import FileSet
+from kbackup.backup.merging import Failed, Rows, steps
+from kbackup.backup.window import EVERY_OFFSET, Range
+from kbackup.flow.views import ReadOptions
+from kbackup.formats import FormatOptions
+from kbackup.formats.block_gzip import BlockGzipFormat
+from kbackup.look.peek import peek
+from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey, View
+from kbackup.records import TopicPartition
+from kbackup.stores import StoreSettings
+from kbackup.stores.memory import MemoryStore
+
+LAYOUT: Final = Layout("systest", file_delim="-", offset_width=12, is_dated=True)
+FIRST: Final = 1000
+RECORDS: Final = 60
+
+
+class Watched(MemoryStore):
+    """A store that notes what is read of it."""
+
+    def __init__(self) -> None:
+        super().__init__(StoreSettings(f"memory://{uuid4()}"))
+        self.opened: list[str] = []
+        self.parts: list[tuple[int, int]] = []
+
+    def open(self, key: str) -> BinaryIO:
+        """Read all of it."""
+        self.opened.append(key.rpartition("/")[2].partition(".")[2])
+        return super().open(key)
+
+    def open_range(self, key: str, start: int, length: int) -> BinaryIO:
+        """Read a part of it."""
+        self.parts.append((start, length))
+        return io.BytesIO(super().open(key).read()[start : start + length])
+
+
+def put(store: MemoryStore, key: str, body: bytes) -> None:
+    """Store an object that carries no facts, as another tool does."""
+    digest = hashlib.sha256(body).hexdigest()
+    store.put(key, io.BytesIO(body), sha256=digest, metadata={})
+
+
+def filled(block_bytes: int = 50, edit: bytes | None = None) -> Watched:
+    """A store with one object of `RECORDS` records of five bytes, and its index or *edit*."""
+    store, file = Watched(), io.BytesIO()
+    options = FormatOptions({"compressed_block_size": block_bytes})
+    writer = BlockGzipFormat().writer(file, View.VALUE, options)
+    rows = batch_of([{"value": b"%04d" % at} for at in range(RECORDS)])
+    writer.write(rows.select(["value"]))
+    writer.close({})
+    parts = ObjectKey("orders", 0, FIRST, "2026-03-05", ".gz", View.VALUE)
+    put(store, LAYOUT.key(parts), file.getvalue())
+    index = writer.index(FIRST) if edit is None else edit
+    beside = ObjectKey("orders", 0, FIRST, "2026-03-05", INDEX_EXTENSION, View.VALUE)
+    put(store, LAYOUT.key(beside), index)
+    return store
+
+
+def only_set(store: MemoryStore) -> FileSet:
+    """The one set of records in the store."""
+    (files,) = catalog.read(store, LAYOUT, OPTIONS).sets[TopicPartition("orders", 0)]
+    return files
+
+
+def rows(store: MemoryStore, wanted: Range) -> tuple[list[tuple[int, bytes]], list[str]]:
+    """Offsets and values of a window, and what kept them from being read."""
+    found, errors = [], []
+    for step in steps(store, [only_set(store)], ReadOptions(), wanted=wanted):
+        if isinstance(step, Rows):
+            last = step.batch["offset"][-1].as_py()
+            assert last - FIRST + 1 == step.end_row
+            found += [(row["offset"], row["value"]) for row in step.batch.to_pylist()]
+        elif isinstance(step, Failed):
+            errors.append(str(step.error))
+    return found, errors
+
+
+ALL: Final = [(FIRST + at, b"%04d" % at) for at in range(RECORDS)]
+
+
+@given(st.integers(FIRST - 5, FIRST + 65), st.integers(0, 70), st.integers(1, 400))
+def test_a_window_has_the_records_of_a_whole_read(low: int, length: int, block_bytes: int) -> None:
+    """
+    Whatever the blocks, nothing of the window is left out, and no record has another offset.
+    """
+    wanted = Range(low, low + length)
+    store = filled(block_bytes)
+
+    found, errors = rows(store, wanted)
+
+    assert not errors
+    assert set(found) <= set(ALL)
+    assert [row for row in ALL if wanted.low <= row[0] <= wanted.high] == [
+        row for row in found if wanted.low <= row[0] <= wanted.high
+    ]
+
+
+def test_peek_reads_one_block_of_the_object() -> None:
+    """
+    The index, one request for a part, and no request for the object.
+    """
+    store = filled()
+
+    (record,) = peek(store, LAYOUT, ReadOptions(), f"orders:0@{FIRST + 42}", count=1)
+
+    assert (FIRST + 42, "0042") == (record["offset"], record["payload"])
+    assert ["index.json"] == store.opened
+    assert 1 == len(store.parts)
+    size = only_set(store).files[0].size
+    assert store.parts[0][1] < size / 5
+
+
+def test_what_follows_the_first_block_is_fetched_together() -> None:
+    """
+    A window of many small blocks costs two requests, not one each.
+    """
+    store = filled()
+
+    found, errors = rows(store, Range(FIRST + 15, FIRST + 49))
+
+    assert (40, []) == (len(found), errors)
+    assert ["index.json"] == store.opened
+    assert 2 == len(store.parts)
+
+
+@pytest.mark.parametrize("wanted", [EVERY_OFFSET, Range(FIRST), Range(0), Range(FIRST, FIRST + 99)])
+def test_a_window_of_everything_reads_the_object_whole(wanted: Range) -> None:
+    """
+    One request, whose checksum can be compared.
+    """
+    store = filled()
+
+    assert (ALL, []) == rows(store, wanted)
+    assert not store.parts
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [b"", b'{"chunks":[]}', b"{}"],
+    ids=["empty", "no blocks", "no index"],
+)
+def test_a_damaged_index_is_not_used(edit: bytes) -> None:
+    """
+    The object itself has all the records.
+    """
+    store = filled(edit=edit)
+
+    assert (ALL, []) == rows(store, Range(FIRST + 15, FIRST + 49))
+    assert not store.parts
+
+
+def chunk(records: int, length: int) -> bytes:
+    """An index of one block."""
+    return orjson.dumps(
+        {"chunks": [{"byte_length_uncompressed": 5, "num_records": records, "byte_length": length,
+                     "byte_offset": 0, "first_record_offset": FIRST}]}
+    )  # fmt: skip
+
+
+def test_an_index_of_another_state_of_the_object_is_not_used() -> None:
+    """
+    A crash leaves it where an object has grown: its bytes are not those of the object.
+    """
+    size = only_set(filled()).files[0].size
+
+    for length in (size - 1, size + 1):
+        store = filled(edit=chunk(RECORDS, length))
+        assert (ALL, []) == rows(store, Range(FIRST + 15, FIRST + 49))
+        assert not store.parts
+
+
+def test_an_object_that_holds_more_lines_than_its_index_says_is_bad() -> None:
+    """
+    A value of another tool held a line feed: where nothing else is known of the object, its index
+    says how many records there were.
+    """
+    size = only_set(filled()).files[0].size
+    store = filled(edit=chunk(RECORDS - 1, size))
+
+    _, errors = rows(store, EVERY_OFFSET)
+
+    assert 1 == len(errors)
+    assert "its index says 59" in errors[0]
+
+
+def test_blocks_that_hold_other_records_than_the_index_says_are_bad() -> None:
+    """
+    A part is compared with the index, as a whole object is with its facts.
+    """
+    store = filled()
+    index = orjson.loads(super(Watched, store).open(str(only_set(store).index)).read())
+    first, second = index["chunks"][:2]
+    first["num_records"] -= 1
+    second["first_record_offset"] -= 1
+    second["num_records"] += 1
+    put(store, str(only_set(store).index), orjson.dumps(index))
+
+    _, errors = rows(store, Range(FIRST + 12, FIRST + 13))
+
+    assert 1 == len(errors)
+    assert "its index says" in errors[0]
