@@ -19,8 +19,11 @@ LONGEST_RARE_PAUSE_S: Final = 3600.0
 _PASSING: Final = frozenset({5, 6})
 """Exit codes of faults that pass: Kafka's, a registry's and the store's."""
 
-Place = str | TopicPartition
-"""What is set aside: a topic of the backup, or one of its partitions."""
+Subject = str | TopicPartition
+"""What is set aside: a topic of the backup, one of its partitions, or `BUCKET`."""
+
+BUCKET: Final = ""
+"""What is set aside where the bucket cannot be listed, or the cluster not be asked."""
 
 Failure = Mapping[str, Any]
 """What it failed with, as ``KbackupError.to_dict`` puts it."""
@@ -42,9 +45,9 @@ class Asides:
     """
 
     first_s: float
-    _held: dict[Place, _Aside] = field(default_factory=dict)
+    _held: dict[Subject, _Aside] = field(default_factory=dict)
 
-    def add(self, place: Place, failures: Sequence[Failure], now: float, jitter: float) -> bool:
+    def add(self, place: Subject, failures: Sequence[Failure], now: float, jitter: float) -> bool:
         """Set *place* aside, for longer where it has failed before; return whether that is news.
 
         Args:
@@ -61,15 +64,15 @@ class Asides:
         self._held[place] = _Aside(tuple(failures), count, now + pause_s)
         return before is None or _codes(before.failures) != _codes(failures)
 
-    def remove(self, place: Place) -> bool:
+    def remove(self, place: Subject) -> bool:
         """Take *place* up again; return whether it was set aside."""
         return self._held.pop(place, None) is not None
 
-    def holds(self, place: Place) -> bool:
+    def holds(self, place: Subject) -> bool:
         """Whether *place* is set aside."""
         return place in self._held
 
-    def rests(self, place: Place, now: float) -> bool:
+    def rests(self, place: Subject, now: float) -> bool:
         """Whether *place* is set aside and not to be tried yet."""
         held = self._held.get(place)
         return held is not None and now < held.until
@@ -78,18 +81,18 @@ class Asides:
         """Return the partitions of *topic* that are set aside."""
         return [at for at in self._held if isinstance(at, TopicPartition) and at.topic == topic]
 
-    def gone(self, topics: Collection[str]) -> list[Place]:
+    def gone(self, topics: Collection[str]) -> list[Subject]:
         """Return what is set aside of topics that are none of *topics* any more."""
         return [at for at in self._held if _topic(at) and _topic(at) not in topics]
 
-    def failures(self) -> Iterator[tuple[Place, Failure]]:
+    def failures(self) -> Iterator[tuple[Subject, Failure]]:
         """Yield why each place is set aside."""
         for place, held in self._held.items():
             for failure in held.failures:
                 yield place, failure
 
 
-def _topic(place: Place) -> str:
+def _topic(place: Subject) -> str:
     return place.topic if isinstance(place, TopicPartition) else place
 
 

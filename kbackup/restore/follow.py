@@ -7,7 +7,6 @@ or is refused is set aside and tried again later, while the rest goes on.
 """
 
 import functools
-import hashlib
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -15,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from kbackup import engine, moments
-from kbackup.backup import catalog
 from kbackup.backup.catalog import Catalog
 from kbackup.config import Settings
 from kbackup.errors import KafkaError, KbackupError, RefusedError, SparkError, StoppedError
@@ -24,9 +22,10 @@ from kbackup.kafka import Cluster, check_idle
 from kbackup.reports import RestoreReport
 from kbackup.restore import audit, news
 from kbackup.restore.account import Account
-from kbackup.restore.asides import Asides, Failure, Place
+from kbackup.restore.asides import BUCKET, Asides, Failure, Subject
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.lookout import Lookout, stamps
 from kbackup.restore.plan import RestorePlan, confirm
 from kbackup.restore.planner import Planner
 from kbackup.restore.ready import Ready
@@ -35,8 +34,6 @@ from kbackup.restore.target import asked
 from kbackup.restore.task import put_back
 from kbackup.runs import known, wiring
 from kbackup.runs.known import Known
-from kbackup.runs.record import NO_TOPIC
-from kbackup.runs.selection import select
 from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
@@ -44,12 +41,6 @@ from kbackup.stores import Store
 
 OVERDUE_S: Final = 600.0
 """How long an object may wait to become whole until the restore no longer counts as complete."""
-
-FOREIGN_MOST: Final = 20
-"""Foreign objects that are named; all are counted."""
-
-BUCKET: Final = ""
-"""What is set aside where the bucket cannot be listed, or the cluster not be asked."""
 
 
 class Following:
@@ -83,6 +74,7 @@ class Following:
         self._interval_s = settings.s3_poll_interval_ms / 1000
         self._account = account
         self._remarks = Remarks(summary, account.lock, tell)
+        self._lookout = Lookout(settings, store, self._remarks)
         self._asides, self._ready = Asides(self._interval_s), Ready(self._interval_s)
         self._timings = engine.Timings()
         self._cluster: Cluster | None = None
@@ -129,22 +121,22 @@ class Following:
             return []
         cluster = self._reach()
         said = known.read_topics(self._store, self._layout, self._world.clock)
-        found = self._list(self._settings.topics)
-        stamps = _stamps(found, said)
-        names = self._names(stamps)
+        found = self._lookout.catalog(self._settings.topics)
+        stamped = stamps(found, said)
+        names = self._lookout.names(stamped)
         if self._turns == 0:
             news.start(self._settings, self._summary, cluster, names, self._tell)
-        self._say_foreign(found)
+        self._lookout.foreign(found)
         for place in self._asides.gone(names):
             self._take_up(place)
-        due = [name for name in names if self._is_due(name, stamps[name], now)]
+        due = [name for name in names if self._is_due(name, stamped[name], now)]
         if due:
             try:
                 self._visit(due, names, cluster, agree)
             except KafkaError:
                 self._cluster = None  # its client may ask for ever a broker that was restarted
                 raise
-            self._stamps |= {name: stamps[name] for name in due}
+            self._stamps |= {name: stamped[name] for name in due}
         self._take_up(BUCKET)
         is_whole = not self._summary.standing and self._ready.longest_s(now) < OVERDUE_S
         if is_whole and not self._stop.is_set():
@@ -179,28 +171,6 @@ class Following:
             raise
         return self._cluster
 
-    def _list(self, topics: Collection[str]) -> Catalog:
-        return catalog.read(
-            self._store,
-            self._layout,
-            wiring.format_options(self._settings),
-            topics=topics,
-            only_format=self._settings.format_class,
-        )
-
-    def _names(self, there: Collection[str]) -> list[str]:
-        """Return the topics to restore of those that are there; say which have yet to come."""
-        settings = self._settings
-        wanted = select(there, settings.topics, settings.topics_regex)
-        missing = [name for name in wanted if name not in there]
-        if missing or not wanted:
-            what = ", ".join(missing) or f"a topic that matches {settings.topics_regex or '.*'}"
-            place = f"{settings.url}/{settings.topics_dir}"
-            self._remarks.odd((BUCKET, NO_TOPIC), [(NO_TOPIC, f"waiting for {what} in {place}")])
-        else:
-            self._remarks.odd((BUCKET, NO_TOPIC), [])
-        return [name for name in wanted if name in there]
-
     def _is_due(self, name: str, stamp: str, now: float) -> bool:
         """Whether to plan a topic: it has changed, or something of it waits to be tried again."""
         if self._asides.holds(name):
@@ -208,16 +178,6 @@ class Following:
         if self._stamps.get(name) != stamp or self._ready.waits(name):
             return True
         return any(not self._asides.rests(at, now) for at in self._asides.partitions(name))
-
-    def _say_foreign(self, found: Catalog) -> None:
-        with self._account.lock:
-            if found.foreign_count:
-                self._summary.skipped["foreign_objects"] = found.foreign_count
-        keys = {f"{key} is ignored: {why}": key for key, why in found.foreign[:FOREIGN_MOST]}
-        said = [("foreign_object", text) for text in keys]
-        self._remarks.odd((BUCKET, "foreign_object"), said, keys)
-        text = found.left_out()
-        self._remarks.odd((BUCKET, "other_format"), [("other_format", text)] if text else [])
 
     # restoring
 
@@ -236,7 +196,7 @@ class Following:
             text = f"{damage.name}: {damage.why}; kbackup restore verify --rebuild rebuilds it"
             self._remarks.odd((damage.name, "ledger_damaged"), [("ledger_damaged", text)])
         begun = clock.ms() / 1000 if self._turns == 0 else None
-        taken = self._ready.take(due, self._list(due), said, self._now(), begun)
+        taken = self._ready.take(due, self._lookout.catalog(due), said, self._now(), begun)
         there = {*taken.topics(), *said.topics} & set(due)
         beside = [name for name in names if name not in there]
         plan = self._plan(cluster, taken, said, there, beside)
@@ -390,29 +350,16 @@ class Following:
 
     # what is set aside
 
-    def _set_aside(self, place: Place, failures: Sequence[Failure]) -> None:
+    def _set_aside(self, place: Subject, failures: Sequence[Failure]) -> None:
         with self._account.lock:
             is_news = self._asides.add(place, failures, self._now(), random.random())  # noqa: S311  (spreads retries)
             self._remarks.stand(self._asides)
         if is_news:
             self._remarks.set_aside(place, failures[0])
 
-    def _take_up(self, place: Place) -> None:
+    def _take_up(self, place: Subject) -> None:
         with self._account.lock:
             was_aside = self._asides.remove(place)
             self._remarks.stand(self._asides)
         if was_aside:
             self._remarks.goes_on(place)
-
-
-def _stamps(found: Catalog, said: Known) -> dict[str, str]:
-    """Return, for each topic, a digest of its objects and of what is said of it."""
-    digests = {name: hashlib.sha256() for name in {*found.topics(), *said.topics}}
-    for name, entry in said.topics.items():
-        digests[name].update(f"{entry.identity} {entry.partitions} {entry.config}".encode())
-    for where in sorted(found.sets):
-        for files in found.sets[where]:
-            for file in files.files:
-                text = f"{file.key} {file.size} {file.modified}\n"
-                digests[where.topic].update(text.encode(errors="surrogatepass"))
-    return {name: digest.hexdigest() for name, digest in digests.items()}

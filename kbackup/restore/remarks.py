@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kbackup.events import Event, Warned
 from kbackup.records import TopicPartition
-from kbackup.restore.asides import Asides, Failure, Place
+from kbackup.restore.asides import Asides, Failure, Subject
 from kbackup.restore.plan import PlannedTopic
 from kbackup.restore.soundness import REPEATED
 from kbackup.restore.standing import LEFT_OUT
@@ -77,13 +77,19 @@ class Remarks:
             self._tell(remarks[key])
         return bool(fresh)
 
-    def set_aside(self, place: Place, failure: Failure) -> None:
+    def count(self, reason: str, number: int) -> None:
+        """Put into the summary how many there are of what is left out, unless there are none."""
+        with self._lock:
+            if number:
+                self._summary.skipped[reason] = number
+
+    def set_aside(self, place: Subject, failure: Failure) -> None:
         """Report that *place* is set aside, and why."""
         why = f": {failure['why']}" if failure["why"] else ""
         text = f"{str(place) or 'the restore'} is set aside: {failure['what']}{why}"
         self._tell(self._event("set_aside", text, _placed(place)))
 
-    def goes_on(self, place: Place) -> None:
+    def goes_on(self, place: Subject) -> None:
         """Report that *place* is no longer set aside."""
         what = f"{place}: the restore" if place else "the restore"
         self._tell(self._event("goes_on", f"{what} goes on", _placed(place)))
@@ -100,7 +106,7 @@ class Remarks:
         return Warned(code, text, self._summary.run, place).to_dict()
 
 
-def _placed(place: Place) -> Mapping[str, Any]:
+def _placed(place: Subject) -> Mapping[str, Any]:
     if isinstance(place, TopicPartition):
         return {"topic": place.topic, "partition": place.partition}
     return {"topic": place} if place else {}
