@@ -118,6 +118,9 @@ def _by_head(doubt: _Doubt, head: ObjectHead, identity: TopicIdentity) -> Proble
     there = Facts.from_metadata(head.metadata)
     if identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
         return Problem("wrong_topic", key, "it belongs to another topic, judging by the topic's id")
+    partition = claims.partition_of(head.metadata)
+    if partition not in (None, doubt.files.where.partition):
+        return Problem("wrong_topic", key, f"it was written as partition {partition}")
     if there is not None and stored is not None and there != stored:
         return _by_facts(key, there, stored)
     if head.size == row.bytes:

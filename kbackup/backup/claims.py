@@ -24,6 +24,7 @@ class Claim:
         file: The object.
         facts: By the object's metadata.
         identity: Of the topic, by the object's metadata.
+        partition: It was written for, by the object's metadata.
         where: The partition it was written for, by the file's own metadata.
         numbers: First offset, last offset and records, by the file's own metadata.
         own_identity: Of the topic, by the file's own metadata.
@@ -35,6 +36,7 @@ class Claim:
     where: TopicPartition | None = None
     numbers: tuple[int, int, int] | None = None
     own_identity: TopicIdentity = UNKNOWN
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,14 @@ def of(file: BackupFile, metadata: Mapping[str, str], body: BinaryIO) -> Claim:
             numbers = first, last, records
     except ValueError:
         pass  # reading the rows says so
-    return Claim(file, facts, identity, where, numbers, TopicIdentity.from_metadata(own))
+    own_identity = TopicIdentity.from_metadata(own)
+    return Claim(file, facts, identity, where, numbers, own_identity, partition_of(metadata))
+
+
+def partition_of(metadata: Mapping[str, str]) -> int | None:
+    """Return which partition an object says it was written for; None where it does not."""
+    said = metadata.get("partition", "")
+    return int(said) if said.isdecimal() else None
 
 
 def _own(file: BackupFile, body: BinaryIO) -> Mapping[str, str]:
@@ -103,6 +112,8 @@ def _alone(files: FileSet, claim: Claim) -> Iterator[Problem]:
     if claim.where is not None and claim.where != files.where:
         text = f"it was written as partition {claim.where.partition} of {claim.where.topic}"
         yield Problem("wrong_topic", key, text)
+    elif claim.partition not in (None, files.where.partition):
+        yield Problem("wrong_topic", key, f"it was written as partition {claim.partition}")
     if claim.identity.conflicts(claim.own_identity):
         yield Problem("wrong_topic", key, "the ids of its topic in file and metadata differ")
     if facts is not None and facts.first_offset != start:

@@ -10,6 +10,8 @@ from kbackup.records import TopicPartition
 
 AGAIN: Final = "back these offsets up again while the cluster still has the records"
 
+APART: Final = "move one of the two objects away, then back up again what only that one held"
+
 _NAMED_AGAIN: Final = 50
 
 
@@ -59,7 +61,7 @@ class Finding:
         return kind(
             self.key or str(self.where),
             why,
-            AGAIN,
+            APART if self.code == "overlap" else AGAIN,
             topic=self.where.topic,
             partition=self.where.partition,
             **{name: value for name, value in place.items() if value is not None},
@@ -67,11 +69,14 @@ class Finding:
 
 
 def again(findings: Iterable[Finding]) -> str | None:
-    """Return which offsets to back up again, as ``TOPIC:PARTITION:OFFSET,...``; None if none."""
+    """Return which offsets to back up again, as ``TOPIC:PARTITION:OFFSET,...``; None if none.
+
+    Of objects that hold the same offsets one has to be moved away first.
+    """
     named = {
         (found.where, found.offsets[0]): None
         for found in findings
-        if found.is_error and found.offsets is not None
+        if found.is_error and found.offsets is not None and found.code != "overlap"
     }
     if not named:
         return None

@@ -102,6 +102,7 @@ class ClosedFile:
             **self.facts.to_metadata(),
             **self.cut.to_metadata(),
             **self.identity.to_metadata(),
+            "partition": str(self.where.partition),
         }
 
 

@@ -181,6 +181,21 @@ def test_values_of_another_topic_are_known_by_its_id() -> None:
     assert values(range(10)) == again.cluster.values("copy_of_orders")
 
 
+def test_values_of_another_partition_are_known_by_their_metadata() -> None:
+    """
+    The name may agree with the copy's first offset, and the topic is the same.
+    """
+    again = Restoring()
+    (key,) = again.backup.put("orders", 0, range(10), views=JSON)
+    (other,) = again.backup.put("orders", 1, range(20), views=JSON)
+    copy_over(again.backup, other, key)
+
+    with pytest.raises(CorruptObjectError, match="written as partition 1"):
+        again.restore(partitions="0")
+
+    assert not again.cluster.values("copy_of_orders")
+
+
 # Files that do not fit each other
 
 

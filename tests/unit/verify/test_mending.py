@@ -249,6 +249,22 @@ def test_another_object_in_a_stored_ones_place_is_found(
     assert text in findings[0]["text"]
 
 
+@pytest.mark.parametrize("deep", [False, True], ids=["names", "deep"])
+def test_values_of_another_partition_are_no_growth(deep: bool) -> None:
+    """
+    They begin at the same offset and are more, but their metadata says whose they are.
+    """
+    backup, (key,) = backup_with_ledger(range(3), views=JSON)
+    (other,) = (elsewhere := Backup()).put("orders", 1, range(5), views=JSON, identity=ID)
+    head = elsewhere.store.head(other)
+    assert head is not None
+    backup.replace(key, elsewhere.body(other), head.metadata)
+
+    code, findings = verified(backup, deep=deep)
+
+    assert (7, [("wrong_topic", key)]) == (code, [(one["code"], one["key"]) for one in findings])
+
+
 def test_a_copy_of_another_object_is_found_though_its_format_says_nothing() -> None:
     """
     The ledger knows its bytes by their checksum.

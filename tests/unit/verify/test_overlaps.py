@@ -76,6 +76,9 @@ def test_values_that_reach_into_the_next_object_are_an_error(views: Any) -> None
     verified = Verified(backup, deep=True)
 
     assert (7, [("overlap", key)]) == (verified.exit_code, verified.errors)
+    (error,) = verified.summary["errors"]
+    assert "move one of the two objects away" in error["do"]
+    assert not [one for one in verified.summary["warnings"] if one["code"] == "repair"]
 
 
 def test_values_beside_whole_records_are_noted() -> None:
