@@ -75,14 +75,17 @@ class OpenedBackup:
 
         return wiring.reading(self.session.settings)
 
-    def known(self) -> "Known":
-        """Return what the backup says about itself."""
+    def known(self, *, if_allowed: bool = False) -> "Known":
+        """Return what the backup says about itself.
+
+        Args:
+            if_allowed: Do without where this principal may not read it; else that is an error.
+        """
         from kbackup.runs import known  # noqa: PLC0415
 
         settings = self.session.settings
-        return known.read(
-            self.store, self.layout, self.clock, settings.topics, settings.topics_regex
-        )
+        read = known.read_if_allowed if if_allowed else known.read
+        return read(self.store, self.layout, self.clock, settings.topics, settings.topics_regex)
 
     def tell(self, events: Iterable[Event]) -> None:
         """Report all *events*."""

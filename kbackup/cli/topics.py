@@ -73,7 +73,7 @@ def topics_command(
             has_map=has_map or page is not None,
             has_tree=has_tree,
             as_of_ms=as_of_ms,
-            known=at.known(),
+            known=at.known(if_allowed=True),
             **at.asked,
         )
         coverages: list[Event] = []

@@ -77,8 +77,7 @@ def topics(
     if text := found.left_out():
         yield Warned("other_format", text).to_dict()
     for damage in known.all_damage():
-        text = f"{damage.name}: {damage.why}"
-        yield Warned("ledger_damaged", text, place={"key": damage.name}).to_dict()
+        yield Warned("ledger_damaged", damage.text, place={"key": damage.name}).to_dict()
     everywhere = {*found.sets, *known.partitions()}
     there = {*found.topics(), *known.topics, *(where.topic for where in everywhere)}
     chosen = select(there, names, pattern)

@@ -193,8 +193,8 @@ class Following:
         check_idle(cluster, wiring.restore_group(settings))
         said = known.read(self._store, self._layout, clock, due)
         for damage in said.all_damage():
-            text = f"{damage.name}: {damage.why}; kbackup restore verify --rebuild rebuilds it"
-            self._remarks.odd((damage.name, "ledger_damaged"), [("ledger_damaged", text)])
+            text = [("ledger_damaged", damage.text)]
+            self._remarks.odd((damage.name, "ledger_damaged"), text)
         begun = clock.ms() / 1000 if self._turns == 0 else None
         taken = self._ready.take(due, self._lookout.catalog(due), said, self._now(), begun)
         there = {*taken.topics(), *said.topics} & set(due)

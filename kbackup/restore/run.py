@@ -141,7 +141,7 @@ class RestoreRun:
     def _plan(self, cluster: Cluster, store: Store) -> RestorePlan:
         settings = self._settings
         check_idle(cluster, wiring.restore_group(settings))
-        said = known.read(
+        said = known.read_if_allowed(
             store, self._layout, self._world.clock, settings.topics, settings.topics_regex
         )
         found = catalog.read(
@@ -153,8 +153,7 @@ class RestoreRun:
         )
         self._say_foreign(found)
         for damage in said.all_damage():
-            text = f"{damage.name}: {damage.why}; kbackup restore verify --rebuild rebuilds it"
-            self._tell(self._summary.warn("ledger_damaged", text, key=damage.name))
+            self._tell(self._summary.warn("ledger_damaged", damage.text, key=damage.name))
         planner = Planner(
             settings=settings,
             cluster=cluster,

@@ -17,7 +17,7 @@ from kbackup.backup.ledger.rows import EARLIER, SINK, TOPIC, TopicEntry, entries
 from kbackup.backup.ledger.stream import Damage
 from kbackup.backup.recorded import Recorded
 from kbackup.clock import Clock
-from kbackup.errors import ConfigurationError
+from kbackup.errors import ConfigurationError, StoreError
 from kbackup.java_regex import PatternError
 from kbackup.naming import Layout
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
@@ -27,6 +27,9 @@ from kbackup.runs.selection import select
 from kbackup.stores import Store
 
 _THREADS: Final = 16
+
+_DENIED: Final = 403
+"""The status of an answer that says that this principal may not."""
 
 _PARTITIONS_MOST: Final = 200_000
 """No topic has more; a larger number is not believed."""
@@ -180,6 +183,31 @@ def read(
     wanted = [name for name in select(known.topics, names, pattern) if name in known.topics]
     known = with_objects(known, store, layout, clock, wanted)
     return known.with_run_records(store, layout, names)
+
+
+def read_if_allowed(
+    store: Store,
+    layout: Layout,
+    clock: Clock,
+    names: Collection[str] = (),
+    pattern: str | None = None,
+) -> Known:
+    """Return what `read` does; where that is denied, nothing but the damage that this is.
+
+    For those who read records.  The ledger is evidence, and a restore can do without: objects are
+    listed, and say themselves what they hold.  Whoever may not read it has to be told that what is
+    missing will not be missed.
+
+    Raises:
+        StoreError: If the store does not answer, or denies the objects too.
+    """
+    try:
+        return read(store, layout, clock, names, pattern)
+    except StoreError as error:
+        if error.place.get("status") != _DENIED:
+            raise
+        why = f"{error}: objects that are missing are not noticed, empty topics not known"
+        return Known(damage=(Damage(layout.records_prefix(), why, error.do),))
 
 
 def of_run_records(

@@ -67,12 +67,19 @@ class Damage:
     """A file of the ledger that cannot be read.
 
     Attributes:
-        name: Its key.
+        name: Its key; that of the folder where none of it may be read.
         why: What is wrong with it.
+        do: What the operator can do.
     """
 
     name: str
     why: str
+    do: str = "kbackup restore verify --rebuild rebuilds it"
+
+    @property
+    def text(self) -> str:
+        """Say all of it in one sentence."""
+        return f"{self.name}: {self.why}; {self.do}"
 
 
 @dataclass(frozen=True, slots=True)

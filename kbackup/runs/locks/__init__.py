@@ -100,6 +100,7 @@ class RunLock:
         }  # fmt: skip
         local = _hash("\0".join((identity, text)))
         self._file = LockFile((folder or _cache_folder()) / f"{local}.lock")
+        self._store, self._layout = store, layout
         self._object = LockObject(store, f"{prefix(layout)}{_hash(text)}", body, now)
         self._timeout_s, self._sleep, self._monotonic = timeout_s, sleep, monotonic
         self._ended = threading.Event()
@@ -203,7 +204,11 @@ class RunLock:
 
     def _without(self) -> str:
         """Return how to do without the lock, if the run might: it writes nothing to the store."""
-        if self._object.body["purpose"] == "sink" or not self._object.is_readable():
+        if self._object.body["purpose"] == "sink":
+            return ""
+        try:
+            next(iter(self._store.list(self._layout.prefix())), None)
+        except StoreError:
             return ""
         return "or run with --no-lock, if this principal may only read"
 

@@ -102,14 +102,6 @@ class LockObject:
         """Return who holds it, None where nobody does."""
         return read(self._store, self.key)
 
-    def is_readable(self) -> bool:
-        """Whether the store lets us look for it."""
-        try:
-            next(iter(self._store.list(self.key)), None)
-        except StoreError:
-            return False
-        return True
-
     def is_ours(self, found: Holder) -> bool:
         """Whether *found* was written here."""
         return found.body.get("token") == self._token

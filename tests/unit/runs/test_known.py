@@ -1,0 +1,83 @@
+"""What is known of a backup whose ledger this principal may not read."""
+
+from collections.abc import Iterator
+
+import pytest
+from backup_samples import Backup
+
+from kbackup.backup.ledger import place
+from kbackup.backup.ledger.rows import TOPICS, TopicEntry, table
+from kbackup.clock import SystemClock
+from kbackup.errors import StoreError
+from kbackup.flow.views import ReadOptions
+from kbackup.look.topics import topics
+from kbackup.runs import known
+from kbackup.stores import StoredObject, StoreSettings
+from kbackup.stores.memory import MemoryStore
+
+
+class Guarded(MemoryStore):
+    """A store that does not list what is beside the backup.
+
+    Attributes:
+        status: What it answers.
+    """
+
+    status = 403
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """List objects of topics alone."""
+        if prefix.startswith("_kbackup/"):
+            do = "allow s3:ListBucket"
+            raise StoreError(f"list {prefix}", "Access Denied", do, status=self.status)
+        return super().list(prefix)
+
+
+def guarded(status: int = 403) -> tuple[Backup, Guarded]:
+    """A backup with a ledger, and what somebody sees of it who may not read the ledger."""
+    backup = Backup(StoreSettings(f"memory://guarded-{status}"))
+    rows = [TopicEntry("topic", "orders", "cluster-1", "id", 1)]
+    place.of_topics(backup.store, backup.layout, SystemClock()).append(table(rows, TOPICS))
+    backup.put("orders", 0, range(10))
+    store = Guarded(backup.settings)
+    store.status = status
+    return backup, store
+
+
+def test_whoever_may_not_read_the_ledger_sees_the_objects_and_is_told() -> None:
+    """
+    A restore at night does not wait for whoever can change a policy.
+    """
+    backup, store = guarded()
+
+    said = known.read_if_allowed(store, backup.layout, SystemClock())
+    seen = list(topics(store, backup.layout, ReadOptions(), known=said))
+
+    warned = [event for event in seen if event["type"] == "warning"]
+    assert [("ledger_damaged", "_kbackup/")] == [(one["code"], one["key"]) for one in warned]
+    assert "missing are not noticed" in warned[0]["text"]
+    assert warned[0]["text"].endswith("; allow s3:ListBucket")
+    assert [("orders", 1)] == [
+        (one["topic"], one["objects"]) for one in seen if one["type"] == "partition"
+    ]
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_ledger_that_cannot_be_read_for_another_reason_is_waited_for(status: int) -> None:
+    """
+    What passes is not taken for a backup without evidence.
+    """
+    backup, store = guarded(status)
+
+    with pytest.raises(StoreError):
+        known.read_if_allowed(store, backup.layout, SystemClock())
+
+
+def test_whoever_mends_or_verifies_has_to_be_allowed_to_read_the_ledger() -> None:
+    """
+    To them nothing known would look like nothing missing.
+    """
+    backup, store = guarded()
+
+    with pytest.raises(StoreError, match="Access Denied"):
+        known.read(store, backup.layout, SystemClock())
