@@ -57,7 +57,8 @@ class Bookmark:
 
     Attributes:
         key: The object's key; None: nothing had been stored before this offset.
-        last_offset: Offset of its last record.
+        last_offset: Offset of its last record; None where another tool wrote it, which says only
+            how many records it holds.
         run: Id of the run that committed; empty where it was not kept.
         done: What that run had done in this partition by then: where a task dies, the one that
             takes over continues from here, and no count is lost.

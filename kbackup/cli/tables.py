@@ -176,6 +176,7 @@ def sink_plan_table(partitions: Sequence[Event]) -> Grid:
         [
             row["topic"],
             str(row["partition"]),
+            digits(row.get("group_offset")),
             digits(row.get("start")),
             digits(row.get("end")),
             digits(_to_read(row)),
@@ -183,7 +184,8 @@ def sink_plan_table(partitions: Sequence[Event]) -> Grid:
         ]
         for row in partitions
     ]
-    columns = [words("topic"), number("p"), number("from"), number("end"), number("to read")]
+    columns = [words("topic"), number("p"), number("group at", "group"), number("from")]
+    columns += [number("end"), number("to read")]
     return Grid([*columns, words("state")], rows, headings=2)
 
 

@@ -5,13 +5,15 @@ from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any, Final, Self
 
+from kbackup.config import Settings
 from kbackup.errors import TopicChangedError, TopicDeletedError
 from kbackup.events import Event, Progress
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Done, PartitionReport
 from kbackup.runs.summary import Summary
-from kbackup.sink.plan import PlannedPartition, SinkPlan
+from kbackup.sink.inherited import Inherited
+from kbackup.sink.plan import PlannedPartition, SinkPlan, next_keys
 
 _CONFIG: Final = (
     "cleanup.policy",
@@ -48,10 +50,29 @@ def topic_settings(
 def planned(at: PlannedPartition) -> Event:
     """Return what is to be done with a partition, for the display."""
     start = at.start.offset if at.start is not None else at.seen.log.end_offset
+    group = at.seen.committed
     return {
         "topic": at.where.topic, "partition": at.where.partition, "start": start,
         "end": at.seen.log.end_offset, "committed": start, "state": at.state,
+        "group_offset": None if group is None else group.offset,
     }  # fmt: skip
+
+
+def plan_partitions(plan: SinkPlan, settings: Settings) -> Iterator[Event]:
+    """Yield the plan's line of each partition: where group and objects left off, what is next."""
+    key = next_keys(settings)
+    for at in plan.partitions:
+        group, left = at.seen.committed, at.seen.inherited
+        newest = left.counted[0] if isinstance(left, Inherited) else None
+        yield {
+            "type": "plan_partition", "topic": at.where.topic, "partition": at.where.partition,
+            "state": at.state, "committed": None if group is None else group.offset,
+            "start": None if at.start is None else at.start.offset, "end": at.seen.log.end_offset,
+            "next_key": None if (unit := at.unit()) is None else key(at.where, unit.span),
+            "newest": None if newest is None else {
+                "key": newest.key, "first": newest.start_offset, "records": newest.records,
+            },
+        }  # fmt: skip
 
 
 def plan_topics(plan: SinkPlan, layout: Layout) -> Iterator[Event]:

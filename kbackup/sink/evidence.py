@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from kbackup.clock import Clock
-from kbackup.errors import ObjectKeyError
+from kbackup.errors import CorruptObjectError, ObjectKeyError
 from kbackup.flow.write import CutFacts
+from kbackup.formats import FormatOptions
 from kbackup.kafka import Position
-from kbackup.naming import INDEX_EXTENSION, UPLOAD_DATE, Layout, View
+from kbackup.naming import INDEX_EXTENSION, UPLOAD_DATE, Layout, ObjectKey, View
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, joined
 from kbackup.reports import Bookmark
 from kbackup.runs.known import NOTHING, Known, with_objects
+from kbackup.sink import inherited
 from kbackup.sink.dated import Pointed, pointed_to
+from kbackup.sink.inherited import Inherited
 from kbackup.sink.start import Evidence
 from kbackup.stores import ObjectHead, Store
 
@@ -29,12 +32,16 @@ def gather(
     logs: Mapping[TopicPartition, Span],
     committed: Mapping[TopicPartition, Position],
     known: Known = NOTHING,
+    *,
+    options: FormatOptions = FormatOptions(),  # noqa: B008  (frozen)
+    cut_records: int = 0,
 ) -> dict[TopicPartition, Evidence]:
     """Return what is known of each partition of *logs*.
 
     A partition whose committed offset names the object before it costs one HEAD, unless its log
     begins after it.  The others cost a listing of their topic and its ledger, and a HEAD of each
     object of their last cut, and of each object that the ledger lacks and the log has no more.
+    Where another tool has written the newest object, it is read.
 
     Args:
         store: Where the objects are.
@@ -43,6 +50,8 @@ def gather(
         logs: What each partition's log holds.
         committed: The group's positions.
         known: What the ledger says of topics.
+        options: How another tool's objects are read.
+        cut_records: How many records make a cut, by configuration.
 
     Raises:
         StoreError: If the bucket cannot be asked.
@@ -76,6 +85,22 @@ def gather(
         pointed = dict(
             zip(mains, pool.map(lambda at: _pointed_to(store, layout, at), mains), strict=True)
         )
+
+        def count(where: TopicPartition) -> Inherited | CorruptObjectError | None:
+            position = committed.get(where)
+            offset = None if position is None else position.offset
+            return _inherited(store, options, mains[where], offset, cut_records)
+
+        foreign = [
+            where
+            for where, cut in last.items()
+            if cut.is_foreign
+            and not layout.is_dated  # there a pointer says what comes next
+            and not confirmed.get(where, _UNKNOWN).is_confirmed
+            and mains[where][-1].start_offset
+            >= (known.ledger(where).end({at.key for at in stored[where]}) or 0)
+        ]
+        legacies = dict(zip(foreign, pool.map(count, foreign), strict=True))
     evidence = {}
     for where, log in logs.items():
         said, cut = confirmed.get(where, _UNKNOWN), last.get(where, _LastCut())
@@ -96,6 +121,7 @@ def gather(
             kept=joined([*ledger.kept(keys), *whole.get(where, ())]),
             unentered=tuple((at.start_offset, at.key) for at in unentered.get(where, ())),
             is_astray=pointer is not None and pointer.start_offset != mains[where][-1].start_offset,
+            inherited=legacies.get(where),
         )
     return evidence
 
@@ -126,12 +152,10 @@ def _confirm(
         return _Confirmation(True, (last.identity,))
     is_ours = last.key.startswith(layout.prefix(where.topic))
     head = _head(store, last.key) if is_ours else None  # else it is in another topics.dir
-    if head is None:
-        return _Confirmation(False, (last.identity,))
+    if head is None or last.last_offset is None:  # an object of another tool, counted once
+        return _Confirmation(head is not None, (last.identity,))
     facts = Facts.from_metadata(head.metadata)
-    is_there = last.last_offset is not None and (
-        facts is not None and facts.last_offset >= last.last_offset
-    )
+    is_there = facts is not None and facts.last_offset >= last.last_offset
     return _Confirmation(is_there, (last.identity, TopicIdentity.from_metadata(head.metadata)))
 
 
@@ -146,10 +170,14 @@ def _head(store: Store, key: str) -> ObjectHead | None:
 class _Stored:
     """A listed object; in the order of start offsets."""
 
-    start_offset: int
-    directory: str
     key: str
-    view: View
+    directory: str
+    parts: ObjectKey
+
+    @property
+    def start_offset(self) -> int:
+        """Of its first record."""
+        return self.parts.start_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +188,12 @@ class _LastCut:
         stored_to: The offset up to which nothing is missing: the end of the cut if all its
             objects are there, else its start; None where it does not say.
         identity: Which topic its newest object is of.
+        is_foreign: Another tool wrote its newest object.
     """
 
     stored_to: int | None = None
     identity: TopicIdentity = UNKNOWN
+    is_foreign: bool = False
 
 
 def _objects(
@@ -181,7 +211,7 @@ def _objects(
             where = TopicPartition(parts.topic, parts.partition)
             if where in wanted and parts.extension != INDEX_EXTENSION:
                 directory = UPLOAD_DATE if layout.is_dated else parts.encoded_partition
-                one = _Stored(parts.start_offset, directory, entry.key, parts.view)
+                one = _Stored(entry.key, directory, parts)
                 found.setdefault(where, []).append(one)
     for objects in found.values():
         objects.sort(key=lambda at: at.start_offset)
@@ -193,7 +223,7 @@ def _pointed_to(store: Store, layout: Layout, where: TopicPartition) -> Pointed 
 
 
 def _mains(objects: Sequence[_Stored]) -> list[_Stored]:
-    return [one for one in objects if one.view in (View.RECORD, View.VALUE)]
+    return [one for one in objects if one.parts.view in (View.RECORD, View.VALUE)]
 
 
 def _overtaken(objects: Sequence[_Stored], log: Span, at: Position | None) -> list[_Stored]:
@@ -225,8 +255,10 @@ def _last_cut(store: Store, objects: Sequence[_Stored]) -> _LastCut:
     taken for incomplete, which costs reading it once more and nothing else.
     """
     head = store.head(objects[-1].key)
-    if head is None or (facts := Facts.from_metadata(head.metadata)) is None:
+    if head is None:
         return _LastCut()
+    if (facts := Facts.from_metadata(head.metadata)) is None:
+        return _LastCut(is_foreign=objects[-1].parts.view is View.VALUE)
     identity = TopicIdentity.from_metadata(head.metadata)
     cut = CutFacts.from_metadata(head.metadata)
     if cut is None:  # of a version that did not keep it
@@ -238,3 +270,17 @@ def _last_cut(store: Store, objects: Sequence[_Stored]) -> _LastCut:
     cuts = {None if at is None else CutFacts.from_metadata(at.metadata) for at in heads} | {cut}
     is_complete = len(of_cut) == cut.files and len(cuts) == 1
     return _LastCut(cut.span.end_offset if is_complete else start, identity)
+
+
+def _inherited(
+    store: Store,
+    options: FormatOptions,
+    objects: Sequence[_Stored],
+    committed: int | None,
+    cut_records: int,
+) -> Inherited | CorruptObjectError | None:
+    pairs = [(one.key, one.parts) for one in objects]
+    try:
+        return inherited.count(store, options, pairs, committed, cut_records)
+    except CorruptObjectError as error:
+        return error

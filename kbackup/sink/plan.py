@@ -20,6 +20,7 @@ from kbackup.runs import known, wiring
 from kbackup.runs.known import NOTHING, Known
 from kbackup.runs.selection import select
 from kbackup.sink.evidence import gather
+from kbackup.sink.inherited import Inherited
 from kbackup.sink.job import SinkUnit, recreated
 from kbackup.sink.start import Evidence, Start, decide
 from kbackup.stores import Store
@@ -93,11 +94,22 @@ class PlannedPartition:
             return Position(self.start.offset, Bookmark(identity=self.identity).to_metadata())
         if self.start.moves_group:
             return Position(self.start.offset)
-        is_new = self.seen.committed is None and not self.seen.has_objects
+        is_new = committed is None and not self.seen.has_objects
         if is_new and (self.start.offset > self.seen.log.start_offset or self.keeps_start):
             # the next run has to begin here too, whether or not there was anything to store
             return Position(self.start.offset, Bookmark(identity=self.identity).to_metadata())
-        return None
+        return self._counted()
+
+    def _counted(self) -> Position | None:
+        """Return the group's own position with the object that was counted, where one was.
+
+        The next run then need only see that the object is there.
+        """
+        left, committed = self.seen.inherited, self.seen.committed
+        if committed is None or not isinstance(left, Inherited):
+            return None
+        bookmark = Bookmark(left.counted[0].key, identity=self.identity)
+        return Position(committed.offset, bookmark.to_metadata())
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +255,10 @@ def _plan(
         likely()
     layout = wiring.layout(settings)
     said = known.read_topics(store, layout, clock).with_run_records(store, layout, topics)
-    found = gather(store, layout, clock, logs, committed, said)
+    found = gather(
+        store, layout, clock, logs, committed, said,
+        options=wiring.format_options(settings), cut_records=settings.flush_size,
+    )  # fmt: skip
     evidence = {
         where: replace(seen, reached=(reached or {}).get(where)) for where, seen in found.items()
     }
@@ -290,6 +305,27 @@ def _check_keys(layout: Layout, settings: Settings, wheres: Sequence[TopicPartit
                     error.why,
                     "choose another topics.dir, directory.delim or file.delim",
                 ) from error
+
+
+def next_keys(settings: Settings) -> Callable[[TopicPartition, Span], str | None]:
+    """Return what gives the key of the first object of a span, if it begins with a record.
+
+    None where the records' own directory, time or schema decides.
+    """
+    layout, spec = wiring.layout(settings), wiring.views(settings)[-1]
+    options = wiring.partitioner_options(settings)
+    partitioner = partitioners.by_name(settings.partitioner_class, options)
+
+    def key(where: TopicPartition, span: Span) -> str | None:
+        directory = partitioners.only_directory(partitioner, where)
+        if directory is None or settings.s3_schema_partition_affix_type != "NONE":
+            return None
+        parts = ObjectKey(
+            where.topic, where.partition, span.start_offset, directory, spec.extension(), spec.view
+        )
+        return layout.key(parts)
+
+    return key
 
 
 def _strangers(

@@ -83,6 +83,8 @@ class SinkRun:
             self._opening.report(plan, cluster)
             for event in accounting.plan_topics(plan, self._layout):
                 self._tell(event)
+            for event in accounting.plan_partitions(plan, settings):
+                self._tell(event)
             for at in plan.partitions:
                 self._news.expired(at)
             return

@@ -6,9 +6,10 @@ offsets can be reset, expire, or be moved ahead, and objects can be deleted.
 
 from dataclasses import dataclass, field
 
-from kbackup.errors import TopicChangedError
+from kbackup.errors import CorruptObjectError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicIdentity, TopicPartition, without
+from kbackup.sink.inherited import Inherited
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class Evidence:
             asked.
         unentered: The bucket's objects that the ledger lacks, each with its start offset.
         is_astray: The pointer of a dated layout names another object than the newest.
+        inherited: What another tool, whose objects are the newest, has left; why that cannot be
+            known; None where nobody has left any, or the position is confirmed.
     """
 
     log: Span
@@ -45,6 +48,7 @@ class Evidence:
     kept: tuple[Span, ...] = ()
     unentered: tuple[tuple[int, str], ...] = ()
     is_astray: bool = False
+    inherited: Inherited | CorruptObjectError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
 
     Raises:
         TopicChangedError: If the log ends before what was backed up: another topic of this name.
+        CorruptObjectError: If the object that would show where another tool stopped is damaged.
     """
     wanted, warnings = _wanted(where, seen)
     warnings += _astray(where, seen)
@@ -128,6 +133,11 @@ def _wanted(
     where: TopicPartition, seen: Evidence
 ) -> tuple[int | None, tuple[tuple[str, str], ...]]:
     """The offset that leaves no hole, None for the beginning, and what to say of it."""
+    if isinstance(seen.inherited, CorruptObjectError):
+        raise seen.inherited
+    if seen.inherited is not None:
+        committed = None if seen.committed is None else seen.committed.offset
+        return seen.inherited.start(where, committed, seen.log.start_offset)
     if seen.committed is None:
         return _wanted_by_bucket(where, seen)
     committed = seen.committed.offset

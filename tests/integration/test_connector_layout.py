@@ -282,3 +282,34 @@ def test_records_that_do_not_fit_become_dead_letters(
     assert (bad.key, bad.value, bad.timestamp) == (letter.key, letter.value, letter.timestamp)
     assert bad.headers == letter.headers[:2]
     assert ("__connect.errors.offset", b"1") in letter.headers
+
+
+def test_a_connectors_bucket_and_group_are_taken_over(
+    kbackup: Kbackup, cluster: TestCluster, store: Store, bucket: str, s3: LocalS3, tmp_path: Path
+) -> None:
+    """
+    What the connector has stored stays as it is, and the next object follows its last one.
+    """
+    scenario = SCENARIOS / "json-schemaless"
+    records = inputs(scenario)
+    topic = produce(cluster, records)
+    config = configuration(scenario, bucket, s3.endpoint_url, tmp_path)
+    put_objects(store, scenario)
+    before = stored(store)
+    cluster.commit("connect-s3-sink", topic, len(records))
+    cluster.write(topic, [Record(None, b'{"n":%d}' % at) for at in range(3)])
+    asked = ("--config", str(config), "-t", topic)
+
+    (planned,) = kbackup.json("sink", "plan", *asked).of("plan_partition")
+    done = kbackup.json("sink", *asked)
+
+    key = f"topics/{topic}/partition=0/{topic}+0+0000000009.json"
+    assert (9, 9, 12, key) == tuple(
+        planned[name] for name in ("committed", "start", "end", "next_key")
+    )
+    assert {"first": 6, "records": 3} == {
+        name: planned["newest"][name] for name in ("first", "records")
+    }
+    assert [] == done.of("warning")
+    assert before | {key: b'{"n":0}\n{"n":1}\n{"n":2}\n'} == stored(store)
+    assert [12] == cluster.committed("connect-s3-sink", topic)
