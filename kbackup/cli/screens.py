@@ -65,6 +65,9 @@ class Screens:
                 self._stdout.line(f"{event['key']}  begun {event['begun']}")
             case "thaw":
                 self._stdout.line(thawing(event))
+            case "ddl":
+                for line in (*event["sql"].split("\n"), ""):
+                    self._stdout.line(line)
             case "plan" if self._is_run and self._of("plan_topic"):
                 self._print_plan()
         if event["type"] not in {"progress", "object"}:
@@ -78,8 +81,8 @@ class Screens:
         errors = unchecked(errors, self._of("check"))
         if errors and not self._has_result(summary):
             pass  # the errors say it all
-        elif self._command in RECORDS:
-            pass  # the records are the result
+        elif self._command in RECORDS | {"sink ddl"}:
+            pass  # the records, or the statements, are the result
         elif self._is_run:
             self._finish_run(summary)
         else:

@@ -1,4 +1,4 @@
-"""``kbackup sink``: run, plan, status, prune."""
+"""``kbackup sink``: run, plan, status, ddl, prune."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ def command() -> None:
 
 
 class _Run(GroupedCommand):
-    siblings = "[run|plan|status|prune]"
+    siblings = "[run|plan|status|ddl|prune]"
     examples = (
         "kbackup sink -k broker:9092 -t orders -b my-bucket",
         "kbackup sink --config quickstart-s3.properties",
@@ -89,6 +89,41 @@ def status_command(max_age: str | None, prometheus: str | None, **parameters: An
         return found
 
     run("status", "sink status", parameters, work)
+
+
+class _Ddl(GroupedCommand):
+    examples = (
+        "kbackup sink ddl --config s3.json",
+        "kbackup sink ddl -b my-bucket -t orders --engine spark",
+        "kbackup sink ddl --config s3.json --database lake > tables.sql",
+    )
+
+
+@command.command("ddl", cls=_Ddl)
+@click.option(
+    "--engine", type=click.Choice(["athena", "hive", "spark"]), default="athena",
+    show_default=True, cls=GroupedOption, group="Output", help="Whose words to use.",
+)  # fmt: skip
+@click.option(
+    "--database", cls=GroupedOption, group="Output", metavar="NAME",
+    help="Declare the tables in this database.",
+)  # fmt: skip
+@config_options("sink")
+def ddl_command(engine: str, database: str | None, **parameters: Any) -> None:
+    """Print the CREATE TABLE for Athena, Hive or Spark over what is written, a table a topic.
+
+    The columns are those of the newest object of each topic; Kafka is not asked, and no JVM is
+    started.
+    """
+
+    def work(session: Session) -> Event:
+        from kbackup.ddl.tables import statements  # noqa: PLC0415
+
+        at = OpenedBackup.of(session, "sink ddl")
+        at.tell(statements(session.settings, at.store, engine, database))
+        return at.summary.finish()
+
+    run("ddl", "sink ddl", parameters, work)
 
 
 class _Prune(GroupedCommand):

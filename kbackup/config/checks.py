@@ -164,7 +164,7 @@ _NEEDS: Final = (
             or ("store.url" in given and names_store(given["store.url"].text))
         ),
         "name the bucket, -b BUCKET, or a folder, --store-url file:///FOLDER",
-        SINK | READING | STATUS,
+        SINK | READING | STATUS | {"ddl"},
     ),
     _Need(
         "flush.size",

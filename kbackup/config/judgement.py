@@ -47,6 +47,8 @@ def _files(name: str) -> bool:
 
 def _sides(command: str, connector: str | None) -> frozenset[str]:
     """Return the commands whose properties count."""
+    if command == "ddl":  # it looks at what a sink is going to write
+        return SINK
     if command in SINK | READING | STATUS:
         return frozenset({command})
     return SINK | {"restore"} if connector is None else frozenset({connector})

@@ -12,6 +12,7 @@ from kbackup.config.settings import BY_NAME, PROPERTIES, Settings, shown_value
 
 Command = Literal[
     "sink",
+    "ddl",
     "restore",
     "topics",
     "verify",

@@ -318,7 +318,8 @@ def next_keys(settings: Settings) -> Callable[[TopicPartition, Span], str | None
 
     def key(where: TopicPartition, span: Span) -> str | None:
         directory = partitioners.only_directory(partitioner, where)
-        if directory is None or settings.s3_schema_partition_affix_type != "NONE":
+        is_affixed = settings.s3_schema_partition_affix_type != "NONE"
+        if directory is None or is_affixed or layout.is_dated:
             return None
         parts = ObjectKey(
             where.topic, where.partition, span.start_offset, directory, spec.extension(), spec.view

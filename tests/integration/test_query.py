@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from kbackup import config
 from kbackup.cli.running import find_jvm
+from kbackup.ddl.tables import statements
 from kbackup.engine import EngineSettings
 from kbackup.engine.sql import session
 from kbackup.query.source import BackupSource
-from tests.backup_samples import Backup
+from tests.backup_samples import JSON, SIBLINGS, Backup
 from tests.support.command import Kbackup
 
 pytestmark = pytest.mark.integration
@@ -78,3 +80,36 @@ def test_a_session_reads_a_backup_by_its_options(tmp_path: Path) -> None:
         everything = reader.option("topics", "orders,pay").load().count()
 
     assert (20, 37) == (counted, everything)
+
+
+def test_spark_reads_a_backup_by_the_statements_that_declare_it(tmp_path: Path) -> None:
+    """
+    Whole records of two partitions; and values in folders by day, without the keys and headers
+    beside them.
+    """
+    whole, by_day = Backup.in_folder(tmp_path / "whole"), Backup.in_folder(tmp_path / "by-day")
+    whole.put("orders.eu", 0, range(10), range(10, 30))
+    whole.put("orders.eu", 1, range(5))
+    by_day.put_in("year=2026/month=11/day=09", "pay", 0, range(3), views=SIBLINGS)
+    by_day.put_in("year=2026/month=11/day=10", "pay", 0, range(3, 10), views=JSON)
+    days = {
+        "format_class": "json", "value_converter": "json", "partitioner_class": "daily",
+        "locale": "en", "timezone": "UTC",
+    }  # fmt: skip
+    declared = []
+    for backup, options in ((whole, {}), (by_day, days)):
+        place = {"store_url": backup.settings.url}
+        settings = config.load("ddl", options=place | options, files=(), environ={}).settings
+        declared += [line["sql"] for line in statements(settings, backup.store, "spark", None)]
+
+    with session(EngineSettings(jvm=find_jvm())) as spark:
+        for sql in declared:
+            spark.sql(sql.removesuffix(";"))
+        partitions = spark.sql(
+            "select `partition`, count(*), max(offset), min(cast(value as string)) "
+            "from orders_eu group by 1 order by 1"
+        ).collect()
+        of_day = spark.sql("select day, count(*), sum(n) from pay group by 1 order by 1").collect()
+
+    assert [(0, 30, 29, '{"n":0}'), (1, 5, 4, '{"n":0}')] == [tuple(row) for row in partitions]
+    assert [(9, 3, 3), (10, 7, 42)] == [tuple(row) for row in of_day]

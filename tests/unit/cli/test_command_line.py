@@ -125,7 +125,9 @@ def test_commands_that_look_import_no_spark(words: list[str]) -> None:
             ["config", "shwo"], "did you mean kbackup config show?", id="subcommand of config"
         ),
         pytest.param(
-            ["sink", "orders"], "knows: plan, prune, run, status", id="no word is taken for a topic"
+            ["sink", "orders"],
+            "knows: ddl, plan, prune, run, status",
+            id="no word is taken for a topic",
         ),
         pytest.param(["sink", "--flush-sise", "1"], "did you mean --flush-size?", id="option"),
         pytest.param(
@@ -231,7 +233,7 @@ def test_run_is_what_is_meant_when_no_word_is_given(command: str, options: list[
 @pytest.mark.parametrize(
     ("words", "usage"),
     [
-        pytest.param(["sink"], "kbackup sink [run|plan|status|prune] [OPTIONS]", id="sink"),
+        pytest.param(["sink"], "kbackup sink [run|plan|status|ddl|prune] [OPTIONS]", id="sink"),
         pytest.param(["sink", "plan"], "kbackup sink plan [OPTIONS]", id="sink plan"),
         pytest.param(
             ["restore"],

@@ -1,0 +1,147 @@
+"""The columns of a table follow from what its files hold."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kbackup.ddl.columns import Column, of_avro, of_json, of_parquet, without
+from kbackup.errors import ConfigurationError
+
+
+def words(columns: tuple[Column, ...]) -> dict[str, str]:
+    """Name to type."""
+    return {one.name: one.type for one in columns}
+
+
+def record(*fields: tuple[str, Any]) -> dict[str, Any]:
+    """An Avro record."""
+    return {
+        "type": "record",
+        "name": "Order",
+        "namespace": "com.example",
+        "fields": [{"name": name, "type": kind} for name, kind in fields],
+    }
+
+
+def test_each_type_of_parquet_has_its_word() -> None:
+    """
+    Nested ones too; a field that is no plain word stands in backquotes.
+    """
+    schema = pa.schema(
+        {
+            "b": pa.bool_(),
+            "i": pa.int8(),
+            "l": pa.int64(),
+            "f": pa.float32(),
+            "s": pa.string(),
+            "raw": pa.binary(),
+            "day": pa.date32(),
+            "at": pa.timestamp("ms", "UTC"),
+            "amount": pa.decimal128(10, 2),
+            "tags": pa.map_(pa.string(), pa.int32()),
+            "lines": pa.list_(pa.struct({"a-b": pa.int32(), "c": pa.float64()})),
+        }
+    )
+
+    assert {
+        "b": "boolean",
+        "i": "tinyint",
+        "l": "bigint",
+        "f": "float",
+        "s": "string",
+        "raw": "binary",
+        "day": "date",
+        "at": "timestamp",
+        "amount": "decimal(10,2)",
+        "tags": "map<string,int>",
+        "lines": "array<struct<`a-b`:int,c:double>>",
+    } == words(of_parquet(schema))
+
+
+def test_each_type_of_avro_has_its_word() -> None:
+    """
+    A type that is only named the second time is the one it was the first time.
+    """
+    address = {"type": "record", "name": "Address", "fields": [{"name": "zip", "type": "int"}]}
+    schema = record(
+        ("id", {"type": "long", "connect.type": "int64"}),
+        ("note", ["null", "string"]),
+        ("kind", {"type": "enum", "name": "Kind", "symbols": ["A"]}),
+        ("day", {"type": "int", "logicalType": "date"}),
+        ("at", ["null", {"type": "long", "logicalType": "timestamp-millis"}]),
+        ("amount", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
+        ("huge", {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 0}),
+        ("from", address),
+        ("to", "com.example.Address"),
+        ("tags", {"type": "map", "values": {"type": "array", "items": "double"}}),
+    )
+    address["namespace"] = "com.example"
+
+    assert {
+        "id": "bigint",
+        "note": "string",
+        "kind": "string",
+        "day": "date",
+        "at": "timestamp",
+        "amount": "decimal(9,2)",
+        "huge": "binary",
+        "from": "struct<zip:int>",
+        "to": "struct<zip:int>",
+        "tags": "map<string,array<double>>",
+    } == words(of_avro(schema))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param("string", id="no record"),
+        pytest.param(record(("either", ["int", "string"])), id="one of several types"),
+        pytest.param(record(("next", ["null", "Order"])), id="a type that contains itself"),
+    ],
+)
+def test_avro_that_is_no_table_is_refused(schema: Any) -> None:
+    """
+    What has no columns, or columns that no engine knows, is said before anything is declared.
+    """
+    with pytest.raises(ConfigurationError, match="cannot be declared as a table"):
+        of_avro(schema)
+
+
+def test_the_fields_of_json_are_those_of_all_lines() -> None:
+    """
+    Whole numbers and fractions are a double; what is of several kinds, or always null, is text.
+    """
+    lines = [
+        '{"id": 1, "amount": 2, "who": {"name": "a"}, "tags": [], "odd": 1, "none": null}',
+        '{"id": 9223372036854775807, "amount": 2.5, "who": {"age": 3}, "tags": ["x"], "odd": "a"}',
+        '{"ok": true, "who": null}',
+    ]
+
+    assert {
+        "id": "bigint",
+        "amount": "double",
+        "who": "struct<name:string,age:bigint>",
+        "tags": "array<string>",
+        "odd": "string",
+        "none": "string",
+        "ok": "boolean",
+    } == words(of_json(lines))
+
+
+@pytest.mark.parametrize("lines", [["1"], [], ["{}"], ['{"a":1}', '"text"']])
+def test_json_that_is_no_table_is_refused(lines: list[str]) -> None:
+    """
+    A table has columns.
+    """
+    with pytest.raises(ConfigurationError, match="cannot be declared as a table"):
+        of_json(lines)
+
+
+def test_what_a_folder_says_is_no_column_of_the_files_whatever_its_capitals() -> None:
+    """
+    Engines know no capitals.
+    """
+    columns = (Column("Region", "string"), Column("id", "bigint"))
+
+    assert (Column("id", "bigint"),) == without(columns, ["region"])

@@ -1,0 +1,209 @@
+"""The statement that declares what a configuration writes."""
+
+from typing import Any
+
+import jsonschema
+import pytest
+from backup_samples import JSON, RECORD, SIBLINGS, Backup, batch
+
+from kbackup import config
+from kbackup.cli.json_lines import schema
+from kbackup.ddl.tables import statements
+from kbackup.errors import ConfigurationError, IncompleteBackupError
+from kbackup.naming import Layout
+
+PLACE = {"s3_bucket_name": "lake"}
+AS_JSON = {"format_class": "json", "value_converter": "json"}
+BY_TIME = {"partitioner_class": "time", "partition_duration_ms": "3600000", "locale": "en",
+           "timezone": "UTC"}  # fmt: skip
+
+
+def declared(
+    backup: Backup, engine: str = "athena", database: str | None = None, **options: Any
+) -> str:
+    """The statement of the only topic."""
+    settings = config.load("ddl", options=PLACE | options, files=(), environ={}).settings
+    (line,) = statements(settings, backup.store, engine, database)
+    jsonschema.validate(line, schema())
+    return str(line["sql"])
+
+
+def test_athena_gets_a_partition_for_each_of_the_topics() -> None:
+    """
+    Its partitions are projected: none has to be added.
+    """
+    backup = Backup()
+    backup.put("orders.eu", 0, range(3))
+    backup.put("orders.eu", 11, range(3))
+
+    assert """\
+CREATE EXTERNAL TABLE `db`.`orders_eu` (
+  `offset` bigint,
+  `timestamp` bigint,
+  `timestamp_type` tinyint,
+  `key` binary,
+  `value` binary,
+  `headers` array<struct<key:string,value:binary>>
+)
+PARTITIONED BY (
+  `partition` int
+)
+STORED AS PARQUET
+LOCATION 's3://lake/topics/orders.eu/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true',
+  'projection.partition.type' = 'integer',
+  'projection.partition.range' = '0,11',
+  'storage.location.template' = 's3://lake/topics/orders.eu/partition=${partition}/'
+);""" == declared(backup, database="db")
+
+
+@pytest.mark.parametrize(
+    ("options", "directory", "projection"),
+    [
+        pytest.param(
+            {"partitioner_class": "hourly", "locale": "en", "timezone": "UTC"},
+            "year=2026/month=11/day=22/hour=07",
+            {
+                "year.range": "2026,2036", "month.range": "1,12", "month.digits": "2",
+                "hour.range": "0,23",
+                "location": "year=${year}/month=${month}/day=${day}/hour=${hour}/",
+            },
+            id="hours",
+        ),
+        pytest.param(
+            BY_TIME | {"path_format": "'y='YYYY/'m='M/'d='d"},
+            "y=2026/m=11/d=22",
+            {"y.range": "2026,2036", "m.range": "1,12", "location": "y=${y}/m=${m}/d=${d}/"},
+            id="names of one's own, without zeros",
+        ),
+        pytest.param(
+            BY_TIME | {"path_format": "YYYY/MM/dd/HH"},
+            "2026/11/22/07",
+            {
+                "dt.type": "date", "dt.format": "yyyy/MM/dd/HH", "dt.interval.unit": "HOURS",
+                "dt.range": "2026/11/22/07,NOW+1YEARS", "location": "${dt}/",
+            },
+            id="bare numbers are one date",
+        ),
+        pytest.param(
+            BY_TIME | {"path_format": "'dt'=YYYY-MM-dd"},
+            "dt=2026-11-22",
+            {
+                "dt.type": "date", "dt.format": "'dt'=yyyy-MM-dd", "dt.interval.unit": "DAYS",
+                "dt.range": "dt=2026-11-22,NOW+1YEARS", "location": "${dt}/",
+            },
+            id="several numbers in a folder",
+        ),
+        pytest.param(
+            {"partitioner_class": "field", "partition_field_name": "n,where.city"},
+            "n=3/where.city=Bonn",
+            {
+                "n.type": "injected", "where_city.type": "injected",
+                "location": "n=${n}/where.city=${where_city}/",
+            },
+            id="fields",
+        ),
+    ],
+)  # fmt: skip
+def test_athena_is_told_which_folders_there_are(
+    options: dict[str, str], directory: str, projection: dict[str, str]
+) -> None:
+    """
+    Directories by time and by field are columns of the table.
+    """
+    backup = Backup()
+    backup.put_in(directory, "orders", 0, range(3), views=JSON)
+
+    sql = declared(backup, **AS_JSON, **options)
+
+    location = projection.pop("location")
+    assert f"'storage.location.template' = 's3://lake/topics/orders/{location}'" in sql
+    for name, value in projection.items():
+        assert f"'projection.{name}' = '{value.replace(chr(39), chr(92) + chr(39))}'" in sql
+
+
+def test_a_field_that_names_its_folder_is_a_column_once() -> None:
+    """
+    It keeps its type.
+    """
+    backup = Backup()
+    rows = batch(range(3), value=b'{"n":3,"name":"a"}')
+    backup.put("orders", 0, rows, views=JSON)
+    (entry,) = backup.store.list("topics/")
+    backup.replace(
+        entry.key, backup.body(entry.key), to="topics/orders/n=3/orders+0+0000000000.json"
+    )
+    backup.store.delete(entry.key)
+
+    sql = declared(backup, "hive", partitioner_class="field", partition_field_name="n", **AS_JSON)
+
+    assert "(\n  `name` string\n)\nPARTITIONED BY (\n  `n` bigint\n)" in sql
+
+
+def test_hive_is_asked_to_find_the_folders() -> None:
+    """
+    It has no projection, and another name for S3.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(3), views=JSON)
+
+    sql = declared(backup, "hive", **AS_JSON)
+
+    assert "ROW FORMAT SERDE 'org.apache.hive.hcatalog.data.JsonSerDe'" in sql
+    assert "LOCATION 's3a://lake/topics/orders/'" in sql
+    assert sql.endswith("MSCK REPAIR TABLE `orders`;")
+
+
+@pytest.mark.parametrize("engine", ["athena", "hive"])
+@pytest.mark.parametrize("others", [SIBLINGS, RECORD], ids=["keys and headers", "whole records"])
+def test_objects_that_are_no_rows_are_not_read_as_rows(engine: str, others: Any) -> None:
+    """
+    Athena and Hive read whatever is in a folder, so they are refused; Spark goes by the names.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(3), views=JSON)
+    backup.put("orders", 0, range(3, 6), views=others)
+
+    with pytest.raises(ConfigurationError, match="other objects as rows"):
+        declared(backup, engine, **AS_JSON)
+
+    assert "pathGlobFilter '*[0-9]{.json,.json.gz}'" in declared(backup, "spark", **AS_JSON)
+
+
+@pytest.mark.parametrize("engine", ["hive", "spark"])
+def test_folders_that_only_athena_finds_are_refused_elsewhere(engine: str) -> None:
+    """
+    Hive and Spark want names in them.
+    """
+    backup = Backup()
+    backup.put_in("2026/11/22", "orders", 0, range(3), views=JSON)
+
+    with pytest.raises(ConfigurationError, match="does not find the folders"):
+        declared(backup, engine, **AS_JSON, **BY_TIME, path_format="YYYY/MM/dd")
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        pytest.param({"directory_delim": "_"}, "makes no folders", id="no folders"),
+        pytest.param(BY_TIME | {"path_format": "xxxx/ww"}, "cannot be declared", id="weeks"),
+    ],
+)
+def test_what_athena_cannot_count_is_refused(options: dict[str, str], what: str) -> None:
+    """
+    A table that would lack rows is worse than none.
+    """
+    backup = Backup(layout=Layout(directory_delim=options.get("directory_delim", "/")))
+    backup.put("orders", 0, range(3), views=JSON)
+
+    with pytest.raises(ConfigurationError, match=what):
+        declared(backup, **AS_JSON, **options)
+
+
+def test_a_topic_without_objects_has_no_columns_yet() -> None:
+    """
+    Exit 7, as with every command that is asked for what is not there.
+    """
+    with pytest.raises(IncompleteBackupError, match="no object"):
+        declared(Backup(), topics="orders")
