@@ -310,6 +310,6 @@ def test_a_connectors_bucket_and_group_are_taken_over(
     assert {"first": 6, "records": 3} == {
         name: planned["newest"][name] for name in ("first", "records")
     }
-    assert [] == done.of("warning")
+    assert {"no_effect"} >= {warning["code"] for warning in done.of("warning")}
     assert before | {key: b'{"n":0}\n{"n":1}\n{"n":2}\n'} == stored(store)
     assert [12] == cluster.committed("connect-s3-sink", topic)

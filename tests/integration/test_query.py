@@ -87,6 +87,8 @@ def test_spark_reads_a_backup_by_the_statements_that_declare_it(tmp_path: Path) 
     Whole records of two partitions; and values in folders by day, without the keys and headers
     beside them.
     """
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "by-day").mkdir()
     whole, by_day = Backup.in_folder(tmp_path / "whole"), Backup.in_folder(tmp_path / "by-day")
     whole.put("orders.eu", 0, range(10), range(10, 30))
     whole.put("orders.eu", 1, range(5))
