@@ -16,6 +16,7 @@ from kbackup.channel import Line
 from kbackup.doctor import Check, failed
 from kbackup.engine import EngineSettings, Jvm
 from kbackup.errors import KbackupError, SparkError
+from kbackup.events import Event
 
 
 class Java(Protocol):
@@ -143,11 +144,11 @@ def _start(settings: EngineSettings, stop: threading.Event) -> Check:
     return Check("spark", "start", "ok", text)
 
 
-def answer(units: Sequence[Any], line: Line) -> Iterator[dict[str, Any]]:  # noqa: ARG001
+def answer(units: Sequence[Any], line: Line) -> Iterator[engine.Report]:  # noqa: ARG001
     """Run on a worker, in place of a task: say which Python this is."""
     for _ in units:
         yield {"python": platform.python_version()}
 
 
-def _ignore(_event: dict[str, Any]) -> None:
+def _ignore(_event: Event) -> None:
     """The trial has no news."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kbackup.backup.catalog import FileSet
 from kbackup.backup.reading import facts
@@ -128,5 +128,5 @@ def _gained(
     )
 
 
-def _place(where: TopicPartition) -> dict[str, Any]:
+def _place(where: TopicPartition) -> dict[str, str | int]:
     return {"topic": where.topic, "partition": where.partition}

@@ -29,9 +29,7 @@ _FOR_GOOD: Final = frozenset({TopicChangedError.code, TopicDeletedError.code})
 """Codes of failures that a retry cannot fix."""
 
 
-def topic_settings(
-    plan: SinkPlan, configs: Mapping[str, Mapping[str, str]]
-) -> dict[str, dict[str, Any]]:
+def topic_settings(plan: SinkPlan, configs: Mapping[str, Mapping[str, str]]) -> dict[str, Event]:
     """Return what a restore wants to know of the topics as they are now."""
     return {
         name: {
