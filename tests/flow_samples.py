@@ -1,7 +1,8 @@
 """Rows for the tests of the flow: routed in every way that a plugin could."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +20,33 @@ from kbackup.records import TopicPartition
 WHERE: Final = TopicPartition("orders", 3)
 
 
-partitioners = st.sampled_from([DefaultPartitioner(), Modulo(2), Modulo(5), ByValue()])
+@dataclass(frozen=True)
+class Arbitrary:
+    """Spreads records over directories as a test draws them: record by record, in turn."""
+
+    class_names: ClassVar[tuple[str, ...]] = ()
+    directories: tuple[str, ...]
+
+    def encode(self, where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:  # noqa: ARG002
+        """Return the directory of each row: that of its offset's place in the turn."""
+        turn = len(self.directories)
+        return pa.array(
+            [self.directories[at % turn] for at in batch["offset"].to_pylist()], pa.string()
+        )
+
+
+_folders = st.builds("{}={}".format, st.sampled_from(["day", "region", "ünï"]),
+                     st.text("abz09-_.%üé ", min_size=1, max_size=6))  # fmt: skip
+"""One level of a directory's path."""
+
+partitioners: st.SearchStrategy[Partitioner] = st.one_of(
+    st.sampled_from([DefaultPartitioner(), Modulo(2), Modulo(5), ByValue()]),
+    st.builds(
+        lambda names: Arbitrary(tuple(names)),
+        st.lists(st.lists(_folders, min_size=1, max_size=3).map("/".join), min_size=1, max_size=7),
+    ),
+)
+"""Ours, a third party's, and any other way to spread records over directories."""
 
 
 def routed(
