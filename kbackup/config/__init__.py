@@ -2,7 +2,7 @@
 
 One declaration of a property (`PROPERTIES`) gives its option ``--a-b-c``, its variable
 ``KBACKUP_A_B_C``, its name ``a.b.c`` in files, and its documentation.  `load` gives a command its
-`Settings`; `check` says all there is to say about a file.  Nothing below checks again.
+`Settings`; `check` returns every error and warning about a file.  Nothing below checks again.
 """
 
 from kbackup.config.doubts import Doubt, Origin

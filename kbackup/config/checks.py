@@ -1,4 +1,4 @@
-"""What a command must have, and values that are probably not what was meant."""
+"""What a command requires, and values that are probably mistakes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -21,11 +21,11 @@ _OWN: Final = {
         "set it to 1 or more",
     ),
 }
-"""Of the sink's properties that no plugin declares, by name."""
+"""The sink's properties that no plugin declares, by name."""
 
 
 def suspicions(given: Mapping[str, Value], commands: frozenset[str]) -> Iterator[Doubt]:
-    """Yield a warning for each value that is probably not what was meant."""
+    """Yield a warning for each value that is probably a mistake."""
     for name, value in given.items():
         for row in _about(name, commands) if value.text else ():
             if row.applies(value.text):
@@ -46,7 +46,7 @@ def _about(name: str, commands: frozenset[str]) -> tuple[Suspicion, ...]:
 
 
 def dead_letters(given: Mapping[str, Value]) -> Iterator[Doubt]:
-    """Yield what is wrong with the answer to bad records, and what is a surprise about it."""
+    """Yield errors and surprising effects of the settings for bad records."""
     tolerance = given.get("errors.tolerance")
     tolerates = tolerance is not None and tolerance.text.lower() == "all"
     topic = given.get(_DEAD_LETTERS)
@@ -74,7 +74,7 @@ def dead_letters(given: Mapping[str, Value]) -> Iterator[Doubt]:
 
 
 def zones_of(given: Mapping[str, Value]) -> Iterator[Doubt]:
-    """Yield what is wrong with the time zone, and that a schedule has none."""
+    """Yield errors of the time zone, and a schedule without one."""
     timezone, schedule = given.get("timezone"), given.get("rotate.schedule.interval.ms")
     if timezone is not None and timezone.text:
         try:
@@ -90,14 +90,14 @@ _NARROWING: Final = (
     "topics", "topics.regex", "partitions", "from.time", "to.time", "from.offset", "to.offset",
     "rename", "rename.regex",
 )  # fmt: skip
-"""What decides which records a command takes, and where to."""
+"""Options that select the records of a command, or where they go."""
 
 
 def blanks(given: Mapping[str, Value]) -> Iterator[Doubt]:
-    """Yield an error for each option that should narrow a command and holds nothing.
+    """Yield an error for each option that should narrow a command and is empty.
 
-    It is an empty variable of the shell: ``-t "$TOPIC"`` would restore all topics.  In files and
-    the environment nothing stands for "not set".
+    It comes from an unset shell variable: ``-t "$TOPIC"`` would restore all topics.  In files and
+    the environment, an empty value means "not set".
     """
     for name in _NARROWING:
         value = given.get(name)
@@ -113,7 +113,7 @@ def requirements(
     cuts_by_number: bool,
     elsewhere: frozenset[str] = frozenset(),
 ) -> Iterator[Doubt]:
-    """Yield what *command* needs and was not given.
+    """Yield what *command* requires and was not given.
 
     Args:
         command: As `load` takes it.

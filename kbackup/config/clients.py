@@ -1,8 +1,8 @@
 """Properties of Kafka's Java clients to those of librdkafka.
 
-``security.protocol``, ``sasl.*``, ``ssl.*`` and ``kafka.*`` go to every client,
-``consumer.override.*``, ``producer.override.*`` and ``admin.override.*`` to one, and before the
-others.  Most names are the same; here stand those that are not.
+``security.protocol``, ``sasl.*``, ``ssl.*`` and ``kafka.*`` apply to every client;
+``consumer.override.*``, ``producer.override.*`` and ``admin.override.*`` apply to one and take
+precedence.  Most names are the same; this module lists the others.
 
 Sources: librdkafka 2.16 CONFIGURATION.md; ``ConsumerConfig``, ``ProducerConfig``, ``SslConfigs``
 and ``SaslConfigs`` of kafka 3.9.
@@ -43,7 +43,7 @@ WITHOUT_EFFECT: Final = frozenset(
     sasl.login.refresh.window.jitter partition.assignment.strategy client.dns.lookup
     """.split()  # noqa: SIM905 - words read better so
 )
-"""Settings of the Java clients' inner workings."""
+"""Settings of the Java clients' internals."""
 
 OWNED: Final = frozenset(
     """
@@ -52,7 +52,7 @@ OWNED: Final = frozenset(
     error_cb stats_cb throttle_cb oauth_cb on_delivery delivery.report.only.error
     """.split()  # noqa: SIM905 - words read better so
 )
-"""What kbackup's promises rest on; nobody else sets it."""
+"""Properties that kbackup's promises depend on; only kbackup sets them."""
 
 _PEM: Final = "librdkafka reads PEM files, not Java key stores"
 REFUSED: Final = {
@@ -90,7 +90,7 @@ class Clients(NamedTuple):
 
 
 _OURS: Final = ("kafka.client", "kafka.timeout")
-"""Properties of kbackup's that begin as a client's do."""
+"""kbackup's own properties that begin like a client's."""
 
 
 def is_client_property(name: str) -> bool:
@@ -99,7 +99,7 @@ def is_client_property(name: str) -> bool:
 
 
 def translate(given: Mapping[str, Value]) -> Clients:
-    """Return what librdkafka is to be told.
+    """Return the properties for librdkafka.
 
     Args:
         given: The properties for which `is_client_property` holds.
@@ -120,7 +120,7 @@ def translate(given: Mapping[str, Value]) -> Clients:
 
 
 def _rank(name: str) -> int:
-    """Plain names first, then ``kafka.``, then a single client's; the last one counts."""
+    """Rank plain names before ``kafka.``, and that before a single client's; the last one counts."""
     return 2 if ".override." in name else int(name.startswith("kafka."))
 
 
@@ -162,7 +162,7 @@ def _one_of(words: tuple[str, ...], text: str) -> str:
 
 
 def _jaas(text: str) -> Iterator[tuple[str, str]]:
-    """Take user and password from a ``sasl.jaas.config`` for PLAIN or SCRAM."""
+    """Extract user and password from a ``sasl.jaas.config`` for PLAIN or SCRAM."""
     module = _LOGIN_MODULE.match(text)
     simple = module[1].rpartition(".")[2] if module is not None else ""
     if simple not in ("PlainLoginModule", "ScramLoginModule"):

@@ -1,7 +1,7 @@
-"""JSON and YAML files to flat properties, every value as the text that stands there.
+"""JSON and YAML files to flat properties, every value as the text in the file.
 
-A mapping inside a mapping stands for dots in names, a list for commas.  Kafka Connect's envelope,
-``{"name": ..., "config": {...}}``, is taken off.
+A nested mapping stands for dots in names, a list for commas.  Kafka Connect's envelope,
+``{"name": ..., "config": {...}}``, is removed.
 """
 
 import json
@@ -12,21 +12,21 @@ from typing import Any, Final, NoReturn
 from kbackup.config.properties_text import Entry
 
 DEPTH_MAX: Final = 20
-"""Mappings inside mappings."""
+"""How deep mappings may be nested."""
 ENTRIES_MAX: Final = 10_000
-"""Values in one YAML file, after what its aliases stand for is written out."""
+"""Values in one YAML file, after its aliases are expanded."""
 _JSON_NAME: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?', re.DOTALL)
 _ENVELOPE: Final = {"name", "config", "initial_state"}
 
 Node = str | None | list["Node"] | dict[str, "Node"]
-"""A document: what it calls null is None; numbers and booleans are text."""
+"""A document: null is None; numbers and booleans are text."""
 
 
 def parse_json(text: str) -> Iterator[Entry]:
     """Yield the properties of a JSON object.
 
     Raises:
-        ValueError: Not JSON, not an object, a name twice, or too much of it.
+        ValueError: Not JSON, not an object, a repeated name, or too large.
     """
     try:
         document = json.loads(
@@ -57,7 +57,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _lines(text: str) -> dict[str, int]:
-    """Return the line on which each name first stands, for a nested one its last part."""
+    """Return the line where each name first appears; for a nested name, its last part."""
     lines: dict[str, int] = {}
     line, at = 1, 0
     for match in _JSON_NAME.finditer(text):
@@ -70,10 +70,10 @@ def _lines(text: str) -> dict[str, int]:
 def parse_yaml(text: str) -> Iterator[Entry]:
     """Yield the properties of a YAML mapping, flat or nested.
 
-    Nothing is constructed but text, so no tag has any effect.
+    Only text is constructed, so tags have no effect.
 
     Raises:
-        ValueError: Not YAML, not a mapping, a name twice, or too much of it.
+        ValueError: Not YAML, not a mapping, a repeated name, or too large.
     """
     import yaml  # noqa: PLC0415 - 20 ms that only a YAML file need cost
 
@@ -114,10 +114,10 @@ def _yaml_name(key: Any) -> str:
 
 
 def _flat(document: Any) -> Iterator[tuple[str, str]]:
-    """Yield names and texts; a value of null is as good as not there.
+    """Yield names and texts; a null value counts as absent.
 
     Raises:
-        ValueError: If *document* is no mapping, or two of its names are one when written flat.
+        ValueError: If *document* is not a mapping, or two of its names are the same when flat.
     """
     if not isinstance(document, dict):
         raise ValueError("expected a mapping of names to values")  # noqa: TRY004 - of the text

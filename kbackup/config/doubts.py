@@ -9,7 +9,7 @@ from kbackup.errors import ConfigurationError
 
 MASK: Final = "********"
 SHOWN_MAX: Final = 200
-"""Characters of a name or a value that a message repeats."""
+"""Characters of a name or a value that a message quotes."""
 
 _SECRET: Final = re.compile(
     r"password|passwd|secret|jaas|token|passphrase|credential|user\.?info|customer\.key"
@@ -25,12 +25,12 @@ _NOT_SECRET: Final = re.compile(
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of property *name*, ours or anyone's, may never be shown."""
+    """Whether the value of property *name*, kbackup's own or not, must never be shown."""
     return _SECRET.search(name) is not None and _NOT_SECRET.search(name) is None
 
 
 def masked(name: str, text: str) -> str:
-    """Return the *text* of property *name*, what is secret in it masked."""
+    """Return the *text* of property *name* with its secrets masked."""
     if not text:
         return text
     if is_secret(name):
@@ -42,7 +42,7 @@ def masked(name: str, text: str) -> str:
 
 
 def short(text: str, length: int = SHOWN_MAX) -> str:
-    """Return *text*, or its first *length* characters where it is too long for a message."""
+    """Return *text*, or its first *length* characters if it is too long for a message."""
     return text if len(text) <= length else f"{text[:length]}..."
 
 
@@ -72,8 +72,8 @@ class Value:
     Attributes:
         value: Text, or from the command line a bool, int or tuple of texts.
         origin: Where.
-        folder: What a relative path in one of its placeholders is relative to; None where it
-            may hold none.
+        folder: What a relative path in one of its placeholders is relative to; None if it must
+            not contain any.
     """
 
     value: object = field(repr=False)
@@ -82,7 +82,7 @@ class Value:
 
     @property
     def text(self) -> str:
-        """The value as text, blanks around it dropped."""
+        """The value as text without surrounding blanks."""
         if isinstance(self.value, bool):
             return str(self.value).lower()
         if isinstance(self.value, list | tuple):
@@ -90,19 +90,19 @@ class Value:
         return str(self.value).strip()
 
     def shown(self, name: str) -> str:
-        """Return ``name=value (origin)``, the value masked where it is secret."""
+        """Return ``name=value (origin)``, with the value masked if it is secret."""
         return f"{short(name)}={short(masked(name, self.text))} ({self.origin})"
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """One thing to say about a configuration.
+    """One error or warning about a configuration.
 
     Attributes:
         level: "error" stops a run (exit 2), "warning" does not.
-        code: Names the kind of doubt, for scripts.
-        name: The property, or several separated by commas; empty for the whole.
-        origin: Where its value came from; empty where it was not given.
+        code: The kind of doubt, for scripts.
+        name: The property, or several separated by commas; empty for the whole configuration.
+        origin: Where its value came from; empty if it was not given.
         what: What it is about.
         why: What is wrong with it, or will happen.
         do: What the operator can do; may be empty.
@@ -133,12 +133,12 @@ def warning(code: str, name: str, given: Value | None, why: str, do: str = "") -
 
 
 def _about(name: str, given: Value | None) -> tuple[str, str]:
-    """Return origin and what a doubt about *name* is about."""
+    """Return the origin and the subject of a doubt about *name*."""
     return ("", name) if given is None else (str(given.origin), given.shown(name))
 
 
 def to_error(doubts: list[Doubt]) -> ConfigurationError:
-    """Return the one error that stands for *doubts*, all of which are errors.
+    """Return one error that combines *doubts*, all of which are errors.
 
     Its ``place["errors"]`` lists each with ``code``, ``name``, ``origin``, ``what``, ``why`` and
     ``do``.

@@ -1,4 +1,4 @@
-"""Configuration files: by their extension ``.properties``, ``.json`` or ``.yaml``."""
+"""Configuration files: ``.properties``, ``.json`` or ``.yaml``, by extension."""
 
 import stat
 from collections.abc import Callable, Iterator
@@ -11,9 +11,9 @@ from kbackup.config.properties_text import Entry
 from kbackup.errors import ConfigurationError
 
 FILE_BYTES_MAX: Final = 1_000_000
-"""A larger file is refused: it is no configuration."""
+"""A larger file is refused: it cannot be a configuration."""
 ENTRIES_MAX: Final = 10_000
-"""And so is one with more entries."""
+"""A file with more entries is refused too."""
 
 _READERS: Final[dict[str, Callable[[str], Iterator[Entry]]]] = {
     ".properties": properties_text.parse,
@@ -24,10 +24,10 @@ _READERS: Final[dict[str, Callable[[str], Iterator[Entry]]]] = {
 
 
 def read(path: Path) -> list[Entry]:
-    """Return the properties that *path* holds, in order.
+    """Return the properties in *path*, in order.
 
     Raises:
-        ConfigurationError: It cannot be read, is too large, or is not of its kind.
+        ConfigurationError: It cannot be read, is too large, or is not what its extension says.
     """
     reader = _READERS.get(path.suffix.lower())
     text = _text(path, latin=reader in (None, properties_text.parse))
@@ -58,7 +58,7 @@ def is_open_to_others(path: Path) -> bool:
 
 
 def _text(path: Path, *, latin: bool) -> str:
-    """Return the text of *path*; where *latin*, what is not UTF-8 is ISO-8859-1."""
+    """Return the text of *path*; with *latin*, a file that is not UTF-8 is read as ISO-8859-1."""
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)

@@ -1,4 +1,4 @@
-"""One configuration judged: sorted, refused where it must be, completed, turned to `Settings`."""
+"""One configuration judged: sorted, refused if necessary, completed, turned into `Settings`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -25,18 +25,18 @@ from kbackup.config.settings import BY_NAME, PLACES, Settings, by_attribute
 from kbackup.renaming import Rename
 
 _NEAREST_MAX: Final = 50
-"""Unknown names for which a nearest one is looked up: each costs some milliseconds."""
+"""The most unknown names for which the nearest name is looked up: each costs milliseconds."""
 _FAMILIES: Final[tuple[Callable[[str], bool], ...]] = (
     lambda name: name in ("partitioner.class", "timezone", "timestamp.extractor") or _files(name),
     lambda name: name.startswith("s3.credentials.provider."),
     transforms.is_transform,
 )
-"""Properties that belong together: where one is refused, the others need no mention."""
+"""Properties that belong together: if one is refused, the others are not mentioned."""
 
 
 _FOLLOW: Final = "follow"
-"""A restore takes it from its own command line alone: the file that it is given is often the
-sink's, and one that does not end would be a surprise."""
+"""A restore takes it only from its own command line: its configuration file is often the sink's,
+and a restore that does not end would be a surprise."""
 
 
 def _files(name: str) -> bool:
@@ -46,8 +46,8 @@ def _files(name: str) -> bool:
 
 
 def _sides(command: str, connector: str | None) -> frozenset[str]:
-    """Return the commands whose properties count."""
-    if command == "ddl":  # it looks at what a sink is going to write
+    """Return the commands whose properties apply."""
+    if command == "ddl":  # it describes what a sink will write
         return SINK
     if command in SINK | READING | STATUS:
         return frozenset({command})
@@ -55,7 +55,7 @@ def _sides(command: str, connector: str | None) -> frozenset[str]:
 
 
 def _connector(given: Mapping[str, Value]) -> str | None:
-    """Return what the connector of this file would be to us; None where it is no connector's."""
+    """Return the command that a connector's file corresponds to; None for other files."""
     named = given.get("connector.class")
     if named is None:
         return None
@@ -63,12 +63,12 @@ def _connector(given: Mapping[str, Value]) -> str | None:
 
 
 class Judgement:
-    """One configuration while it is judged.
+    """One configuration while it is being judged.
 
     Attributes:
         given: What was given, by property.
         doubts: What was found so far.
-        used: Names that end in the settings.
+        used: Names that become settings.
 
     Args:
         merged: What was given.
@@ -86,7 +86,7 @@ class Judgement:
         self.is_complete = merged.is_complete
 
     def judge(self) -> Settings:
-        """Return the settings; what is wrong with them is in `doubts`."""
+        """Return the settings; `doubts` holds their errors and warnings."""
         self.doubts += checks.blanks(self.given)
         bad = {doubt.name for doubt in self.doubts if doubt.level == "error"}
         self._sort(bad)
@@ -134,7 +134,7 @@ class Judgement:
         )
 
     def _renames(self, usable: Mapping[str, Value]) -> tuple[Rename, ...]:
-        """Return the renaming of a restore, by which its topics are settled too."""
+        """Return the renaming of a restore, which `settle` uses too."""
         if SETTLING.isdisjoint(self.sides):
             return ()
         renaming = router.chain(usable)
@@ -242,7 +242,7 @@ class Judgement:
             values["group"] = self._group(usable)
 
     def _derive_times(self, values: dict[str, Any], usable: Mapping[str, Value]) -> None:
-        """Fill in the connectors' defaults about time, and say which one is a surprise."""
+        """Fill in the connectors' defaults for time, and warn of a surprising one."""
         if "timestamp.extractor" not in usable:
             values["timestamp_extractor"] = CONNECTORS_EXTRACTOR
             why = f"not given, so the connector's {CONNECTORS_EXTRACTOR} applies: directories show "
@@ -252,7 +252,7 @@ class Judgement:
         values.setdefault("rotate_file_on_partition_change", True)
 
     def _is_timeless(self, usable: Mapping[str, Value], found: seams.Seams) -> bool:
-        """Whether the partitioner goes by no time."""
+        """Whether the partitioner does not depend on time."""
         asked = usable.get("partitioner.class")
         name = found.found.get("partitioner_class")
         if asked is not None and name is None:
@@ -261,7 +261,7 @@ class Judgement:
         return not getattr(chosen, "goes_by_time", True)
 
     def _group(self, usable: Mapping[str, Value]) -> str:
-        """Return the consumer group of a sink: the connector's, so that its offsets count."""
+        """Return the consumer group of a sink: the connector's, so that its offsets are used."""
         if self.connector is not None and "name" in usable and usable["name"].text:
             return f"connect-{usable['name'].text}"
         place = usable.get("store.url")
@@ -289,14 +289,14 @@ class Judgement:
         for belongs in _FAMILIES:
             if any(map(belongs, refused)):
                 idle = [name for name in idle if not belongs(name)]
-        if idle and self.command in ("sink", "restore", "config"):  # the others only look
+        if idle and self.command in ("sink", "restore", "config"):  # the others are read-only
             names = ", ".join(idle)
             why = "accepted, but without effect here"
             self.doubts.append(Doubt("warning", "no_effect", names, "", names, why))
         self.used = [name for name in self.used if name not in idle]
 
     def _settings(self, values: dict[str, Any], **more: Any) -> Settings:
-        """Return the settings, what is not valid replaced by its default and doubted."""
+        """Return the settings; each invalid value is replaced by its default and reported."""
         try:
             return Settings.model_validate(values | more)
         except ValidationError as problem:

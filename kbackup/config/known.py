@@ -1,7 +1,7 @@
-"""The names there are: ours, the connectors', Kafka's; and the nearest one to an unknown name.
+"""All known names: ours, the connectors', Kafka's; and the nearest one to an unknown name.
 
 Sources: kafka-connect-storage-cloud 87eb7d39, ``S3SinkConnectorConfig``;
-kafka-connect-storage-common 9bb1f372; what the source connector's plugin says about itself;
+kafka-connect-storage-common 9bb1f372; what the source connector's plugin reports about itself;
 ``org.apache.kafka.connect.runtime``.
 """
 
@@ -30,7 +30,7 @@ NO_EFFECT: Final = frozenset(
     _comment
     """.split()  # noqa: SIM905 - words read better so
 )
-"""Accepted, and without effect here: what they adjust does not exist in kbackup."""
+"""Accepted without effect: what they adjust does not exist in kbackup."""
 
 NO_EFFECT_PREFIXES: Final = (
     "confluent.",
@@ -53,7 +53,7 @@ CLIENT_PREFIXES: Final = (
     "producer.override.",
     "admin.override.",
 )
-"""What begins so goes to the Kafka client."""
+"""Properties with these prefixes go to the Kafka client."""
 
 CONVERTER_PREFIXES: Final = ("key.converter.", "value.converter.")
 _FAMILIES: Final = (*NO_EFFECT_PREFIXES, *CLIENT_PREFIXES, *CONVERTER_PREFIXES)
@@ -72,10 +72,10 @@ FROM_LIFE: Final = {
         for mistake in (() if found.option is None else found.option.mistaken)
     },
 }
-"""What people really wrote, to what they meant."""
+"""Names that people have used, to the ones that they meant."""
 
 _SUGGESTIONS_MAX: Final = 64
-"""Characters of a name that are compared; the longest of ours has 45."""
+"""Characters of a name that are compared; our longest name has 45."""
 
 
 @cache
@@ -93,15 +93,15 @@ def _by_variable() -> dict[str, str]:
 
 
 def is_known(name: str) -> bool:
-    """Whether *name* means something to us, to a connector or to Kafka's clients."""
+    """Whether *name* is a property of kbackup, a connector or Kafka's clients."""
     return name in _all() or is_transform(name) or name.startswith(_FAMILIES)
 
 
 def name_of_variable(text: str) -> str | None:
-    """Return the property that variable *text* sets, None where there is none.
+    """Return the property that variable *text* sets, None if there is none.
 
-    A variable of a family, such as ``KBACKUP_SASL_KERBEROS_KEYTAB``, sets the property that has
-    dots in place of its underscores.
+    A variable of a family, such as ``KBACKUP_SASL_KERBEROS_KEYTAB``, sets the property with
+    dots in place of underscores.
     """
     name = _by_variable().get(text)
     if name is None:
@@ -112,7 +112,7 @@ def name_of_variable(text: str) -> str | None:
 
 
 def nearest(name: str) -> tuple[str, str]:
-    """Return why *name* has no effect and what to do: the nearest known name is in it."""
+    """Return why *name* has no effect and what to do, including the nearest known name."""
     if name in BY_NAME:
         return "it is an option, not a property of a file; it has no effect", ""
     best = FROM_LIFE.get(name)

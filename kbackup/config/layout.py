@@ -28,17 +28,17 @@ from kbackup.config.property import (
 from kbackup.plugins import built_in
 
 RECORD_FORMAT: Final = "parquet"
-"""What whole records are written in where ``format.class`` says nothing."""
+"""The format of whole records if ``format.class`` is not set."""
 
 CONNECTORS_SIDES_FORMAT: Final = "avro"
-"""What the connectors write keys and headers in where nothing is said."""
+"""The connectors' default format for keys and headers."""
 
 CONNECTORS_EXTRACTOR: Final = "wallclock"
-"""What times records in the connectors' layout where ``timestamp.extractor`` says nothing."""
+"""The timestamp extractor of the connectors' layout if ``timestamp.extractor`` is not set."""
 
 
 class Layout(Group):
-    """Names and contents of objects; the names of the connectors stay."""
+    """Names and contents of objects, with the connectors' property names."""
 
     title: ClassVar[str] = "Layout"
     commands: ClassVar[frozenset[str]] = ALL - STATUS
@@ -129,7 +129,7 @@ class Layout(Group):
 
 
 class Rotation(Group):
-    """When a file is closed and the next one begun."""
+    """When a file is closed and the next one begins."""
 
     title: ClassVar[str] = "Rotation"
     commands: ClassVar[frozenset[str]] = SINK

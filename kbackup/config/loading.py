@@ -1,4 +1,4 @@
-"""What was given, made into `Settings`, errors and warnings."""
+"""Turns what was given into `Settings`, errors and warnings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,12 +29,12 @@ Command = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration that was read and found good.
+    """A configuration that was read and is valid.
 
     Attributes:
         settings: The values.
-        origins: Where each came from, by property; what is not in it is a default.
-        warnings: What there is to say against it.
+        origins: Where each came from, by property; a property that is not in it has its default.
+        warnings: Warnings about it.
         passed_on: Properties of Kafka's clients, converters and transforms, as they were given.
     """
 
@@ -46,7 +46,7 @@ class Loaded:
     def shown(self, all: bool = False) -> list[tuple[str, str, str]]:  # noqa: A002
         """Return name, value and origin of what was given or derived, or of all properties.
 
-        Values are the effective ones, as one would write them in a file; secrets are masked.
+        Values are the effective ones, as they would be written in a file; secrets are masked.
         """
         rows = []
         for found in PROPERTIES:
@@ -71,16 +71,16 @@ def load(
     """Read a configuration for *command*.
 
     Args:
-        command: Decides which properties count and which are needed; "config" and "doctor" need
-            none.
-        options: By attribute or property name, text or what click made of it; None and () are not
+        command: Decides which properties apply and which are required; "config" and "doctor"
+            require none.
+        options: By attribute or property name, as text or as click parsed it; None and () mean not
             given.
-        files: ``--config``, the last one first in rank.
+        files: ``--config``; later files take precedence.
         environ: All variables; those that begin with ``KBACKUP_`` are ours.
         extra: ``-X name=value``.
 
     Raises:
-        ConfigurationError: Naming every error with its origin; ``place["errors"]`` lists them.
+        ConfigurationError: It names every error with its origin; ``place["errors"]`` lists them.
     """
     judged = Judgement(sources.merge(options, files, environ, extra), command)
     settings = judged.judge()
@@ -96,10 +96,11 @@ def load(
 
 
 def check(files: Sequence[Path], environ: Mapping[str, str]) -> list[Doubt]:
-    """Return all there is to say about a configuration, errors first.
+    """Return all errors and warnings about a configuration, errors first.
 
-    The connector's class decides whether it is a sink's or a restore's.  What an option could
-    still bring, such as ``bootstrap.servers``, which no connector's file has, is a warning.
+    The connector's class decides whether it is a sink's or a restore's.  A missing property that
+    an option could supply, such as ``bootstrap.servers``, which no connector's file has, is a
+    warning.
     """
     judged = Judgement(sources.merge({}, files, environ, ()), "config")
     judged.judge()

@@ -1,7 +1,7 @@
-"""Text to value: how what was typed, or stands in a file, becomes a setting.
+"""Text to value: how text from the command line or a file becomes a setting.
 
-Every reader takes text as well as the value itself, since the command line hands over both; what
-cannot be read is a ``ValueError`` whose text says what was expected.  The types below pair a
+Every reader accepts text as well as the value itself, because the command line passes both.  Text
+that cannot be read raises a ``ValueError`` that says what was expected.  The types below pair a
 reader with a word for the documentation.
 """
 
@@ -21,18 +21,18 @@ from kbackup.naming import PARTITION_MAX, check_topic
 from kbackup.options import read_boolean, read_duration, read_integer, read_names
 
 PARTITIONS_MAX: Final = 200_000
-"""Partitions that one ``--partitions`` may name: more than a cluster can hold."""
+"""The most partitions that one ``--partitions`` may name: more than a cluster can hold."""
 
 
 PORT_MAX: Final = 65_535
 
 KAFKA_STRING_MAX: Final = 32_767
-"""Bytes of a string in Kafka's protocol, whose length is a signed 16-bit number."""
+"""The most bytes of a string in Kafka's protocol, whose length is a signed 16-bit number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The word by which the documentation names a type."""
+    """The documentation's word for a type."""
 
     word: str
 
@@ -52,7 +52,7 @@ def _text(value: object) -> object:
 
 
 def _optional(value: object) -> object:
-    """Nothing but blanks stands for "not set", as it does for the connectors."""
+    """Only blanks means "not set", as for the connectors."""
     return None if isinstance(value, str) and not value.strip() else _text(value)
 
 
@@ -85,7 +85,7 @@ def moment(text: str) -> int:
     A time without a zone, and a date, which is its midnight, are UTC.
 
     Raises:
-        ValueError: If it is none of these.
+        ValueError: If the text is none of these.
     """
     if re.fullmatch(r"-?\d{12,}", text.strip(), re.ASCII):
         return int(text)
@@ -149,7 +149,7 @@ def _partitions(value: object) -> object:
 
 
 def _servers(value: object) -> object:
-    """``host:port`` lists as the client reads them; it would look up a misspelt one for long."""
+    """``host:port`` lists as the client reads them; a misspelt one would cost a long name lookup."""
     text = _optional(value)
     if not isinstance(text, str):
         return text
@@ -171,7 +171,7 @@ def _group(value: object) -> object:
 
 
 def names_store(url: str) -> bool:
-    """Whether *url*, a ``store.url``, is that of a store itself, not of a server of S3's kind."""
+    """Whether *url*, a ``store.url``, names a store itself, not an S3-compatible server."""
     return url.partition("://")[0] not in ("http", "https")
 
 
@@ -194,7 +194,7 @@ def _store_url(value: object) -> object:
     if parts.username is not None or parts.password is not None:
         secrets = [each.option.name for each in plugins.declared() if each.option.is_secret]
         raise ValueError(f"credentials do not belong in a URL: set {', '.join(secrets)} instead")
-    _ = parts.port  # a ValueError of its own where it is not a number
+    _ = parts.port  # raises ValueError if it is not a number
     if not parts.hostname:
         raise ValueError("it has no host")
     if parts.query or parts.fragment:
@@ -217,7 +217,7 @@ def _read(reader: Callable[[Any], object], word: str) -> tuple[BeforeValidator, 
 
 
 Text = Annotated[str, *_read(_text, "text")]
-"""Blanks around it dropped, as Kafka's ``ConfigDef`` does."""
+"""Text without surrounding blanks, as in Kafka's ``ConfigDef``."""
 Untrimmed = Annotated[str | None, Kind("text")]
 OptionalText = Annotated[str | None, *_read(_optional, "text")]
 Word = _read(_word, "choice")

@@ -1,11 +1,11 @@
-"""``${env:NAME}`` and ``${file:PATH:key}`` in what the operator wrote, and what only looks so.
+"""``${env:NAME}`` and ``${file:PATH:key}`` in the operator's values, and what only looks like them.
 
-Kafka's own providers of such values are known under any alias that ``config.providers`` gives them.
+Kafka's own providers of such values work under any alias that ``config.providers`` gives them.
 
 Source: ``org.apache.kafka.common.config.ConfigTransformer`` and the providers beside it.
 
-Resolved are values of configuration files and of our variables, never anything read from S3 or
-Kafka; what comes out is taken as it is.
+Only values of configuration files and of our variables are resolved, never anything read from S3
+or Kafka; the result is not resolved again.
 """
 
 import re
@@ -27,7 +27,7 @@ _LITERAL: Final = re.compile(
     r"(filename\.regex|topic\.regex\.list|_comment"
     r"|transforms\..+\.(regex|replacement|pattern|format))"
 )
-"""Properties that are not ours in which dollar signs and brackets have a meaning of their own."""
+"""Properties of others in which dollar signs and brackets have their own meaning."""
 
 
 _CLASSES: Final = {
@@ -45,7 +45,7 @@ def kind(class_name: str) -> str:
     """Return what a provider's class reads: ``file``, ``directory`` or ``env``.
 
     Raises:
-        ValueError: If it is none of Kafka's.
+        ValueError: If it is not one of Kafka's.
     """
     package, _, name = class_name.rpartition(".")
     if name not in _CLASSES or package not in ("", "org.apache.kafka.common.config.provider"):

@@ -3,7 +3,7 @@ r"""Java ``.properties`` text, with line numbers.
 ::
 
     # comment                      ! comment
-    flush.size = 3                 one of = : or blanks parts name and value
+    flush.size = 3                 one of = : or blanks separates name, value
     topics=orders,\
            payments                a backslash at the end continues with the next line
     format.bytearray.separator=\u0001
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 
 class Entry(NamedTuple):
-    """A property as a file has it; *line* counts from 1."""
+    """A property as it is in a file; *line* counts from 1."""
 
     name: str
     text: str
@@ -33,10 +33,10 @@ _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse(text: str) -> Iterator[Entry]:
-    """Yield the entries of *text* in order, a name as often as it stands there.
+    """Yield the entries of *text* in order, including repeated names.
 
     Raises:
-        ValueError: For an escape that Java does not know how to read; the text names the line.
+        ValueError: For an escape that Java cannot read; the text names the line.
     """
     for line, logical in _logical_lines(text):
         name = _NAME.match(logical)
@@ -47,7 +47,7 @@ def parse(text: str) -> Iterator[Entry]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each line that says something, its continuations joined, and its number."""
+    """Yield each line with content, its continuations joined, and its number."""
     begun: list[str] = []
     first = 0
     for number, match in enumerate(_LINE.finditer(text), 1):

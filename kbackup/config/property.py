@@ -1,7 +1,7 @@
 """One declaration each: a property, its option, its variable and its documentation.
 
-A group of settings is a `Group` class, a setting a field made by `declare`; everything else that
-is known of a property follows from these two.
+A group of settings is a `Group` class, and a setting is a field made by `declare`; everything else
+about a property follows from these two.
 """
 
 import re
@@ -24,10 +24,10 @@ KAFKA: Final = frozenset({"sink", "restore", "settle", "doctor"})
 """The commands that talk to a cluster."""
 RUNS: Final = frozenset({"sink", "restore"})
 STATUS: Final = frozenset({"status", "settle", "prune"})
-"""The commands that read what runs wrote down: they open no object, so no layout concerns them."""
+"""The commands that read run records: they open no object, so they do not depend on the layout."""
 SETTLING: Final = RESTORE | {"settle"}
 CHOOSING: Final = SINK | READING - {"peek"} | STATUS
-"""The commands that are given topics and partitions by options; a peek is given one place."""
+"""The commands that select topics and partitions by options; a peek is given one place."""
 SPARK: Final = RUNS | {"verify", "query"}
 """The commands that may start Spark."""
 CONVERTING: Final = RUNS | {"peek", "query"}
@@ -37,22 +37,22 @@ ALL: Final = SINK | READING | STATUS | {"doctor", "config"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """What a setting is besides its type, default, bounds and help.
+    """What a declaration states besides type, default, bounds and help.
 
     Attributes:
         commands: The commands that use it: "sink", "restore", "topics", "verify", "peek",
             "query", "thaw", "status", "settle", "prune", "doctor", "config".
         short: Other spellings of its option, such as ``-k``.
-        off: The option that switches it off, such as ``--once`` for ``--follow``.
+        off: The option that turns it off, such as ``--once`` for ``--follow``.
         aliases: Other names that files may use.
         example: A value for the documentation.
         is_secret: Never shown, and no option: that would show in ``ps``.
         is_option: Has an option.
-        is_property: May stand in a file; options about output may not.
+        is_property: May be set in a file; options about output may not.
         is_repeated: The option may be given several times.
         is_count: The option counts, as ``-vv`` does.
-        is_literal: Dollar signs and brackets have a meaning in its values: nothing in them is a
-            placeholder that was left.
+        is_literal: Dollar signs and brackets have a meaning in its values and are not unresolved
+            placeholders.
     """
 
     commands: frozenset[str] = frozenset()
@@ -70,19 +70,19 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property(Declaration):
-    """One setting, as the command line, the files and the documentation see it.
+    """One setting as it appears on the command line, in files and in the documentation.
 
     Attributes:
         name: As a property, such as ``flush.size``.
         attribute: As an attribute of `Settings`, such as ``flush_size``.
         type: A word for its type, such as ``integer``, ``list`` or ``duration``.
-        default: The value where nothing is given; None where there is none.
+        default: The value if nothing is given; None if there is none.
         help: One sentence.
-        group: The heading it stands under.
-        choices: What it may be, empty where anything of its type.
-        plugins: The seam and the names of the plugins that declare it; empty where it is
+        group: Its heading.
+        choices: The allowed values, empty if any value of its type is allowed.
+        plugins: The seam and the names of the plugins that declare it; empty if it is
             kbackup's own.
-        option: Their declaration, None where it is kbackup's own.
+        option: Their declaration, None if it is kbackup's own.
         is_built_in: Whether it comes with kbackup.
     """
 
@@ -99,11 +99,11 @@ class Property(Declaration):
 
     @property
     def is_place(self) -> bool:
-        """Whether its value says where the backup is, without ``store.url``."""
+        """Whether its value locates the backup, without ``store.url``."""
         return self.option is not None and self.option.is_place
 
     def url(self, value: Any) -> str:
-        """Return the URL of the backup that *value* of a place names."""
+        """Return the URL of the backup whose place is *value*."""
         return f"{self.plugins[0][1]}://{value}"
 
     @property
@@ -134,18 +134,18 @@ def variable(name: str) -> str:
 
 
 class Group(BaseModel):
-    """Settings that stand under one heading.
+    """Settings under one heading.
 
     Attributes:
         title: The heading.
-        commands: The commands that use the group's settings, where a setting names no others.
+        commands: The commands that use the group's settings, unless a setting names others.
     """
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         hide_input_in_errors=True,
-        defer_build=True,  # 30 ms that --help need not wait for
+        defer_build=True,  # saves --help 30 ms
     )
     title: ClassVar[str]
     commands: ClassVar[frozenset[str]]
@@ -207,7 +207,7 @@ def _property(group: type[Group], attribute: str, field: FieldInfo) -> Property:
 
 
 _HEADINGS: Final = {"converters": "Converters"}
-"""Of the options of plugins, by seam; a store's has its name, the others stand under "Layout"."""
+"""Headings of plugins' options, by seam; a store's is its name, the others are under "Layout"."""
 
 _SINK_AND_RESTORE: Final = {
     "formats": ALL - STATUS,
@@ -216,10 +216,10 @@ _SINK_AND_RESTORE: Final = {
     "extractors": SINK,
     "stores": ALL,
 }
-"""The commands that use an option that is declared for both sides, by seam."""
+"""The commands that use an option declared for both sides, by seam."""
 
 PREFIXES: Final = {"converters": ("key.converter.", "value.converter.")}
-"""What stands in front of the names of a plugin's options, by seam."""
+"""Prefixes of the names of plugins' options, by seam."""
 
 
 def of_plugins(declared: Declared) -> Iterator[Property]:

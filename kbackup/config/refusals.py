@@ -1,7 +1,7 @@
-"""What a connector's file may ask for and this version cannot do: refused by name.
+"""What a connector's file may ask for and this version cannot do, refused by name.
 
 A row is a property, the values that would change what is written or read, and why not.  Formats,
-converters and partitioners are not here: whether there is one, `kbackup.plugins` knows.
+converters and partitioners are not here: `kbackup.plugins` knows which exist.
 
 Source of names, defaults and effects: kafka-connect-storage-cloud 87eb7d39,
 ``S3SinkConnectorConfig``.
@@ -22,10 +22,10 @@ class Refusal:
 
     Attributes:
         name: The property.
-        applies: Whether a value, blanks dropped, asks for what cannot be done.
+        applies: Whether a value, without surrounding blanks, asks for what cannot be done.
         why: The reason.
         do: What to do instead.
-        commands: For which commands; the others do not use the property.
+        commands: The commands that use the property.
     """
 
     name: str
@@ -100,5 +100,5 @@ _BY_NAME: Final = {refusal.name: refusal for refusal in REFUSALS}
 
 
 def find(name: str) -> Refusal | None:
-    """Return the row for property *name*, None where there is none."""
+    """Return the row for property *name*, None if there is none."""
     return _BY_NAME.get(name)

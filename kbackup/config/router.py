@@ -1,4 +1,4 @@
-"""`RegexRouter` and ``rename``: the topics of a restore renamed before anything is planned."""
+"""`RegexRouter` and ``rename``: topics of a restore are renamed before anything is planned."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from kbackup.renaming import Rename
 
 
 class Renaming(NamedTuple):
-    """Steps in their order, and what is to be said of them."""
+    """Steps in order, with errors and warnings about them."""
 
     steps: tuple[Rename, ...]
     doubts: list[Doubt]

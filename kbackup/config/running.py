@@ -17,7 +17,7 @@ from kbackup.config.property import ALL, RESTORE, RUNS, SETTLING, SPARK, Group, 
 
 
 class Following(Group):
-    """Whether a run ends, or goes on with what is new."""
+    """Whether a run ends, or continues with what is new."""
 
     title: ClassVar[str] = "Following"
     commands: ClassVar[frozenset[str]] = RUNS

@@ -1,7 +1,7 @@
-"""Which layout, and which format, converter and partitioner stand for the names in a file.
+"""The layout, format, converter and partitioner that a file's names select.
 
-``format.class`` chooses the connectors' layout, its absence whole records.  What no installed
-plugin answers to, and what cannot go together, is refused by name.
+``format.class`` selects the connectors' layout, its absence whole records.  Names of plugins that
+are not installed, and combinations that are impossible, are refused by name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ _OF_VALUES: Final = (
 )
 
 _SIDES: Final = {"keys": View.KEY, "headers": View.HEADERS}
-"""Files beside the values, by the first word of their properties."""
+"""The files beside the values, by the first word of their properties."""
 _FORMATS: Final = ("format_class", "keys_format_class", "headers_format_class")
 """The settings that name the formats of files."""
 
@@ -37,7 +37,7 @@ _DO: Final = "choose one of them, or install the package that provides it"
 
 @dataclass(slots=True)
 class Seams:
-    """The plugins that a configuration names, and what is wrong with them.
+    """The plugins that a configuration names, with errors and warnings about them.
 
     Attributes:
         view: "record" or "value".
@@ -63,8 +63,8 @@ def resolve(
     Args:
         given: What was given, erroneous values left out.
         writes: Whether the command writes objects (sink) or reads them.
-        converts: Whether it looks into records at all.
-        connector: The class of the connector whose file this is; None where it is none's.
+        converts: Whether it decodes records at all.
+        connector: The class of the connector whose file this is; None if it is not one's.
     """
     is_connector = connector is not None
     view = given["view"].text.lower() if "view" in given else ""
@@ -93,7 +93,7 @@ def resolve(
 
 
 def _name(seams: Seams, seam: str, name: str, given: Mapping[str, Value]) -> None:
-    """Note the registered name of the plugin that *name* asks for."""
+    """Record the registered name of the plugin that *name* asks for."""
     value = given.get(name)
     if value is None or not value.text:
         return
@@ -169,10 +169,10 @@ def _values(seams: Seams, given: Mapping[str, Value], *, writes: bool, is_connec
 
 
 def _converters(seams: Seams, given: Mapping[str, Value], *, writes: bool) -> None:
-    """Note both converters; the key's counts where keys are stored.
+    """Record both converters; the key's applies if keys are stored.
 
-    A backup that is read may have keys of which its file says nothing, so its converter is taken
-    where it can be, and where not, does not matter.
+    A backup that is read may have keys that the configuration does not mention.  Its converter is
+    used if it can be found, and otherwise does not matter.
     """
     format_name: str | None = seams.found.get("format_class")
     _converter(seams, given, "value", format_name, writes=writes)
@@ -206,9 +206,9 @@ def _side_format(seams: Seams, given: Mapping[str, Value], part: str, name: str)
 
 
 def _misfits(seams: Seams, given: Mapping[str, Value]) -> Iterator[Doubt]:
-    """Yield an error for each option that is about all files and that some format does not have.
+    """Yield an error for each option that applies to all files and that some format does not have.
 
-    Source: ``S3SinkConnectorConfig.validateCompression``: every file must be of a kind.
+    Source: ``S3SinkConnectorConfig.validateCompression``: all files must have the same format.
     """
     for name, value in given.items():
         found = BY_NAME.get(name)
@@ -227,7 +227,7 @@ def _misfits(seams: Seams, given: Mapping[str, Value]) -> Iterator[Doubt]:
 def _converter(
     seams: Seams, given: Mapping[str, Value], part: str, format_name: str | None, *, writes: bool
 ) -> None:
-    """Note the converter of *part* and its sub-properties."""
+    """Record the converter of *part* and its sub-properties."""
     name = f"{part}.converter"
     value = given.get(name)
     _name(seams, "converters", name, given)
@@ -290,13 +290,13 @@ def _schemaless(name: str, format_name: str | None, value: Value | None) -> Doub
 
 
 def _that_hold(view: View) -> str:
-    """Return the names of the formats that hold *view*, as a choice."""
+    """Return the names of the formats that can hold *view*, as choices."""
     names = [plugin.name for plugin in plugins.installed("formats")]
     return " or ".join(name for name in names if view in _format(name).views)
 
 
 def _format(name: str | None) -> Any:
-    """Return the class of a format, None without a name."""
+    """Return the class of a format, None if there is no name."""
     return None if name is None else plugins.load("formats", name)
 
 

@@ -33,13 +33,13 @@ GROUPS: Final[tuple[type[Group], ...]] = (
 class Settings(Output, Run, Restore, Tolerance, Safety, Following, Rotation, Layout, Store, Kafka):
     """The configuration of one command: plain data, which may cross a process.
 
-    Beside the declared properties stand what follows from them:
+    In addition to the declared properties, it has what follows from them:
 
     Attributes:
         plugin_options: What was given for the options of plugins, by property, each value of its
             option's type.
-        renames: The renaming of a restore, one step after the other.
-        transforms: The transforms of a sink or a restore, one after the other.
+        renames: The renaming steps of a restore, in order.
+        transforms: The transforms of a sink or a restore, in order.
         key_converter_properties: Options of the key's converter: ``schemas.enable`` ...
         value_converter_properties: Options of the value's converter.
         kafka_consumer: Properties of librdkafka's consumer, ``bootstrap.servers`` excepted.
@@ -69,7 +69,7 @@ class Settings(Output, Run, Restore, Tolerance, Safety, Following, Rotation, Lay
 
     @property
     def endpoint_url(self) -> str | None:
-        """The URL of the store's server, None for the store's usual one or where it has none."""
+        """The URL of the store's server, None for the default one or if the store has none."""
         return None if self.url == self.store_url else self.store_url
 
     def options_of(self, seam: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Settings(Output, Run, Restore, Tolerance, Safety, Following, Rotation, Lay
         }
 
     def value_of(self, found: Property) -> Any:
-        """Return the value of a property, its default where nothing was given."""
+        """Return the value of a property, or its default if nothing was given."""
         if found.option is None:
             return getattr(self, found.attribute)
         return self.plugin_options.get(found.name, found.default)
@@ -90,7 +90,8 @@ class Settings(Output, Run, Restore, Tolerance, Safety, Following, Rotation, Lay
 def _properties() -> Iterator[Property]:
     """Yield kbackup's own properties and those of plugins, heading by heading.
 
-    The first declaration of a name counts: no plugin redefines what kbackup or another one has.
+    The first declaration of a name counts: a plugin cannot redefine a property of kbackup or of
+    another plugin.
     """
     own = {group.title: list(properties(group)) for group in GROUPS}
     names = {found.name for group in own.values() for found in group}
@@ -110,13 +111,13 @@ PROPERTIES: Final[tuple[Property, ...]] = tuple(_properties())
 """All declarations, in the order of the documentation."""
 
 PLACES: Final = tuple(found for found in PROPERTIES if found.is_place)
-"""The properties that say where the backup is, without ``store.url``; built-in ones first."""
+"""The properties that locate the backup, without ``store.url``; built-in ones first."""
 
 BY_NAME: Final[dict[str, Property]] = {found.name: found for found in PROPERTIES}
 ALIASES: Final[dict[str, str]] = {
     alias: found.name for found in PROPERTIES for alias in found.aliases
 }
-"""Another spelling to the name of the property."""
+"""Aliases, to the name of the property."""
 
 
 @cache
@@ -126,7 +127,7 @@ def by_attribute() -> dict[str, Property]:
 
 
 def shown_value(value: Any) -> str:
-    """Return *value* of a setting as one would write it in a file."""
+    """Return *value* of a setting as it would be written in a file."""
     match value:
         case None:
             return ""

@@ -1,7 +1,7 @@
 """Options, variables and files to one value for each property, with where it came from.
 
-An option goes before a variable, that before a file (the last file first), that before the
-default.  Names are as given here, aliases excepted: what is known of them is `known`'s business.
+An option overrides a variable, a variable a file (the last file wins), and a file the default.
+Names are as given, except for aliases: `known` knows what they mean.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from kbackup.options import read_names
 PREFIX: Final = "KBACKUP_"
 _PROVIDERS: Final = "config.providers"
 READ_ELSEWHERE: Final = frozenset({"KBACKUP_CONFIG", "KBACKUP_CACHE_DIR", "KBACKUP_KAFKA"})
-"""Variables of ours that are no settings: the command line and the local services read them."""
+"""Our variables that are not settings: the command line and the local services read them."""
 
 """Read by ``cli/`` itself."""
 
@@ -29,7 +29,7 @@ class Merged:
 
     Attributes:
         values: For each name the value that counts.
-        doubts: What was found to be wrong on the way.
+        doubts: Errors and warnings found on the way.
     """
 
     values: dict[str, Value] = field(default_factory=dict)
@@ -47,11 +47,11 @@ def merge(
     environ: Mapping[str, str],
     extra: Sequence[str],
 ) -> Merged:
-    """Return what was given, placeholders resolved.
+    """Return what was given, with placeholders resolved.
 
     Args:
         options: By attribute or property name; None and () are not given.
-        paths: Configuration files; a later one goes before an earlier one.
+        paths: Configuration files; a later one overrides an earlier one.
         environ: All variables.
         extra: ``name=value``, as ``-X`` takes it; counts as an option.
     """
@@ -103,7 +103,7 @@ def _add_file(merged: Merged, path: Path) -> None:
             why = f"it is set again here, and the last value counts; first: {found[name].origin}"
             merged.doubts.append(warning("repeated", name, Value(entry.text, origin), why))
         elif name in found and entry.name != name:
-            continue  # the name goes before its alias
+            continue  # the name overrides its alias
         spelled[name] = entry.name
         found[name] = Value(entry.text, origin, folder=path.parent)
         holds_credentials |= bool(

@@ -1,4 +1,4 @@
-"""Declarations: what becomes of a record that cannot be stored in the layout that was chosen."""
+"""Declarations: what happens to a record that does not fit the chosen layout."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -7,7 +7,7 @@ from kbackup.config.property import SINK, Group, declare
 
 
 class Tolerance(Group):
-    """What a bad record does, in Kafka Connect's own words."""
+    """What happens to a bad record, in Kafka Connect's own words."""
 
     title: ClassVar[str] = "Errors"
     commands: ClassVar[frozenset[str]] = SINK

@@ -21,7 +21,7 @@ ROUTER: Final = "RegexRouter"
 _ROUTER_PLUGIN: Final = "regex_router"
 
 _OWN: Final = ("type", "predicate", "negate")
-"""What follows the name of a transform and is no option of its class."""
+"""Properties of a transform that are not options of its class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Condition:
         alias: Its name in the file.
         plugin: The predicate.
         options: What was given for its options.
-        negate: Whether it is for the others.
+        negate: Whether it selects the records that do not match.
     """
 
     alias: str
@@ -48,7 +48,7 @@ class Step:
     Attributes:
         alias: Its name in the file.
         plugin: The transform.
-        side: "key" or "value", or what else its class is for; empty where it has but one.
+        side: "key" or "value", or another side of its class; empty if it has only one.
         options: What was given for its options.
         condition: Which records it is for, None for all.
     """
@@ -61,13 +61,13 @@ class Step:
 
     @property
     def reads(self) -> frozenset[str]:
-        """What has to be converted for it: "key", "value"."""
+        """The sides that must be converted for it: "key", "value"."""
         own = {self.side} & {"key", "value"}
         return frozenset((*own, *plugins.load("transforms", self.plugin).reads))
 
 
 class Steps(NamedTuple):
-    """Transforms in their order, and what is to be said of them."""
+    """Transforms in order, with errors and warnings about them."""
 
     steps: tuple[Step, ...]
     doubts: list[Doubt]
@@ -118,11 +118,11 @@ def steps(given: Mapping[str, Value], known: Known) -> Steps:
 
 
 def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Steps:
-    """Return the transforms of a restore, renaming and all; none where there is nothing more.
+    """Return the transforms of a restore, including the renaming; none if it only renames.
 
     Args:
         given: All that was given; ``rename`` takes the place of each ``RegexRouter``.
-        converters: "key" and "value", as far as a converter is known for them.
+        converters: "key" and "value", if a converter is known for them.
     """
     doubts: list[Doubt] = []
     found = []
@@ -155,7 +155,7 @@ class _RefusedError(Exception):
 
 
 def _opened(alias: str, given: Mapping[str, Value], doubts: list[Doubt]) -> Step:
-    """Return the transform *alias*, which can be configured so."""
+    """Return the transform *alias*, after checking that it can be configured like this."""
     prefix = f"transforms.{alias}."
     plugin, side = _class(f"{prefix}type", given, "transforms", "transform")
     options = _options("transforms", plugin, prefix, given, doubts, own=_OWN)
@@ -196,7 +196,7 @@ def _condition(prefix: str, given: Mapping[str, Value], doubts: list[Doubt]) -> 
 
 
 def _class(name: str, given: Mapping[str, Value], seam: str, word: str) -> tuple[str, str]:
-    """Return the plugin for a Java class, and which side its ``$`` says."""
+    """Return the plugin for a Java class, and the side named after its ``$``."""
     kind = given.get(name)
     if kind is None:
         alias = name.split(".")[1]
@@ -218,7 +218,7 @@ def _class(name: str, given: Mapping[str, Value], seam: str, word: str) -> tuple
 
 
 def _usable(seam: str) -> Iterator[tuple[str, Any]]:
-    """Yield the plugins that can be imported: a broken one is of no concern to the others."""
+    """Yield the plugins that can be imported: a broken one does not affect the others."""
     for plugin in plugins.installed(seam):
         try:
             yield plugin.name, plugins.load(seam, plugin.name)
@@ -235,7 +235,7 @@ def _options(
     *,
     own: Iterable[str],
 ) -> dict[str, Any]:
-    """Return what was given for the options of a plugin, read."""
+    """Return the values given for the options of a plugin, parsed."""
     declared: tuple[Option[Any], ...] = plugins.load(seam, plugin).options
     by_name = {name: option for option in declared for name in (option.name, *option.aliases)}
     found = {}
@@ -278,7 +278,7 @@ def _check_reads(step: Step, given: Mapping[str, Value], known: Known) -> None:
 
 
 def _check_route(step: Step, given: Mapping[str, Value]) -> None:
-    """Refuse what gives records another topic: the connector's task fails on them."""
+    """Refuse a transform that gives records another topic: the connector's task fails on them."""
     if step.plugin == _ROUTER_PLUGIN:
         name = f"transforms.{step.alias}.type"
         why = "a backup is kept under the topic's own name; the connector fails on a renamed topic"
@@ -287,14 +287,14 @@ def _check_route(step: Step, given: Mapping[str, Value]) -> None:
 
 
 def _listed_in(given: Mapping[str, Value], name: str) -> list[str]:
-    """Return the names in a list, in their order."""
+    """Return the names in a list, in order."""
     value = given.get(name)
     names = () if value is None else value.text.split(",")
     return [each.strip() for each in names if each.strip()]
 
 
 def listed(given: Mapping[str, Value]) -> list[str]:
-    """Return the names of the transforms in their order."""
+    """Return the names of the transforms in order."""
     return _listed_in(given, "transforms")
 
 
