@@ -120,7 +120,7 @@ def translate(given: Mapping[str, Value]) -> Clients:
 
 
 def _rank(name: str) -> int:
-    """Rank plain names before ``kafka.``, and that before a single client's; the last one counts."""
+    """Rank plain names before ``kafka.`` and that before a single client's; the last counts."""
     return 2 if ".override." in name else int(name.startswith("kafka."))
 
 

@@ -149,7 +149,7 @@ def _partitions(value: object) -> object:
 
 
 def _servers(value: object) -> object:
-    """``host:port`` lists as the client reads them; a misspelt one would cost a long name lookup."""
+    """``host:port`` lists as the client reads them; a misspelt one would cost a long lookup."""
     text = _optional(value)
     if not isinstance(text, str):
         return text

@@ -1,4 +1,4 @@
-"""SEAM: a column of bytes, as Kafka has it, to a typed column, as a file has it, and back.
+"""SEAM: from a column of bytes, as in Kafka, to a typed column, as in a file, and back.
 
 Only the connectors' layout needs converters; whole records keep their bytes.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from kbackup import plugins
 
-if TYPE_CHECKING:  # modules of options here are imported for --help
+if TYPE_CHECKING:  # the options modules are imported for --help
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
@@ -18,29 +18,29 @@ if TYPE_CHECKING:  # modules of options here are imported for --help
 
 
 TOPIC: Final = "topic"
-"""Property that is given with the options: which topic the records are of."""
+"""Property passed with the options: the topic of the records."""
 PART: Final = "part"
-"""Property that is given with the options: "key" or "value"."""
+"""Property passed with the options: "key" or "value"."""
 
 
 class Converter(Protocol):
     """Bytes to a typed column and back; null stays null, empty stays empty.
 
-    One that registers schemas when it encodes has ``registers = True``.
+    A converter that registers schemas when it encodes has ``registers = True``.
 
     Attributes:
         class_names: Simple names of the Java classes that stand for this converter.
-        defaults: Values of its options where the converter is assumed, or named by the name it
-            is registered as; a Java class keeps the declared defaults, which are Connect's.
+        defaults: Values of its options if the converter is assumed, or named by its registered
+            name; with a Java class, the declared defaults apply, which are Connect's.
     """
 
     class_names: ClassVar[tuple[str, ...]]
     defaults: ClassVar[Mapping[str, Any]]
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Take what was given for its options, such as ``schemas.enable``; called once, first.
+        """Set its options, such as ``schemas.enable``; called once, first.
 
-        Where records are at hand, `TOPIC` and `PART` among *properties* say which.
+        If it is for known records, *properties* include their `TOPIC` and `PART`.
 
         Raises:
             ConfigurationError: If a property asks for what this converter cannot do; its
@@ -51,11 +51,11 @@ class Converter(Protocol):
     def decode(self, column: pa.Array) -> Sequence[Column]:
         """Turn ``binary`` into typed columns.
 
-        They are ``binary``, ``string`` or ``pa.json_()``, or under a schema: that of Kafka
-        Connect, see `kbackup.connect`, or one that says how values are encoded that stay so.
+        They are ``binary``, ``string`` or ``pa.json_()``, or have a schema: one of Kafka Connect,
+        see `kbackup.connect`, or one that describes the encoding of values that stay encoded.
 
         Returns:
-            One column for each run of rows under the same schema, at least one; together they
+            One column for each run of rows with the same schema, at least one; together they
             have the rows of *column*, in order.  A value that cannot be converted is among the
             bad rows of its column.
         """
@@ -66,7 +66,7 @@ class Converter(Protocol):
 
         Args:
             column: The values.
-            schema: What they are under; not passed where the Arrow type says it all.
+            schema: Their schema; not passed if the Arrow type is sufficient.
 
         Raises:
             BadRecordError: With the row of the first value that cannot be converted.
@@ -84,9 +84,9 @@ def by_name(
     """Return the converter registered as *name*, configured.
 
     Args:
-        name: Of the plugin.
-        properties: What was given for its options, None for its own defaults.
-        topic: Which topic the records are of, None where it is not known.
+        name: The plugin's name.
+        properties: Values of its options, None for its own defaults.
+        topic: The topic of the records, None if it is not known.
         part: What is converted: "key" or "value".
     """
     found: Converter = plugins.load("converters", name)()
@@ -97,5 +97,5 @@ def by_name(
 
 
 def registers(name: str) -> bool:
-    """Whether the converter *name* registers the schemas of what it encodes."""
+    """Whether the converter *name* registers the schemas of the values that it encodes."""
     return bool(getattr(plugins.load("converters", name), "registers", False))

@@ -1,4 +1,4 @@
-"""Avro under schemas of a Schema Registry: Confluent's ``AvroConverter``.
+"""Avro with schemas of a Schema Registry: Confluent's ``AvroConverter``.
 
 Source: schema-registry, ``AvroConverter``, ``AvroData``.
 """
@@ -40,16 +40,16 @@ class AvroConverter:
         self._style = AvroStyle(enhanced=False)
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Take the registry, and what is kept in schemas that are written.
+        """Set the registry, and what written schemas retain.
 
         Raises:
-            ConfigurationError: If no connection to the registry can be set up so.
+            ConfigurationError: If these settings cannot make a connection to the registry.
         """
         self.asked = Asked.of(properties)
         self._style = AvroStyle(CONNECT_META.of(properties), ENHANCED.of(properties))
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
-        """Read *column* as Avro under the schemas that its rows name.
+        """Read *column* as Avro with the schemas that its rows name.
 
         Raises:
             RegistryError: If the registry does not answer.
@@ -57,10 +57,10 @@ class AvroConverter:
         return registered.decode(column, self.asked, self._of_schema)
 
     def encode(self, column: pa.Array, schema: Schema | None = None) -> pa.BinaryArray:
-        """Return *column* as Avro under its schema, which is registered if it is not there yet.
+        """Return *column* as Avro with its schema, which is registered if it is new.
 
         Raises:
-            BadRecordError: With the first row that no Avro schema holds.
+            BadRecordError: With the first row that does not fit an Avro schema.
             RegistryError: If the registry does not answer, or refuses the schema.
         """
         if isinstance(column.type, pa.JsonType):
@@ -83,7 +83,7 @@ class AvroConverter:
         return framed(schema_id, datums)
 
     def _of_schema(self, datums: pa.BinaryArray, under: Under) -> Column:
-        """Return *datums* under the schema of Connect that stands for theirs.
+        """Return *datums* with the Connect schema that corresponds to theirs.
 
         Raises:
             ValueError: If there is none.

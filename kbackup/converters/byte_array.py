@@ -1,4 +1,4 @@
-"""Bytes as they are: Kafka Connect's ``ByteArrayConverter``."""
+"""Bytes unchanged: Kafka Connect's ``ByteArrayConverter``."""
 
 import base64
 import binascii
@@ -13,7 +13,7 @@ from kbackup.errors import BadRecordError
 
 
 class ByteArrayConverter:
-    """``binary`` both ways; a JSON file has it as base64."""
+    """``binary`` both ways; in a JSON file it is base64."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ByteArrayConverter",)
     defaults: ClassVar[Mapping[str, Any]] = {}
@@ -30,7 +30,7 @@ class ByteArrayConverter:
         column: pa.Array,
         schema: Schema | None = None,  # noqa: ARG002  # the Arrow type says it all
     ) -> pa.BinaryArray:
-        """Return the bytes of *column*: as they are, of base64 in JSON strings, of text in UTF-8.
+        """Return the bytes of *column*: unchanged, decoded from base64 in JSON, or text as UTF-8.
 
         Raises:
             BadRecordError: With the first row whose JSON is not a string of base64.

@@ -1,4 +1,4 @@
-"""JSON under schemas of a Schema Registry: Confluent's ``JsonSchemaConverter``.
+"""JSON with schemas of a Schema Registry: Confluent's ``JsonSchemaConverter``.
 
 Source: schema-registry, ``JsonSchemaConverter``, ``JsonSchemaData``.
 """
@@ -54,10 +54,10 @@ class JsonSchemaConverter:
         self._texts = JsonStyle(form=FORM)
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Take the registry, and how schemas are read and written.
+        """Set the registry, and how schemas are read and written.
 
         Raises:
-            ConfigurationError: If no connection to the registry can be set up so.
+            ConfigurationError: If these settings cannot make a connection to the registry.
         """
         self.asked = Asked.of(properties)
         self._schemas = JsonSchemaStyle(NOT_REQUIRED.of(properties), ADDITIONAL.of(properties))
@@ -65,7 +65,7 @@ class JsonSchemaConverter:
         self._texts = JsonStyle(numeric_decimals=is_numeric, form=FORM)
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
-        """Read *column* as JSON under the schemas that its rows name; JSON ``null`` is null.
+        """Read *column* as JSON with the schemas that its rows name; JSON ``null`` is null.
 
         Raises:
             RegistryError: If the registry does not answer.
@@ -73,7 +73,7 @@ class JsonSchemaConverter:
         return registered.decode(column, self.asked, self._of_schema)
 
     def encode(self, column: pa.Array, schema: Schema | None = None) -> pa.BinaryArray:
-        """Return *column* as JSON under its schema, which is registered if it is not there yet.
+        """Return *column* as JSON with its schema, which is registered if it is new.
 
         Raises:
             BadRecordError: With the first row that has no JSON Schema.
@@ -96,7 +96,7 @@ class JsonSchemaConverter:
         return framed(schema_id, bodies.cast(pa.binary()))
 
     def _of_schema(self, bodies: pa.BinaryArray, under: Under) -> Column:
-        """Return *bodies* under the schema of Connect that stands for theirs.
+        """Return *bodies* with the Connect schema that corresponds to theirs.
 
         Raises:
             ValueError: If there is none.
@@ -111,10 +111,10 @@ class JsonSchemaConverter:
 
 
 def _read(bodies: pa.BinaryArray, schema: ConnectSchema) -> tuple[pa.Array, dict[int, str]]:
-    """Return a column of *bodies*, null where one is not what *schema* says, and why by row."""
+    """Return a column of *bodies*, null where *schema* does not fit, and the reasons by row."""
     read, load = json_values.reader(schema, FORM), orjson.loads
-    # 7.5 us a record of 8 fields, Arrow's share included: Arrow's own reader of JSON knows neither
-    # base64 nor which number is too large, and names no row
+    # 7.5 us per record of 8 fields, including Arrow, whose JSON reader does not decode base64,
+    # does not detect numbers that are too large, and does not report rows
     rows: list[Any] = []
     bad: dict[int, str] = {}
     for at, body in enumerate(bodies.to_pylist()):
@@ -133,7 +133,7 @@ def _read(bodies: pa.BinaryArray, schema: ConnectSchema) -> tuple[pa.Array, dict
 
 
 def _exact(body: bytes) -> Any:
-    """Parse JSON whose numbers no double may hold."""
+    """Parse JSON with numbers that do not fit a double."""
     if not body:
         raise ValueError("it is empty")
     return json.loads(body, parse_float=Decimal)

@@ -1,4 +1,4 @@
-"""The options of JSON under the schemas of a Schema Registry."""
+"""The options of JSON with the schemas of a Schema Registry."""
 
 from typing import Final
 

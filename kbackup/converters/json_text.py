@@ -26,10 +26,10 @@ _DO: Final = "set schemas.enable=false if the records carry no schema"
 
 
 class JsonConverter:
-    """Without schemas ``pa.json_()`` from bytes, and its text to bytes; with them typed columns.
+    """Without schemas, bytes to ``pa.json_()`` and back; with schemas, typed columns.
 
-    What a worker would lose on the way stays: the order of an object's keys (it keeps objects in
-    a ``HashMap``), and integers beyond 64 bits.
+    It keeps what a Connect worker would lose: the order of an object's keys (a worker keeps objects
+    in a ``HashMap``), and integers beyond 64 bits.
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("JsonConverter",)
@@ -41,13 +41,13 @@ class JsonConverter:
 
     @property
     def is_schemaless(self) -> bool:
-        """Whether what it gives is under no schema."""
+        """Whether its columns have no schema."""
         return not self._has_schemas
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Take ``schemas.enable``, which is true unless it says otherwise, as in Connect.
+        """Set ``schemas.enable``, by default true, as in Connect.
 
-        And ``decimal.format``: how `encode` writes a Decimal.
+        And ``decimal.format``, which controls how `encode` writes a Decimal.
         """
         self._has_schemas = SCHEMAS_ENABLE.of(properties)
         self._style = JsonStyle(numeric_decimals=DECIMAL_FORMAT.of(properties) == "numeric")
@@ -56,9 +56,9 @@ class JsonConverter:
         """Read *column* as JSON; ``null`` is null, as in Connect.
 
         Returns:
-            Without schemas texts as Jackson writes them, see `jackson`; with them a column for
-            each run of one schema.  What is not one JSON value, or is not what its schema says,
-            is bad, and so is an empty value.
+            Without schemas, text as Jackson writes it, see `jackson`; with schemas, a column for
+            each run of one schema.  A value that is not a single JSON value, does not match its
+            schema, or is empty is bad.
         """
         if self._has_schemas:
             return _Envelopes().read(column)
@@ -67,9 +67,9 @@ class JsonConverter:
         return (Column(pa.ExtensionArray.from_storage(pa.json_(), text), bad=bad),)
 
     def encode(self, column: pa.Array, schema: Schema | None = None) -> pa.BinaryArray:
-        """Return *column* as JSON in UTF-8, in an envelope where schemas are enabled.
+        """Return *column* as JSON in UTF-8, in an envelope if schemas are enabled.
 
-        The text of JSON is kept as it stands; JSON ``null`` is null.
+        The text of JSON is kept unchanged; JSON ``null`` is null.
         """
         if isinstance(column.type, pa.JsonType):
             text = column.storage
@@ -77,7 +77,7 @@ class JsonConverter:
             return self._enveloped(text, "null").cast(pa.binary())
         found = connect.of(schema)
         if found is None and (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
-            return column.cast(pa.binary())  # JSON already, as a string column of a file has it
+            return column.cast(pa.binary())  # already JSON, as in a string column of a file
         found = found or connect.of_arrow(column.type)
         text = json_text.encode(column, found, self._style)
         if column.null_count:
@@ -92,7 +92,7 @@ class JsonConverter:
 
 @dataclass(slots=True)
 class _Run:
-    """Rows under one schema, None for JSON without."""
+    """Rows with one schema, None for JSON without."""
 
     schema: ConnectSchema | None
     values: list[Any] = field(default_factory=list)
@@ -110,7 +110,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """The bytes before a payload, which records of one producer share, and the schema in them."""
+    """The bytes before a payload, which a producer's records share, and the schema in them."""
 
     text: bytes
     schema: ConnectSchema | None
@@ -119,15 +119,15 @@ class _Opening:
 class _Envelopes:
     """Envelopes being read.
 
-    A producer writes the same bytes before each payload, so a schema is parsed once: 12 us a
-    record of 8 fields, where JSON without schemas takes 6.  Python for each record, because
-    Arrow's reader of JSON knows neither base64 nor which number is too large.
+    A producer writes the same bytes before each payload, so a schema is parsed once: 12 us per
+    record of 8 fields; JSON without schemas takes 6.  Each record is read in Python, because
+    Arrow's JSON reader does not decode base64 or detect numbers that are too large.
     """
 
     def __init__(self) -> None:
         self._opening: _Opening | None = None
         self._runs: list[_Run] = []
-        self._nulls = 0  # before the first run: null has no schema, and begins none
+        self._nulls = 0  # before the first run: null has no schema, so it does not begin a run
 
     def read(self, column: pa.BinaryArray) -> Sequence[Column]:
         for text in column.to_pylist():
@@ -148,7 +148,7 @@ class _Envelopes:
         return [run.column() for run in self._runs]
 
     def _value(self, text: bytes) -> tuple[Any, Any]:
-        """Return the schema of an envelope, and its value as `json_values.column` takes it."""
+        """Return the schema of an envelope, and its value as `json_values.column` accepts it."""
         opening = self._opening
         if opening is not None and text.startswith(opening.text) and text.endswith(b"}"):
             rest = text[len(opening.text) : -1]
@@ -210,7 +210,7 @@ def _parsed(text: bytes) -> Any:
     except orjson.JSONDecodeError as error:
         try:  # numbers of any size
             found = json.loads(text, parse_float=Decimal)
-            json.dumps(found, ensure_ascii=False, default=str).encode()  # no half of a pair
+            json.dumps(found, ensure_ascii=False, default=str).encode()  # no half surrogate pairs
         except (ValueError, RecursionError):
             raise ValueError(str(error)) from None
         return found
@@ -224,7 +224,7 @@ def _read(schema: ConnectSchema, payload: bytes) -> Any:
 
 
 def _opening(text: bytes, found: Any, schema: ConnectSchema | None) -> _Opening | None:
-    """Return what stands before the payload of *text*, None where it is not written so."""
+    """Return what precedes the payload of *text*, None if it has another form."""
     at = text.find(b'"payload":')
     while at >= 0:
         before = text[: at + len(b'"payload":')]

@@ -1,6 +1,6 @@
-"""Numbers as Kafka's own serializers write them: Connect's ``IntegerConverter`` and its kin.
+"""Numbers as Kafka's own serializers write them: Connect's ``IntegerConverter`` and the like.
 
-Source: Apache Kafka 4.1, ``org.apache.kafka.connect.converters``, and the serializers behind them.
+Source: Apache Kafka 4.1, ``org.apache.kafka.connect.converters``, and their serializers.
 """
 
 from array import array
@@ -19,7 +19,7 @@ _BOOLEANS: Final = pa.array([b"\0", b"\1"], pa.binary())
 
 
 class PrimitiveConverter:
-    """One value of a type that says it all, null as null."""
+    """A single value of a type that needs no schema; null is null."""
 
     class_names: ClassVar[tuple[str, ...]]
     defaults: ClassVar[Mapping[str, Any]] = {}
@@ -29,7 +29,7 @@ class PrimitiveConverter:
         """Take nothing: there is nothing to choose."""
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
-        """Read each row as a value; bytes that no serializer of the type writes are bad."""
+        """Read each row as a value; bytes that the type's serializer never writes are bad."""
         found, fits = self._read(column)
         wrong = pc.and_(pc.invert(fits), column.is_valid())
         do = "choose the converter that fits what producers write"
@@ -44,17 +44,17 @@ class PrimitiveConverter:
         column: pa.Array,
         schema: Schema | None = None,  # noqa: ARG002  # the Arrow type says it all
     ) -> pa.BinaryArray:
-        """Return the bytes of values, or of those that JSON holds.
+        """Return the bytes of values, or of the values in JSON.
 
         Raises:
-            BadRecordError: With the first row that is none of this type.
+            BadRecordError: With the first row that is not of this type.
         """
         kind = ConnectSchema(self.type).arrow()
         values = _of_json(column, kind) if isinstance(column.type, pa.JsonType) else column
         return self._written(values, kind)
 
     def _read(self, column: pa.BinaryArray) -> tuple[pa.Array, pa.BooleanArray]:
-        """Return the values, null where there is none, and the rows that hold one."""
+        """Return the values, null where there is none, and the rows that have one."""
         raise NotImplementedError
 
     def _why(self, value: bytes) -> str:
@@ -62,7 +62,7 @@ class PrimitiveConverter:
         raise NotImplementedError
 
     def _written(self, values: pa.Array, kind: pa.DataType) -> pa.BinaryArray:
-        """Return the bytes of *values*, which are to be of *kind*."""
+        """Return the bytes of *values*, which must be of *kind*."""
         raise NotImplementedError
 
 
@@ -70,7 +70,7 @@ class NumberConverter(PrimitiveConverter):
     """Big-endian numbers of one size."""
 
     code: ClassVar[str]
-    """Of `array.array`, which turns bytes round in C."""
+    """The type code of `array.array`, which swaps bytes in C."""
 
     def _read(self, column: pa.BinaryArray) -> tuple[pa.Array, pa.BooleanArray]:
         size = array(self.code).itemsize
@@ -91,7 +91,7 @@ class NumberConverter(PrimitiveConverter):
         return _spread(_fixed(turned, size).cast(pa.binary()), valid)
 
     def _turned(self, numbers: pa.FixedSizeBinaryArray) -> pa.Array:
-        """Return fixed bytes, of either order, as numbers of the other order."""
+        """Return fixed-size bytes of one byte order as numbers of the other."""
         size = array(self.code).itemsize
         start = numbers.offset * size
         data = array(self.code)
@@ -162,7 +162,7 @@ class BooleanConverter(PrimitiveConverter):
 
 
 def _spread(found: pa.Array, where: pa.BooleanArray) -> pa.Array:
-    """Return *found*, a value for each row that *where* names, and null for the others."""
+    """Return *found*, a value for each row in *where*, with null for the others."""
     if len(found) == len(where):
         return found
     at = pc.subtract(pc.cumulative_sum(where.cast(pa.int64())), 1)
@@ -174,7 +174,7 @@ def _fixed(numbers: pa.Array, size: int) -> pa.FixedSizeBinaryArray:
 
 
 def _of_json(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Read the JSON of a file; 0.4 us a row, and Arrow's own casts take what is no JSON."""
+    """Read the JSON of a file; 0.4 us per row; Arrow's own casts accept text that is not JSON."""
     found = []
     for row, text in enumerate(column.storage.to_pylist()):
         try:

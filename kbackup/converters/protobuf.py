@@ -1,4 +1,4 @@
-"""Protobuf under schemas of a Schema Registry: Confluent's ``ProtobufConverter``.
+"""Protobuf with schemas of a Schema Registry: Confluent's ``ProtobufConverter``.
 
 Source: schema-registry, ``ProtobufConverter``, ``ProtobufData``.
 """
@@ -39,11 +39,11 @@ class ProtobufConverter:
         self._style: ProtobufStyle | None = None
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Take the registry, and how messages become columns.
+        """Set the registry, and how messages become columns.
 
         Raises:
-            ConfigurationError: If no connection to the registry can be set up so, or Protobuf's
-                libraries are not installed.
+            ConfigurationError: If these settings cannot make a connection to the registry, or
+                Protobuf's libraries are not installed.
         """
         from kbackup.connect import protobuf_files  # noqa: F401, PLC0415  (says what is missing)
         from kbackup.connect.protobuf_schema import ProtobufStyle  # noqa: PLC0415
@@ -67,10 +67,10 @@ class ProtobufConverter:
         return registered.decode(column, self.asked, self._of_schema, unframed_messages)
 
     def encode(self, column: pa.Array, schema: Schema | None = None) -> pa.BinaryArray:
-        """Return *column* as messages of its schema, which is registered if it is not there yet.
+        """Return *column* as messages of its schema, which is registered if it is new.
 
         Raises:
-            BadRecordError: With the first row that no message holds.
+            BadRecordError: With the first row that a message cannot hold.
             RegistryError: If the registry does not answer, or refuses the schema.
         """
         from kbackup.connect import protobuf_messages, protobuf_plan  # noqa: PLC0415
@@ -96,7 +96,7 @@ class ProtobufConverter:
         return framed(schema_id, pc.binary_join_element_wise(first, bodies, b""))
 
     def _of_schema(self, bodies: pa.BinaryArray, under: Under) -> Column:
-        """Return *bodies* under the schema of Connect that stands for their message.
+        """Return *bodies* with the Connect schema that corresponds to their message.
 
         Raises:
             ValueError: If there is none.
@@ -111,7 +111,7 @@ class ProtobufConverter:
         read = protobuf_values.reader(message, schema, style)
         rows: list[Any] = []
         wrong: dict[int, str] = {}
-        # 5.8 us a record of 8 fields, Arrow's share included: nothing in Arrow reads Protobuf
+        # 5.8 us per record of 8 fields, including Arrow, which cannot read Protobuf
         for at, body in enumerate(bodies.to_pylist()):
             row = None
             try:

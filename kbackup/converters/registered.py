@@ -1,7 +1,7 @@
-"""A column of records that name their schema by its id: what such converters share.
+"""A column of records that name their schema by id: what these converters share.
 
-Rows are decoded together by schema, however schemas alternate, and come back as a column for each
-run of rows under the same one.
+Rows are decoded together by schema, however schemas alternate, and are returned as a column for
+each run of rows with the same schema.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,13 +25,13 @@ _DO: Final = "choose the converter that fits what producers write, or keep whole
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A registry, and whose schemas are asked for.
+    """A registry, and the records whose schemas are requested.
 
     Attributes:
         registry: The connection.
-        topic: The topic; empty where it is not known.
+        topic: The topic; empty if it is not known.
         part: "key" or "value".
-        strategy: How subjects are called.
+        strategy: How subjects are named.
     """
 
     registry: Registry
@@ -41,14 +41,14 @@ class Asked:
 
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> "Asked | None":
-        """Return what a converter's *properties* say, None where they name no registry."""
+        """Return what a converter's *properties* specify, None if they name no registry."""
         if not URL.of(properties):
             return None
         part = properties.get(PART, "value")
         strategy = (KEY_STRATEGY if part == "key" else VALUE_STRATEGY).of(properties)
         settings = settings_of(properties)
         topic = properties.get(TOPIC)
-        if topic is None:  # a configuration is being checked, which asks nobody
+        if topic is None:  # a configuration is being checked, without any request
             return None
         return cls(connect(settings), topic, part, strategy)
 
@@ -71,7 +71,7 @@ def needed(asked: Asked | None) -> Asked:
     """Return *asked*.
 
     Raises:
-        ConfigurationError: If the converter was told of no registry.
+        ConfigurationError: If the converter has no registry.
     """
     if asked is not None:
         return asked
@@ -84,7 +84,7 @@ def needed(asked: Asked | None) -> Asked:
 
 
 def only_null(column: pa.Array, kind: str) -> pa.Array:
-    """Return the nulls of *column*, JSON of which nothing else can be written as *kind*.
+    """Return the nulls of *column*, JSON whose other values cannot be written as *kind*.
 
     Raises:
         BadRecordError: With the first row that is not null.
@@ -101,7 +101,7 @@ def only_null(column: pa.Array, kind: str) -> pa.Array:
 
 
 def no_schema(kind: pa.DataType, what: str, problem: ValueError) -> BadRecordError:
-    """Return the error of values of type *kind*, which *what*, as "Avro schema", cannot hold."""
+    """Return the error of values of type *kind* for which there is no *what*: "Avro schema"."""
     do = "choose the converter that the backup was written with"
     return BadRecordError(f"values of type {kind} have no {what}", str(problem), do)
 
@@ -110,7 +110,7 @@ def check_written(written: pa.Array, column: pa.Array, what: str, why: str) -> N
     """Check that every value of *column* has become one of *written*.
 
     Raises:
-        BadRecordError: With *what* and *why*, and the first row that has not.
+        BadRecordError: With *what* and *why*, and the first row that is missing.
     """
     lost = pc.and_(written.is_null(), column.is_valid())
     if (row := pc.index(lost, True).as_py()) >= 0:
@@ -126,12 +126,12 @@ def rows_of(column: pa.Array) -> pa.Int64Array:
 def column_of(
     rows: list[Any], kind: pa.DataType, bad: dict[int, str]
 ) -> tuple[pa.Array, dict[int, str]]:
-    """Return *rows* as a column, null where Arrow does not take one, and why by row.
+    """Return *rows* as a column, null where Arrow rejects one, and the reasons by row.
 
     Args:
-        rows: What `pyarrow.array` takes; those that it does not take become None.
+        rows: Values for `pyarrow.array`; those that it rejects become None.
         kind: The column's type.
-        bad: The rows that are known to be bad; those that Arrow does not take are added.
+        bad: The rows known to be bad; those that Arrow rejects are added.
     """
     try:
         return pa.array(rows, kind), bad
@@ -145,7 +145,7 @@ def column_of(
 
 
 def bad_rows(wrong: Mapping[int, str], what: str, do: str = _DO) -> tuple[Bad, ...]:
-    """Return why rows are bad, in their order.
+    """Return why rows are bad, in row order.
 
     Args:
         wrong: The reason by row.
@@ -157,13 +157,13 @@ def bad_rows(wrong: Mapping[int, str], what: str, do: str = _DO) -> tuple[Bad, .
 
 @dataclass(frozen=True, slots=True)
 class Under:
-    """What values are under.
+    """The schema of values.
 
     Attributes:
-        id: The schema's in the registry.
+        id: The schema's id in the registry.
         schema: The schema.
-        message: Which message of it, as `kbackup.registry.framing.Frames.messages` says; empty
-            where schemas have one only.
+        message: Which message of it, as in `kbackup.registry.framing.Frames.messages`; empty
+            if schemas have only one.
     """
 
     id: int
@@ -174,7 +174,7 @@ class Under:
         """Return the schema.
 
         Raises:
-            ValueError: If it is of another kind.
+            ValueError: If it has another kind.
         """
         if self.schema.kind != kind:
             raise ValueError(f"it is a schema of type {self.schema.kind}, not {kind}")
@@ -182,12 +182,12 @@ class Under:
 
 
 Decode = Callable[[pa.BinaryArray, Under], Column]
-"""Turns values without their heads, none of them null, and what they are under into a column."""
+"""Turns values without their prefixes, none of them null, and their schema into a column."""
 
 
 @dataclass(slots=True)
 class _Group:
-    """The rows of one schema: their column, and how many of them have been given."""
+    """The rows of one schema: their column, and how many of them have been used."""
 
     column: Column
     given: int = 0
@@ -201,18 +201,18 @@ def decode(
 ) -> Sequence[Column]:
     """Return *column* as `kbackup.converters.Converter.decode` does.
 
-    A row that names no schema, one that the registry does not know, or one that its converter has
-    no column for, is bad; it stays in the run it stands in, as null does.
+    A row that names no schema, or one that the registry does not know or that has no column, is
+    bad; like null, it stays in the current run.
 
     Args:
         column: Values as Kafka has them.
-        asked: The registry that knows the schemas; nobody is asked for nulls.
+        asked: The registry that knows the schemas; nulls need no request.
         of_schema: Decodes the values of one schema; its ``ValueError`` says why it cannot.
-        unframe: Takes the heads off.
+        unframe: Removes the prefixes.
 
     Raises:
         ConfigurationError: If the converter was told of no registry.
-        RegistryError: If the registry does not answer; its ``row`` says for which row.
+        RegistryError: If the registry does not answer; its ``row`` is the row concerned.
     """
     if column.null_count == len(column):
         return (Column(pa.nulls(len(column), pa.string())),)
@@ -276,7 +276,7 @@ def _group(
 def _runs(
     of_rows: pa.Int32Array, groups: Mapping[int, _Group], bad: Mapping[int, Bad]
 ) -> Sequence[Column]:
-    """Return a column for each run of one schema; rows without one stay in the run at hand."""
+    """Return a column for each run of one schema; rows without one stay in the current run."""
     filled = pc.fill_null_backward(pc.fill_null_forward(of_rows))
     ends = pc.run_end_encode(filled)
     found, start = [], 0

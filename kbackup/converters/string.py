@@ -17,7 +17,7 @@ from kbackup.errors import BadRecordError, ConfigurationError
 
 
 class StringConverter:
-    """``string`` from bytes, and the text of anything to bytes."""
+    """Bytes to ``string``, and the text of any type to bytes."""
 
     class_names: ClassVar[tuple[str, ...]] = ("StringConverter",)
     defaults: ClassVar[Mapping[str, Any]] = {}
@@ -38,9 +38,9 @@ class StringConverter:
             )
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
-        """Read *column* as UTF-8; what is not is bad.
+        """Read *column* as UTF-8; invalid text is bad.
 
-        Connect would put U+FFFD in its place, and lose bytes.
+        Connect would replace invalid bytes with U+FFFD, and lose them.
         """
         try:
             return (Column(column.cast(pa.string())),)
@@ -48,7 +48,7 @@ class StringConverter:
             return (_sifted(column),)
 
     def encode(self, column: pa.Array, schema: Schema | None = None) -> pa.BinaryArray:
-        """Return the text of *column* in UTF-8: a JSON string's, or that of any other JSON.
+        """Return the text of *column* in UTF-8: that of a JSON string, or any other JSON as it is.
 
         Raises:
             BadRecordError: With the first row that holds half of a surrogate pair.
@@ -67,7 +67,7 @@ class StringConverter:
 
 
 def _text(column: pa.Array, schema: ConnectSchema | None) -> pa.BinaryArray:
-    """Return what Java's ``toString`` gives for plain values."""
+    """Return what Java's ``toString`` returns for plain values."""
     if pa.types.is_nested(column.type):
         raise BadRecordError(
             f"values of type {column.type} are not text",

@@ -1,8 +1,8 @@
 """What a run needs, checked before it is needed.
 
-`examination.examine` yields one `Check` after the other; nothing is changed anywhere, but for the
-probe objects that are asked for, and removed.  This module is light: what talks to a cluster or a
-bucket is imported with `examination`.
+`examination.examine` yields one `Check` after the other.  Nothing is changed, except for probe
+objects, which are written only on request and removed.  This module is light: what connects to a
+cluster or a bucket is imported with `examination`.
 """
 
 from dataclasses import dataclass, field
@@ -22,20 +22,20 @@ EXIT_CODES: Final[dict[Area, int]] = {
     "registry": 5,
     "spark": 9,
 }
-"""What a failed check of an area makes of the exit code."""
+"""The exit code of a failed check, by area."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at.
+    """One thing that was checked.
 
     Attributes:
-        area: What it is part of.
-        name: What was looked at.
+        area: The area that it belongs to.
+        name: What was checked.
         level: ``ok``, ``warn`` (a run would continue) or ``fail``.
-        text: What was found; what cannot be checked is called so, and is never ``ok``.
+        text: What was found; what cannot be checked is reported as such, never as ``ok``.
         do: What the operator can do; may be empty.
-        code: Of the error that a failure stands for.
+        code: The code of the error that made it fail.
         place: Further fields, as plain JSON values.
     """
 
@@ -48,7 +48,7 @@ class Check:
     place: dict[str, Any] = field(default_factory=dict)
 
     def event(self) -> Event:
-        """Return the check as it is told."""
+        """Return the check as a line of output."""
         return {
             "type": "check",
             "area": self.area,

@@ -1,4 +1,4 @@
-"""The configuration: what `kbackup.config` doubts, and settings by which something is lost."""
+"""The configuration: what `kbackup.config` doubts, and settings that lose something."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ def doubt(found: Doubt) -> Check:
 
 
 def doubts(error: ConfigurationError) -> list[Doubt]:
-    """Return the doubts that `kbackup.config.load` has made one error of."""
+    """Return the doubts that `kbackup.config.load` combined into one error."""
     listed = error.place.get("errors")
     if not listed:
         return [Doubt("error", "configuration", "", "", error.what, error.why, error.do)]
@@ -30,7 +30,7 @@ def doubts(error: ConfigurationError) -> list[Doubt]:
 
 
 def _text(found: Doubt) -> str:
-    """Return value, reason and origin; the name stands in front of it already."""
+    """Return value, reason and origin; the name precedes them already."""
     origin = f"({found.origin})"
     subject = found.what.removeprefix(found.name).removesuffix(origin).strip().removeprefix("=")
     text = ": ".join(filter(None, (subject, found.why)))

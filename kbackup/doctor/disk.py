@@ -1,4 +1,4 @@
-"""Room for what is on its way."""
+"""Disk space for unfinished objects."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ _MIB = 1 << 20
 
 
 def space(settings: Settings) -> Check:
-    """Return whether objects in the making find a place under ``TMPDIR``, and room.
+    """Return whether ``TMPDIR`` is usable and has space for unfinished objects.
 
     Each core fills one file at a time.
     """

@@ -1,4 +1,4 @@
-"""All checks in their order: what costs least comes first, Spark's start last."""
+"""All checks in order: the cheapest first, starting Spark last."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from kbackup.runs import history, wiring
 from kbackup.stores import Store
 
 _PAST: Final = 100
-"""Run records that are looked at for a topic's newest good run."""
+"""The most run records that are read to find a topic's last successful run."""
 
 _CLOCKS: Final = timedelta(minutes=5)
 """A run that started later than this from now had a wrong clock."""
@@ -31,13 +31,13 @@ def examine(
     """Yield one check after the other.
 
     Args:
-        settings: Of the run to come; where *doubts* hold an error they are not relied on, and
-            neither cluster nor store are asked.
-        doubts: What `kbackup.config` has to say.
+        settings: The settings of the run to come; if *doubts* include an error, they are not
+            used, and neither cluster nor store is contacted.
+        doubts: The errors and warnings of `kbackup.config`.
         find_java: Finds a Java, or raises `JavaNotFoundError`.
         writes: Put probe objects into the store, and delete them.
-        starts: Start Spark for a trial.
-        stop: Ends the examination after the check at hand.
+        starts: Start Spark as a trial.
+        stop: Ends the examination after the current check.
     """
     stop = stop or threading.Event()
     parts: list[Iterator[Check]] = [_configuration(settings, doubts), iter([disk.space(settings)])]
@@ -76,7 +76,7 @@ def _services(settings: Settings, *, writes: bool) -> Iterator[Check]:
 
 
 def last_backups(opened: Store, settings: Settings, now: datetime) -> dict[str, datetime] | None:
-    """Return the start of each topic's newest good run, None if the records cannot be had."""
+    """Return the start of each topic's last successful run, None if records cannot be read."""
     found: dict[str, datetime] = {}
     try:
         records = history.runs(opened, wiring.layout(settings), "sink", now=now)

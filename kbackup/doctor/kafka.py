@@ -1,4 +1,4 @@
-"""The cluster: reachable, allowed to be read, and keeping records until they are backed up."""
+"""The cluster: reachable, readable, and keeping records until they are backed up."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -15,17 +15,17 @@ from kbackup.runs import wiring
 from kbackup.runs.selection import select
 
 _NAMED: Final = 5
-"""Topics that a line names before it only counts."""
+"""The most topics that a line names; the others are only counted."""
 
 
 def checks(
     settings: Settings, backups: Mapping[str, datetime] | None, now: datetime
 ) -> Iterator[Check]:
-    """Yield what is known of the cluster.
+    """Yield the checks of the cluster.
 
     Args:
         settings: As for a run.
-        backups: For each topic the start of its newest good run; None where run records could
+        backups: For each topic the start of its last successful run; None if run records could
             not be read.
         now: Aware.
     """
@@ -126,7 +126,7 @@ def _permissions(settings: Settings, names: Sequence[str]) -> Check:
 
 
 def dead_letters(topic: str, cluster: Cluster, permissions: Permissions) -> Check:
-    """Return whether records that do not fit can be kept in *topic*: a run ends where not."""
+    """Return whether *topic* can keep records that do not fit: if not, a run ends."""
     name = "dead letters"
     if topic not in cluster.topics([topic]):
         return Check("kafka", name, "ok", f"{topic} missing, or hidden; a run creates it")

@@ -1,4 +1,4 @@
-"""The Schema Registry of the converters: does it answer, and may schemas be read."""
+"""The Schema Registry of the converters: whether it answers, and whether schemas may be read."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,11 +10,11 @@ from kbackup.registry import RegistrySettings, connect
 from kbackup.registry.options import URL, settings_of
 
 _NOBODYS: int = 0
-"""An id that registries give to no schema: asking for it takes the right to read, and no more."""
+"""An id that no schema has: requesting it needs only the right to read."""
 
 
 def checks(settings: Settings) -> Iterator[Check]:
-    """Yield what is known of each registry that a converter asks, once for both parts."""
+    """Yield a check of each registry that a converter uses, once for both parts."""
     asked: dict[RegistrySettings, list[str]] = {}
     parts = [("value", settings.value_converter_properties)] if settings.view != "record" else []
     if parts and settings.store_kafka_keys:

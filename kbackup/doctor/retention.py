@@ -13,12 +13,12 @@ _DO: Final = "run kbackup sink now, and more often, or raise retention.ms"
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What a topic still holds of what is not backed up yet.
+    """What a topic still holds of its records that are not backed up yet.
 
     Attributes:
         topic: Its name.
         retention_ms: How long records are kept; None: for ever, or until a newer one of the key.
-        expired: Offsets that went before they were backed up, by partition.
+        expired: Offsets that expired before they were backed up, by partition.
         is_pending: Whether it has records after the group's position.
     """
 
@@ -35,7 +35,7 @@ def lines(
 
     Args:
         logs: The topics.
-        backups: For each topic the start of its newest good run; None where that is not known.
+        backups: For each topic the start of its last successful run; None if that is unknown.
         now: Aware.
     """
     if backups is None:
@@ -57,7 +57,7 @@ def judge(log: LogState, backup: datetime | None, now: datetime) -> Check:
 
     Args:
         log: The topic.
-        backup: Start of its newest good run; None where there was none.
+        backup: Start of its last successful run; None if there was none.
         now: Aware.
     """
     if log.expired:
@@ -85,7 +85,7 @@ def judge(log: LogState, backup: datetime | None, now: datetime) -> Check:
 
 
 def time_span(seconds: float) -> str:
-    """Return a time as one says it: ``24 h``, ``7 d``, ``90 s``."""
+    """Return a duration for people: ``24 h``, ``7 d``, ``90 s``."""
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""Java and Spark: found, and started for a trial."""
+"""Java and Spark: found, and started as a trial."""
 
 import os
 import platform
@@ -28,7 +28,7 @@ class Java(Protocol):
 
     @property
     def version(self) -> str:
-        """As it says itself."""
+        """Its own version text."""
 
     @property
     def origin(self) -> str:
@@ -36,7 +36,7 @@ class Java(Protocol):
 
     @property
     def passed_over(self) -> tuple[str, ...]:
-        """What was looked at before it and is no use."""
+        """What was found before it and cannot be used."""
 
     @property
     def class_archive(self) -> Path | None:
@@ -50,10 +50,10 @@ def checks(
     starts: bool,
     stop: threading.Event,
 ) -> Iterator[Check]:
-    """Yield what is known of Java and Spark.
+    """Yield the checks of Java and Spark.
 
     Args:
-        find_java: Raises `JavaNotFoundError` where there is none.
+        find_java: Raises `JavaNotFoundError` if there is none.
         settings: As for a run; the Java is filled in.
         starts: Start Spark and run a job of one task, which costs some seconds.
         stop: Ends the job.
@@ -75,7 +75,7 @@ def checks(
         ready = replace(settings, jvm=Jvm(str(java.home), java.class_archive))
         start = _start(ready, stop)
         if start.level == "fail" and (archive := engine.class_archive(ready)) is not None:
-            with suppress(OSError):  # a damaged one is found out by trying without
+            with suppress(OSError):  # it may be damaged: try again without it
                 archive.unlink()
             start = _start(ready, stop)
         yield start
@@ -104,7 +104,7 @@ def _package() -> Check:
 
 
 def keep_classes(java: Java) -> None:
-    """Make the archive as the doctor's first run on a machine does; for what measures and tests.
+    """Make the archive as the doctor's first run on a machine does; for benchmarks and tests.
 
     Raises:
         SparkError: As `engine.archive_classes`.
@@ -115,7 +115,7 @@ def keep_classes(java: Java) -> None:
 
 
 def _classes(settings: EngineSettings) -> Check:
-    """Make the archive that lets Spark start faster, where there is none yet."""
+    """Make the archive that lets Spark start faster, if there is none yet."""
     if (archive := engine.class_archive(settings)) is not None:
         return Check("spark", "class archive", "ok", f"present: {archive}")
     try:
@@ -145,10 +145,10 @@ def _start(settings: EngineSettings, stop: threading.Event) -> Check:
 
 
 def answer(units: Sequence[Any], line: Line) -> Iterator[engine.Report]:  # noqa: ARG001
-    """Run on a worker, in place of a task: say which Python this is."""
+    """Run on a worker, in place of a task: return which Python this is."""
     for _ in units:
         yield {"python": platform.python_version()}
 
 
 def _ignore(_event: Event) -> None:
-    """The trial has no news."""
+    """The trial sends no news."""

@@ -1,4 +1,4 @@
-"""The bucket, or the folder: may it be read and written, and what will become of a backup in it."""
+"""The bucket or folder: whether it can be read and written, and what happens to a backup in it."""
 
 import hashlib
 import io
@@ -20,19 +20,19 @@ from kbackup.stores.bucket_facts import Bucket, BucketFacts
 _log: Final = logging.getLogger(__name__)
 
 _EXACT_S: Final = 2.0
-"""Servers tell their time in whole seconds, and an answer takes a while."""
+"""Servers report their time in whole seconds, and an answer takes a while."""
 
 _CLOCKS_S: Final = 30.0
-"""By how much clocks may differ before it is worth a word."""
+"""How far clocks may differ before a warning."""
 
 _REFUSED_S: Final = 900.0
-"""By how much clocks may differ before S3 refuses requests."""
+"""How far clocks may differ before S3 refuses requests."""
 
 _UNTOLD: Final = "not checkable"
 
 
 def open_for(settings: Settings) -> Store | Check:
-    """Return the store, or why there is none to look at."""
+    """Return the store, or why there is none to check."""
     if not settings.url:
         do = "name the bucket, -b BUCKET, or a folder, --store-url file:///FOLDER"
         return Check("store", "bucket", "warn", f"not checked: no {PLACES[0].name}", do)
@@ -43,7 +43,7 @@ def open_for(settings: Settings) -> Store | Check:
 
 
 def checks(store: Store, settings: Settings, *, writes: bool) -> Iterator[Check]:
-    """Yield what is known of the store.
+    """Yield the checks of the store.
 
     Args:
         store: As `open_for` returns it.
@@ -54,7 +54,7 @@ def checks(store: Store, settings: Settings, *, writes: bool) -> Iterator[Check]
     readable = _readable(store, settings, layout)
     yield readable
     if readable.level == "fail":
-        return  # nothing else of it would answer
+        return  # no other request would be answered
     ahead = None
     if writes:
         written, ahead = _probe(store, settings, layout)
@@ -77,14 +77,14 @@ def _readable(store: Store, settings: Settings, layout: Layout) -> Check:
         first = next(iter(store.list(layout.prefix())), None)
         if first is None:
             return Check("store", "readable", "ok", f"{where} can be listed; it holds nothing yet")
-        store.head(first.key)  # asks for the right to read it
+        store.head(first.key)  # needs the right to read it
     except KbackupError as error:
         return failed("store", "readable", error)
     return Check("store", "readable", "ok", f"{where} can be listed and read")
 
 
 def _probe(store: Store, settings: Settings, layout: Layout) -> tuple[list[Check], float | None]:
-    """Write, look, delete; return also the seconds that the store's clock is ahead."""
+    """Write, read and delete probes; also return how far the store's clock is ahead, in seconds."""
     key = f"{layout.records_prefix()}probe-{secrets.token_hex(8)}"
     body = b"kbackup doctor was here\n"
     sha256 = hashlib.sha256(body).hexdigest()
@@ -120,7 +120,7 @@ def _conditions(missing: tuple[str, ...]) -> Check:
 
 
 def _remove(store: Store, key: str) -> None:
-    """Delete what a probe that failed may have left; the first error says more than this one."""
+    """Delete what a failed probe may have left; the first error matters more than one here."""
     try:
         store.delete(key)
     except KbackupError as error:

@@ -13,7 +13,7 @@ from kbackup import plugins
 from kbackup.errors import ConfigurationError
 from kbackup.naming import View
 
-if TYPE_CHECKING:  # the modules of options here are imported for --help
+if TYPE_CHECKING:  # the options modules are imported for --help
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
@@ -23,11 +23,11 @@ if TYPE_CHECKING:  # the modules of options here are imported for --help
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """What the configuration says about files; plain data.
+    """The configuration of files; plain data.
 
     Attributes:
-        values: What was given for the options that formats declare, by property; a format
-            reads its own with `kbackup.options.Option.of`.
+        values: Values of the options that formats declare, by property; a format reads its own
+            with `kbackup.options.Option.of`.
         max_record_bytes: A file with a longer record than this is refused when it is read.
     """
 
@@ -45,12 +45,12 @@ class Writer(Protocol):
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows, none of which `Format.refuses`.
 
-        How rows are spread over calls does not change the bytes of the file.
+        How rows are divided into calls does not change the bytes of the file.
         """
         ...
 
     def close(self, metadata: Mapping[str, str]) -> None:
-        """Complete the file, which stays open for its owner; *metadata* where there is room."""
+        """Complete the file with *metadata*, if it has a place for it; its owner closes it."""
         ...
 
 
@@ -58,18 +58,18 @@ class Format(Protocol):
     """How batches become one file.
 
     The columns depend on the view: `View.RECORD` has ``records.SCHEMA``; `View.VALUE`,
-    `View.KEY` and `View.HEADERS` have the one column ``value``, ``key`` or ``headers``, typed as
-    the converter gives it: ``binary``, ``string``, ``pa.json_()``, or under a schema; headers are
-    ``list<struct<key: string, value: string>>``.  What is read may be under a schema as well: it
-    is in the metadata of the column's field, see `kbackup.columns.schema_of`.
+    `View.KEY` and `View.HEADERS` have one column, ``value``, ``key`` or ``headers``, with the type
+    that the converter gives it: ``binary``, ``string``, ``pa.json_()``, or one with a schema; ``headers``
+    is ``list<struct<key: string, value: string>>``.  Columns that are read may have a schema too,
+    in the metadata of the column's field, see `kbackup.columns.schema_of`.
 
-    A format whose files are under a schema has ``needs_schema = True``: JSON without schemas is
-    refused before a run.  Where it assumes other converters for the files that it writes than for
-    those that it reads, they are in ``assumed_to_write``.
+    A format whose files have a schema has ``needs_schema = True``: JSON without schemas is
+    refused before a run.  If it assumes other converters for writing than for reading, they are in
+    ``assumed_to_write``.
 
-    A format that can keep values as their producers encoded them names the encodings in
+    A format that can keep values as their producers encoded them lists the encodings in
     ``encodings``: its writer may then find them in a second column, `kbackup.columns.ENCODED`, with
-    the schema they are encoded under in its metadata.
+    their schema in its metadata.
 
     A format whose files are one tool's alone may say in which settings its layout differs from
     other layouts: ``settings`` has the values that are its defaults, by attribute of the settings,
@@ -80,12 +80,11 @@ class Format(Protocol):
     Attributes:
         class_names: Simple names of the Java classes that stand for this format.
         views: The parts of a record it can hold.
-        converters: Names of the converters whose columns it takes; None: it says so when it
+        converters: Names of the converters whose columns it accepts; None: it decides when it
             writes.
-        assumed: The converter that is taken for each view where none is named; no entry where
-            the bytes stay as they are.
-        splits_at: The property that says what separates values, where a value that holds it comes
-            back as several; empty where none does.
+        assumed: The default converter of each view; no entry if the bytes stay as they are.
+        splits_at: The property that sets the separator, if a value that contains the separator
+            is read back as several values; otherwise empty.
     """
 
     class_names: ClassVar[tuple[str, ...]]
@@ -95,7 +94,7 @@ class Format(Protocol):
     splits_at: ClassVar[str]
 
     def extension(self, options: FormatOptions) -> str:
-        """Return the extension of its files, dot first."""
+        """Return the extension of its files, starting with the dot."""
         ...
 
     def reads(self, extension: str, options: FormatOptions) -> bool:
@@ -103,15 +102,15 @@ class Format(Protocol):
         ...
 
     def checks_itself(self, extension: str) -> bool:
-        """Whether a bit that flips in a file with *extension* is noticed when it is read."""
+        """Whether reading a file with *extension* detects a flipped bit."""
         ...
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
         """Return the rows that no file of this format can hold, in rising order.
 
         Args:
-            view: The part of the record; never asked for whole records.
-            values: The column of the view, as the converter gives it.
+            view: The part of the record; never whole records.
+            values: The column of the view, as the converter returns it.
         """
         ...
 
@@ -123,8 +122,8 @@ class Format(Protocol):
         Args:
             file: Where it goes; written from its start.
             view: The part of the records.
-            options: What the configuration says about files.
-            schema: What the values are under, None where the Arrow type says it all.
+            options: The configuration of files.
+            schema: The schema of the values, None if the Arrow type is sufficient.
 
         Raises:
             ConfigurationError: If this format cannot hold *view*.
@@ -132,9 +131,9 @@ class Format(Protocol):
         ...
 
     def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:
-        """Return what `Writer.close` was given, as far as the file has room for it.
+        """Return what `Writer.close` was given, if the file has a place for it.
 
-        Empty too where the file is damaged: whoever reads its rows names the damage.
+        Also empty if the file is damaged: reading its rows reports the damage.
         """
         ...
 
@@ -147,8 +146,8 @@ class Format(Protocol):
             file: Seekable, positioned at 0, complete.
 
         Raises:
-            CorruptObjectError: If the file is cut short or altered; what was yielded before is
-                good.
+            CorruptObjectError: If the file is truncated or altered; what was yielded before is
+                intact.
         """
         ...
 
@@ -160,7 +159,7 @@ def by_name(name: str) -> Format:
 
 
 def by_extension(extension: str, options: FormatOptions) -> str | None:
-    """Return the name of the installed format that reads *extension*, None where none does."""
+    """Return the name of the installed format that reads *extension*, None if none does."""
     for plugin in plugins.installed("formats"):
         if by_name(plugin.name).reads(extension, options):
             return plugin.name

@@ -1,6 +1,6 @@
 """Avro's object containers: what the connectors' ``AvroFormat`` writes.
 
-A file is under one schema, that of its records; each value, key or list of headers is a datum.
+A file has one schema, that of its records; each value, key or list of headers is a datum.
 
 Source: kafka-connect-storage-cloud 87eb7d39, ``AvroRecordWriterProvider``; ``connect-compat``
 section 3.2.
@@ -40,7 +40,7 @@ HEADERS: Final = ConnectSchema(
 class AvroFormat:
     """Avro containers; each batch has one column.
 
-    Written are columns under a schema of Connect, plain ones as if they were optional.
+    It writes columns with a Connect schema, and plain columns as if they were optional.
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("AvroFormat",)
@@ -61,7 +61,7 @@ class AvroFormat:
         return extension == EXTENSION
 
     def checks_itself(self, extension: str) -> bool:  # noqa: ARG002
-        """Return that no block has a checksum."""
+        """Return False: blocks have no checksum."""
         return False
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
@@ -89,7 +89,7 @@ class AvroFormat:
         return AvroWriter(file, view, options, schema)
 
     def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:  # noqa: ARG002
-        """Return nothing: a container says all it says before its first record."""
+        """Return nothing: a container's metadata precedes its first record."""
         return {}
 
     def read(
@@ -101,12 +101,12 @@ class AvroFormat:
     ) -> Iterator[pa.RecordBatch]:
         """Read a file of values, keys or headers, a block at a time.
 
-        A column of values or keys is under the schema that stands for the file's.
+        A column of values or keys has the Connect schema that corresponds to the file's.
 
         Raises:
             ConfigurationError: If *view* is whole records.
-            CorruptObjectError: If it is no Avro container, is cut short within a block, or its
-                blocks are not what its schema says.
+            CorruptObjectError: If it is not an Avro container, is truncated within a block, or
+                its blocks do not match its schema.
         """
         if view not in _COLUMNS:
             raise refuse_view("avro", view)
@@ -118,9 +118,9 @@ class AvroWriter:
 
     Args:
         file: Where the bytes go; never closed here.
-        view: Which part of each record it takes.
-        options: The codec, and what schemas keep.
-        schema: What the values are under, None where the batches say it.
+        view: The part of each record that it holds.
+        options: The codec, and what schemas retain.
+        schema: The schema of the values, None if the batches have it.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class AvroWriter:
 
     @staticmethod
     def _as_they_came(batch: pa.RecordBatch, schema: str) -> pa.BinaryArray | None:
-        """Return the datums of the producers, None where they are none under the file's schema."""
+        """Return the producers' datums, None if they do not have the file's schema."""
         if ENCODED not in batch.schema.names or batch[ENCODED].null_count:
             return None
         theirs = columns.schema_of(batch.schema.field(ENCODED))

@@ -1,7 +1,7 @@
-"""Avro's object container: a head that says the schema, then blocks of datums.
+"""Avro's object container: a header with the schema, then blocks of datums.
 
-The marker between blocks follows from what is written, where others choose it at random: the same
-records give the same file.
+The sync marker between blocks is derived from the contents, where others choose it at random: the
+same records give the same file.
 
 Source: Apache Avro 1.12, "Object Container Files".
 """
@@ -22,7 +22,7 @@ from kbackup.errors import CorruptObjectError
 
 MAGIC: Final = b"Obj\x01"
 BLOCK_BYTES: Final = 64_000
-"""A block ends with the datum that makes this many bytes, as Avro's own writer does it."""
+"""A block ends with the datum that reaches this many bytes, as in Avro's own writer."""
 
 _MARKER_BYTES: Final = 16
 _HEAD_BYTES_MAX: Final = 16 * 2**20
@@ -52,7 +52,7 @@ COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "zstandard": _zstandard,
     "xz": lambda data: lzma.compress(data, preset=1),
 }
-"""What is made of a block, by the name of the codec."""
+"""How a block is compressed, by the name of the codec."""
 
 _UNPACKERS: Final[dict[str, Callable[[], Any]]] = {
     "deflate": lambda: zlib.decompressobj(-15),
@@ -83,7 +83,7 @@ class BlockWriter:
         self._held_count = self._held_bytes = 0
 
     def write(self, datums: pa.BinaryArray) -> None:
-        """Add one datum a row, none of them null."""
+        """Add one datum per row, none of them null."""
         while len(datums):
             part = datums
             if self._held_bytes + datums.total_values_length >= BLOCK_BYTES:
@@ -98,7 +98,7 @@ class BlockWriter:
                 self._end_block()
 
     def finish(self) -> None:
-        """Write what is left; a container without records is its head."""
+        """Write the rest; a container without records consists of its header."""
         if self._held_count:
             self._end_block()
         elif not self._marker:
@@ -123,7 +123,7 @@ class BlockWriter:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some datums of a container, one after the other."""
+    """Consecutive datums of a container."""
 
     count: int
     data: bytes
@@ -133,14 +133,14 @@ class BlockReader:
     """A container being read, a block at a time.
 
     Args:
-        file: From its start.
-        max_bytes: What a block may have, packed or not.
+        file: The file, at its start.
+        max_bytes: The most that a block may have, compressed or not.
 
     Attributes:
         schema: The Avro schema, in JSON.
 
     Raises:
-        CorruptObjectError: If it does not begin as a container does.
+        CorruptObjectError: If it does not begin like a container.
     """
 
     def __init__(self, file: BinaryIO, max_bytes: int) -> None:
@@ -210,7 +210,7 @@ class BlockReader:
         return data
 
     def _long(self, *, at_end: bool = False) -> int | None:
-        """Read a whole number; None at the end of the file where that may be here."""
+        """Read an integer; None at the end of the file if the file may end here."""
         found = 0
         for at in range(_VARINT_MAX):
             byte = self._file.read(1)
@@ -225,7 +225,7 @@ class BlockReader:
 
 
 def _decompressed(codec: str, packed: bytes, limit: int) -> bytes:
-    """Return what was compressed, of more than *limit* bytes no more than one byte of it."""
+    """Return the decompressed data, at most one byte more than *limit*."""
     if codec == "null":
         return packed
     if codec == "snappy":

@@ -31,7 +31,7 @@ _COLUMNS = {View.VALUE: "value", View.KEY: "key"}
 
 
 class ByteArrayFormat:
-    """Raw bytes with a separator; each batch has the one column ``value`` or ``key``, binary."""
+    """Raw bytes with a separator; each batch has one binary column, ``value`` or ``key``."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ByteArrayFormat",)
     views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
@@ -40,7 +40,7 @@ class ByteArrayFormat:
     splits_at: ClassVar[str] = SEPARATOR.name
 
     def extension(self, options: FormatOptions) -> str:
-        """Return ``format.bytearray.extension``, and ``.gz`` where it is compressed."""
+        """Return ``format.bytearray.extension``, and ``.gz`` if it is compressed."""
         return extension(EXTENSION.of(options.values), options)
 
     def reads(self, extension: str, options: FormatOptions) -> bool:
@@ -52,7 +52,7 @@ class ByteArrayFormat:
         return extension.endswith(GZIP_EXTENSION)
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
-        """Refuse null, which would come back as empty."""
+        """Refuse null, which would be read back as empty."""
         return nulls(values, _COLUMNS[view], "a file of raw bytes")
 
     def writer(
@@ -79,7 +79,7 @@ class ByteArrayFormat:
     ) -> Iterator[pa.RecordBatch]:
         """Read a file of values or keys.
 
-        A bit that flipped cannot be noticed here, unless the file is compressed.
+        A flipped bit cannot be detected here, unless the file is compressed.
 
         Raises:
             ConfigurationError: If *view* is another, or the separator is empty.
@@ -111,7 +111,7 @@ class ByteArrayWriter:
         """Add the rows of the one column.
 
         Raises:
-            ConfigurationError: If the column is text: the connector takes bytes only.
+            ConfigurationError: If the column is text: the connector accepts bytes only.
         """
         rows = batch[self._column]
         if not pa.types.is_binary(rows.type):

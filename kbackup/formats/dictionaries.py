@@ -1,8 +1,8 @@
-"""Columns that a Parquet file codes by dictionary, made plain a bounded number of bytes at a time.
+"""Dictionary-encoded columns of a Parquet file, decoded a bounded number of bytes at a time.
 
-kbackup writes none, but other tools do when they copy a file.  A dictionary is where a few bytes of
-a file can stand for any number in memory: sixteen indices of one value of 64 MiB.  So the columns
-are read as indices, judged by the lengths that those stand for, and only then unfolded.
+kbackup writes none, but other tools do when they copy a file.  With a dictionary, a few bytes of a
+file can become any number in memory: for example, sixteen indices of one value of 64 MiB.  So the
+columns are read as indices, judged by the lengths of their values, and only then decoded.
 """
 
 from bisect import bisect_right
@@ -27,7 +27,7 @@ _HEADER_BYTES: Final = 8
 
 
 def columns(metadata: pq.FileMetaData) -> list[str]:
-    """Return the paths of the columns of bytes that some row group codes by dictionary."""
+    """Return the paths of the byte columns that are dictionary-encoded in some row group."""
     groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
     chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
     return sorted(
@@ -40,12 +40,12 @@ def columns(metadata: pq.FileMetaData) -> list[str]:
 
 
 class Unfolding:
-    """Makes the batches of one file plain.
+    """Decodes the batches of one file.
 
     Args:
         file_bytes: Size of the file.
-        max_record_bytes: What the longest record may have.
-        batch_bytes: What a batch that is yielded has about at most.
+        max_record_bytes: The most bytes of a record.
+        batch_bytes: The approximate maximum of a yielded batch.
     """
 
     def __init__(self, file_bytes: int, max_record_bytes: int, batch_bytes: int) -> None:
@@ -58,7 +58,7 @@ class Unfolding:
         """Yield the rows of *batch*, whose columns may be dictionaries, with `SCHEMA`.
 
         Raises:
-            CorruptObjectError: If a record is too long, or the file stands for `RATIO_MAX` times
+            CorruptObjectError: If a record is too long, or the file decodes to `RATIO_MAX` times
                 its size.
         """
         sizes = _row_bytes(batch)

@@ -1,4 +1,4 @@
-"""Gzip around a whole file: written fast, or as Java writes it; read from anywhere.
+"""Gzip around a whole file: written fast, or as Java writes it; read whoever wrote it.
 
 Source: RFC 1952; JDK 21, ``java.util.zip.GZIPOutputStream``.
 """
@@ -22,7 +22,7 @@ except ImportError:  # no wheel for this machine
     _errors = zlib.error
 
 PIECE_BYTES: Final = 2**18
-"""What `inflate` yields at most at a time."""
+"""The most that `inflate` yields at a time."""
 
 RATIO_MAX: Final = 1000
 """How many bytes one byte of a file may become..."""
@@ -34,20 +34,20 @@ _MAGIC: Final = b"\x1f\x8b"
 _HEADER: Final = _MAGIC + b"\x08\x00\x00\x00\x00\x00\x00\xff"  # deflate, no time, system unknown
 _FAST_LEVEL: Final = 2  # isal: 345 MB/s of JSON lines and 6 % more bytes; zlib's default 39 MB/s
 
-# Where a compressor's output shows how its input was cut, it is cut at multiples of these.
+# If a compressor's output shows how its input was divided, it is divided at multiples of these.
 _FAST_PIECE: Final = 2**20
 _STORED_PIECE: Final = 2**16
 
 
 class GzipWriter:
-    """One gzip member; how its data is spread over calls does not show in it.
+    """One gzip member; it does not show how its data was divided into calls.
 
-    At a level from 1 to 9 it is byte for byte what ``GZIPOutputStream`` writes with the same
-    zlib; at -1 only the content counts, and isal writes it nine times as fast.
+    At levels 1 to 9 it is byte for byte what ``GZIPOutputStream`` writes with the same
+    zlib; at -1 only the content matters, and isal writes it nine times as fast.
 
     Args:
         file: Where the member goes; not closed here.
-        level: 0 to 9 of zlib, or -1 for the fastest library there is.
+        level: 0 to 9 of zlib, or -1 for the fastest available library.
     """
 
     def __init__(self, file: BinaryIO, level: int) -> None:
@@ -82,13 +82,13 @@ class GzipWriter:
 
 
 def inflate(file: BinaryIO) -> Iterator[bytes]:
-    """Yield what a file of one or more gzip members holds, in pieces of `PIECE_BYTES` at most.
+    """Yield the contents of a file of one or more gzip members, in pieces of `PIECE_BYTES` at most.
 
-    Zeros after the last member are padding, as tapes and block devices leave it.
+    Zeros after the last member are padding, as left by tapes and block devices.
 
     Raises:
-        CorruptObjectError: If it is cut short, fails its checksum or length, continues with
-            something else, or grows beyond `RATIO_MAX`.
+        CorruptObjectError: If it is truncated, fails its checksum or length, continues with
+            something else, or expands beyond `RATIO_MAX`.
     """
     rest = file.read(PIECE_BYTES)
     taken = given = 0
@@ -115,7 +115,7 @@ def inflate(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _next_member(file: BinaryIO, rest: bytes) -> bytes:
-    """Return what follows a member, b"" at the end of the file or where only zeros follow."""
+    """Return what follows a member, b"" at the end of the file or if only zeros follow."""
     rest = rest or file.read(PIECE_BYTES)
     if not rest.startswith(b"\x00"):
         return rest

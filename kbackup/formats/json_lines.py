@@ -1,6 +1,6 @@
-"""Files of JSON, a line for each record: what the connectors' ``JsonFormat`` writes.
+"""Files with one line of JSON per record: what the connectors' ``JsonFormat`` writes.
 
-A value or key is written as it is, a record's headers as
+A value or key is written as it is; a record's headers are written as
 ``{"headers":[{"key":"trace","value":"t0"}]}``.
 
 Source: kafka-connect-storage-cloud 87eb7d39, ``JsonRecordWriterProvider``, ``RecordViews``.
@@ -38,7 +38,7 @@ HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string()
 
 _EXTENSION: Final = ".json"
 _TYPED: Final = ("boolean", "double", "float", "integer", "long", "short")
-"""Converters whose columns are under a schema."""
+"""Converters whose columns have a schema."""
 _REGISTERED: Final = ("avro", "json_schema", "protobuf")
 """Those whose schemas are in a Schema Registry."""
 
@@ -49,9 +49,9 @@ _COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"
 class JsonFormat:
     """JSON lines; each batch has one column.
 
-    Written are ``value`` and ``key`` as ``pa.json_()``, ``string`` or ``binary``, which becomes
-    base64, or as columns under a schema of Connect, and ``headers`` as `HEADERS`.  Read are
-    ``pa.json_()``, null for ``null``, and `HEADERS`.
+    It writes ``value`` and ``key`` from ``pa.json_()``, ``string`` or ``binary``, which becomes
+    base64, or from columns with a Connect schema, and ``headers`` from `HEADERS`.  It reads
+    ``pa.json_()``, with ``null`` as null, and `HEADERS`.
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("JsonFormat",)
@@ -61,7 +61,7 @@ class JsonFormat:
     splits_at: ClassVar[str] = ""
 
     def extension(self, options: FormatOptions) -> str:
-        """Return ``.json``, and ``.gz`` where it is compressed."""
+        """Return ``.json``, and ``.gz`` if it is compressed."""
         return extension(_EXTENSION, options)
 
     def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
@@ -112,8 +112,8 @@ class JsonFormat:
     ) -> Iterator[pa.RecordBatch]:
         """Read a file of values, keys or headers.
 
-        The text of a value or key is kept as it stands.  A bit that flipped is noticed only where
-        the line is no JSON any more, or the file is compressed.
+        The text of a value or key is kept unchanged.  A flipped bit is detected only if the line
+        is no longer JSON, or the file is compressed.
 
         Raises:
             ConfigurationError: If *view* is whole records.
@@ -130,9 +130,9 @@ class JsonWriter:
 
     Args:
         file: Where the bytes go; never closed here.
-        view: Which part of each record it takes.
+        view: The part of each record that it holds.
         options: Compression.
-        schema: What the values are under, None where the batches or the Arrow type say it.
+        schema: The schema of the values, None if the batches have it or the Arrow type suffices.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class JsonWriter:
             lines = _headers_text(column)
         elif schema is None:
             lines = _json_text(column)
-        else:  # Jackson gets a struct from Connect, and any other value as Java has it
+        else:  # Connect passes a struct to Jackson, and any other value as a Java object
             style = self._style if schema.type is Type.STRUCT else JsonStyle(is_java=True)
             lines = json_text.encode(column, schema, style)
         self._out.write(lines.cast(pa.binary()))
@@ -219,7 +219,7 @@ def _read(
 
 
 def _texts(rows: pa.BinaryArray, before: int) -> pa.Array:
-    """Check that each row is JSON, and take its text as it is; 0.9 us a row of 100 B."""
+    """Check that each row is JSON, and keep its text; 0.9 us per row of 100 B."""
     lines = rows.to_pylist()
     row = 0
     try:

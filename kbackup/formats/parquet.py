@@ -1,9 +1,8 @@
-"""Parquet files of whole records: everything Kafka knows of a record, in one file.
+"""Parquet files of whole records: everything Kafka knows about a record, in one file.
 
 Files of values, keys and headers are in `parquet_values`.
 
-The file is specified in ``docs/reference/record-file.md``; what is written there and what is done
-here must agree.
+``docs/reference/record-file.md`` specifies the file; keep it in agreement with this module.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +42,7 @@ _ARROW_CODECS: Final = {
     "gzip": ("gzip", None),
     "brotli": ("brotli", None),
     "zstd": ("zstd", 1),
-    "lz4_raw": ("lz4", None),  # what Arrow calls lz4 is the raw one; it writes no other
+    "lz4_raw": ("lz4", None),  # Arrow's lz4 is lz4_raw; it cannot write the other
 }
 """Codec to Arrow's name and level."""
 
@@ -84,7 +83,7 @@ class ParquetFormat:
     needs_schema: ClassVar[bool] = True
 
     def extension(self, options: FormatOptions) -> str:
-        """Return the codec's part, then ``.parquet``."""
+        """Return the codec's part, followed by ``.parquet``."""
         return EXTENSIONS[CODEC.of(options.values)]
 
     def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
@@ -92,11 +91,11 @@ class ParquetFormat:
         return extension in EXTENSIONS.values()
 
     def checks_itself(self, extension: str) -> bool:  # noqa: ARG002
-        """Return that each page has a checksum."""
+        """Return True: each page has a checksum."""
         return True
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
-        """Refuse null keys, and values that are no structs."""
+        """Refuse null keys, and values that are not structs."""
         if view is View.VALUE and not pa.types.is_struct(values.type):
             do = "choose format.class=avro or json, or whole records (without format.class)"
             why = "each column of a Parquet file is a field of a struct"
@@ -120,7 +119,7 @@ class ParquetFormat:
         return RecordWriter(file, *_ARROW_CODECS[CODEC.of(options.values)])
 
     def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:
-        """Return what stands in the footer under our prefix."""
+        """Return the footer's metadata with our prefix."""
         try:
             metadata = pq.ParquetFile(file).metadata.metadata or {}
             named = {name.decode(): text.decode() for name, text in metadata.items()}

@@ -1,7 +1,7 @@
-"""What a Parquet file's pages say about themselves, asked before any of them is unpacked.
+"""Headers of a Parquet file's pages, checked before any page is decompressed.
 
-A footer can claim less than its pages hold.  The header of each page states its size once it is
-unpacked and how many values it has, so a page that would fill the memory is refused unread.
+A footer can claim less than its pages hold.  The header of each page states its decompressed size
+and number of values, so a page that would exhaust the memory is refused unread.
 
 Source: Apache Parquet 2.12, ``parquet.thrift``, ``PageHeader``; Thrift's compact protocol.
 """
@@ -14,20 +14,20 @@ from kbackup.errors import CorruptObjectError
 
 _FIRST_READ: Final = 512
 _HEADER_MAX: Final = 2**20
-"""Bytes a page's header may have; some writers put the column's longest values into it."""
+"""The most bytes of a page header; some writers put the column's longest values into it."""
 
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 
 
 def check_column(file: BinaryIO, column: pq.ColumnChunkMetaData) -> None:
-    """Check that a column's pages come to what the footer says, or less.
+    """Check that a column's pages hold no more than the footer says.
 
     Args:
         file: Seekable; its position is changed.
         column: The footer's entry.
 
     Raises:
-        CorruptObjectError: If they come to more, or are no pages.
+        CorruptObjectError: If they hold more, or are not pages.
     """
     at = column.data_page_offset
     if column.has_dictionary_page and column.dictionary_page_offset:
@@ -46,7 +46,7 @@ def check_column(file: BinaryIO, column: pq.ColumnChunkMetaData) -> None:
 
 
 class _Page(NamedTuple):
-    """What the header of a page says: its own bytes, the page's in the file and unpacked."""
+    """A page header: its own size, the page's size in the file, and decompressed."""
 
     header: int
     packed: int
@@ -76,14 +76,14 @@ def _page(file: BinaryIO, at: int) -> _Page:
 
 
 class _Compact:
-    """Thrift's compact protocol, as far as page headers use it."""
+    """The part of Thrift's compact protocol that page headers use."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.at = 0
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        """Read the fields of a struct; `IndexError` where the data ends first."""
+        """Read the fields of a struct; `IndexError` if the data ends first."""
         fields: dict[int, Any] = {}
         number = 0
         while header := self._byte():

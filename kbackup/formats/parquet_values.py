@@ -1,7 +1,8 @@
 """Parquet files of values, keys or headers: what the connectors' ``ParquetFormat`` writes.
 
-A value is a struct, and each of its fields a column; keys and headers stand in a struct of their
-own, as the connector has them.  The Avro schema in the footer says what only Kafka Connect knows.
+A value is a struct, and each of its fields a column; keys and headers are in a struct of their
+own, as in the connector's files.  The Avro schema in the footer holds what only Kafka Connect
+knows.
 
 Source: kafka-connect-storage-cloud 87eb7d39, ``ParquetRecordWriterProvider``, ``RecordViews``.
 """
@@ -29,7 +30,7 @@ from kbackup.naming import View
 
 COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}
 AVRO_SCHEMA: Final = "parquet.avro.schema"
-"""Name in the footer, as parquet-avro has it."""
+"""Name in the footer, as in parquet-avro."""
 
 _TEXT: Final = ConnectSchema(Type.STRING)
 _HEADERS: Final = ConnectSchema(
@@ -38,7 +39,7 @@ _HEADERS: Final = ConnectSchema(
 _ENVELOPES: Final = {View.KEY: "RecordKey", View.HEADERS: "RecordHeaders"}
 _STYLE: Final = AvroStyle()
 _DIGITS: Final = 76
-"""What Arrow's widest decimal holds."""
+"""The most digits of Arrow's widest decimal."""
 
 _LOGICAL: Final = {
     DATE: pa.date32(),
@@ -57,10 +58,10 @@ class ValueWriter:
 
     Args:
         file: Where the bytes go; never closed here.
-        view: Which part of each record it takes.
-        schema: What the values are under, None where the batches say it.
+        view: The part of each record that it holds.
+        schema: The schema of the values, None if the batches have it.
         codec: Arrow's name of the compression.
-        level: Of the compression, None for the codec's own.
+        level: The compression level, None for the codec's default.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class ValueWriter:
         """Add the rows of the one column.
 
         Raises:
-            ConfigurationError: If the values are no structs, or have no schema.
+            ConfigurationError: If the values are not structs, or have no schema.
         """
         if self._schema is None:
             self._schema = _schema(batch.schema.field(self._column))
@@ -112,7 +113,7 @@ class ValueWriter:
         self._parquet.close()
 
     def _whole(self) -> ConnectSchema:
-        """Return the schema of a row: the struct, or the one that stands around what is none."""
+        """Return the schema of a row: the struct, or the one that wraps anything else."""
         assert self._schema is not None  # noqa: S101
         if self._view is View.VALUE:
             return self._schema
@@ -141,7 +142,7 @@ class ValueWriter:
         try:
             self._avro = json.dumps(to_avro(whole, _STYLE), separators=(",", ":"))
             arrays = [stored(*each) for each in zip(parts, schemas, strict=True)]
-        except ValueError as error:  # Arrow's too: a Decimal of more digits than there are
+        except ValueError as error:  # Arrow raises it too: a Decimal with too many digits
             raise ConfigurationError(
                 f"{self._column}s do not fit into a Parquet file",
                 str(error),
@@ -163,7 +164,7 @@ class ValueWriter:
 
 
 def stored(values: pa.Array, schema: ConnectSchema) -> pa.Array:
-    """Return *values* in the types that a file has for them: dates, times, decimals."""
+    """Return *values* in the types of the file: dates, times, decimals."""
     if schema.logical == DECIMAL:
         kind = pa.decimal256(max(_precision(schema), schema.scale, 1), schema.scale)
         return pa.array([_decimal(value, schema.scale) for value in values.to_pylist()], kind)
@@ -216,10 +217,10 @@ def _decimal(value: bytes | None, scale: int) -> Decimal | None:
 
 
 def read_values(file: BinaryIO, view: View) -> Iterator[pa.RecordBatch]:
-    """Read a file of one view, lazily; its column is under the schema that the footer has.
+    """Read a file of one view, lazily; its column has the schema in the footer.
 
     Raises:
-        CorruptObjectError: If it is cut short or altered.
+        CorruptObjectError: If it is truncated or altered.
     """
     try:
         parquet = pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False)

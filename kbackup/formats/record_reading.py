@@ -1,6 +1,6 @@
-"""Whole-record files read, and checked while they are read.
+"""Reads whole-record files, and checks them while reading.
 
-What is checked, and in which order, is in ``docs/reference/record-file.md``.
+``docs/reference/record-file.md`` lists the checks and their order.
 """
 
 from collections.abc import Iterator
@@ -18,18 +18,18 @@ from kbackup.formats.row_groups import BYTES
 from kbackup.records import SCHEMA
 
 FORMAT_VERSION: Final = 1
-"""Of the whole-record file; raised when a reader of today would misread what is written."""
+"""The version of the whole-record file; raised when today's readers would misread it."""
 
 METADATA_PREFIX: Final = "kbackup."
-"""Before each of our names in the file's own metadata."""
+"""The prefix of our names in the file's own metadata."""
 
 SLACK_BYTES: Final = 64 * 2**20
-"""What the lengths and levels of a row group's columns may add to its records."""
+"""The most that lengths and levels of a row group's columns may add to its records."""
 
 READ_BYTES: Final = 8 * 2**20
-"""What a batch that is read has about at most, where a row group is larger than ours."""
+"""The approximate maximum of a batch that is read, if a row group is larger than ours."""
 
-_ROW_BYTES: Final = 32  # of Arrow's own for each row: numbers, and where each value begins
+_ROW_BYTES: Final = 32  # Arrow's own bytes per row: numbers, and where each value begins
 
 
 def read_records(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -37,7 +37,7 @@ def read_records(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBat
 
     Args:
         file: Seekable; not closed here.
-        max_record_bytes: What the longest record may have, see `SLACK_BYTES`.
+        max_record_bytes: The most bytes of a record, see `SLACK_BYTES`.
 
     Raises:
         CorruptObjectError: If the file is not as it was written, or of a later version.
@@ -73,7 +73,7 @@ def _batches(
     for number in range(parquet.num_row_groups):
         with _translated():
             group = parquet.metadata.row_group(number)
-            if not group.num_rows:  # some writers put no page into it
+            if not group.num_rows:  # some writers write no page then
                 continue
             _check_pages(file, group)
             row_bytes = max(_ROW_BYTES, group.total_byte_size / max(1, group.num_rows))
@@ -103,7 +103,7 @@ def _batches(
 
 
 def _check_footer(parquet: pq.ParquetFile) -> dict[str, int]:
-    """Check version, columns and counts; return what the rows must come to."""
+    """Check version, columns and counts; return the totals that the rows must match."""
     metadata = {
         name.decode().removeprefix(METADATA_PREFIX): text.decode()
         for name, text in (parquet.metadata.metadata or {}).items()
@@ -145,13 +145,13 @@ def _check_columns(schema: pa.Schema) -> None:
 
 
 def _check_sizes(metadata: pq.FileMetaData, max_record_bytes: int) -> None:
-    """Check that no row group asks for more memory than a group of ours can."""
+    """Check that no row group needs more memory than one of ours can."""
     most = BYTES + max_record_bytes + SLACK_BYTES
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         columns = [group.column(at) for at in range(group.num_columns)]
         unpacked = sum(column.total_uncompressed_size for column in columns)
-        # A dictionary, or a header without bytes, takes none of these in the file.
+        # a dictionary, or a header without bytes, has none of these in the file
         values = 4 * max((column.num_values for column in columns), default=0)
         size = max(group.total_byte_size, unpacked, values)
         if size > most:
@@ -169,7 +169,7 @@ def _check_pages(file: BinaryIO, group: pq.RowGroupMetaData) -> None:
 
 
 def _check_rows(batch: pa.RecordBatch, last: int | None) -> None:
-    """Check what no checksum of a page can: types, null where null cannot be, order."""
+    """Check what no page checksum covers: types, null where none is allowed, order."""
     for field in SCHEMA:
         if not field.nullable and batch[field.name].null_count:
             raise _corrupt(f"column {field.name} has no value in some row")
@@ -182,7 +182,7 @@ def _check_rows(batch: pa.RecordBatch, last: int | None) -> None:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Turn what pyarrow says of bad bytes into our error; an error of the disk stays what it is."""
+    """Translate pyarrow's errors about bad bytes into ours; disk errors stay unchanged."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
 """Where the row groups of a file end: a pure function of the records.
 
-Batches arrive as Kafka happened to deliver them; a file must not show that, or a retry would not
-write the same bytes again.  Each group is one contiguous batch, so that what is made of it does
-not depend on the batches it came from either.
+Batches arrive as Kafka happened to deliver them.  A file must not show how, or a retry would not
+write the same bytes again.  Each group is one contiguous batch, so that its encoding does not
+depend on the batches it came from either.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ class RowGroups:
         self._held_records = self._held_bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take rows of ``records.SCHEMA`` and yield the groups they complete; exhaust it."""
+        """Add rows of ``records.SCHEMA`` and yield the groups that they complete; exhaust it."""
         while len(batch):
             part, size, is_full = self._room(batch)
             self._held.append(part)
@@ -52,7 +52,7 @@ class RowGroups:
                 self._begin()
 
     def rest(self) -> pa.RecordBatch | None:
-        """Return the last, short group, None where no rows are left, and begin anew."""
+        """Return the last, short group, None if no rows are left, and start over."""
         held = self._held
         self._begin()
         return pa.concat_batches(held) if held else None
@@ -61,7 +61,7 @@ class RowGroups:
         self._held, self._held_records, self._held_bytes = [], 0, 0
 
     def _room(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int, bool]:
-        """The first rows of *batch* that the open group takes, their bytes, and if they fill it."""
+        """The first rows of *batch* that fit the open group, their bytes, and if they fill it."""
         left = self._limit_records - self._held_records
         part = batch.slice(0, left)
         size = batch_bytes(part)

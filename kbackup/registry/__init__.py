@@ -1,8 +1,8 @@
-"""Schema registries that speak Confluent's interface, in neutral words.
+"""Schema registries with Confluent's interface, independent of the client library.
 
-A converter asks a `Registry` for the schema behind the id in a record, and for the version that
-the schema has under the record's subject; a restore registers schemas again.  What was answered is
-kept for as long as the process lives, because a registry never changes what an id stands for.
+A converter asks a `Registry` for the schema of the id in a record, and for the version that
+the schema has under the record's subject; a restore registers schemas again.  Answers are kept
+for the life of the process, because a registry never changes the meaning of an id.
 """
 
 import re
@@ -19,19 +19,19 @@ _USER_INFO: Final = re.compile(r"(?<=://)[^/@\s]*@")
 
 
 def without_user(text: str) -> str:
-    """Return *text* with the users and passwords left out of its URLs."""
+    """Return *text* with users and passwords removed from its URLs."""
     return _USER_INFO.sub("", text)
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema as a registry holds it.
+    """A schema as it is in a registry.
 
     Attributes:
         kind: `AVRO`, `JSON` or `PROTOBUF`.
         text: The schema.
-        imports: Name and text of each schema that it refers to, directly or not, each one after
-            those that it refers to itself.
+        imports: Name and text of each schema that it refers to, directly or not, each after
+            those that it itself refers to.
     """
 
     kind: str
@@ -41,21 +41,21 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """Where registries are and how they are talked to; plain data.
+    """Where a registry is and how to connect to it; plain data.
 
     Attributes:
-        urls: Those of one registry, tried in turn.
+        urls: The URLs of one registry, tried in turn.
         user: User and password, as ``user:password``; empty for none.
-        ca: File or folder of the authorities to trust, in PEM; empty for the usual ones.
+        ca: PEM file or folder of the authorities to trust; empty for the default ones.
         certificate: The client's certificate, a PEM file; empty for none.
-        key: Its private key where that is in another file.
-        key_password: Of the private key.
+        key: Its private key, if that is in another file.
+        key_password: The private key's password.
         proxy: URL of a proxy; empty for none.
         connect_s: How long a connection may take, in seconds.
         read_s: How long an answer may take, in seconds.
-        retries: How often a request is repeated that was not answered, or with 408, 429 or 5xx.
-        wait_s: The longest wait before the first repetition, in seconds; it doubles each time.
-        wait_max_s: What it grows to.
+        retries: How often a request is repeated if the answer is missing, 408, 429 or 5xx.
+        wait_s: The longest wait before the first retry, in seconds; it doubles each time.
+        wait_max_s: The maximum that it grows to.
     """
 
     urls: tuple[str, ...]
@@ -73,7 +73,7 @@ class RegistrySettings:
 
     @property
     def name(self) -> str:
-        """What messages call the registry: its URLs, without users and passwords."""
+        """The registry's name in messages: its URLs, without users and passwords."""
         return without_user(", ".join(self.urls))
 
 
@@ -81,11 +81,11 @@ class Registry(Protocol):
     """A connection to a registry.  Threads may share it.
 
     Every method raises `kbackup.errors.RegistryError` if the registry does not answer, or refuses,
-    after as many repetitions as the settings allow.
+    after as many retries as the settings allow.
     """
 
     def schema(self, schema_id: int) -> RegisteredSchema | None:
-        """Return the schema that *schema_id* stands for, None if the registry knows no such id."""
+        """Return the schema with *schema_id*, None if the registry does not know it."""
         ...
 
     def version(self, schema_id: int, subject: str) -> int | None:
@@ -99,9 +99,9 @@ class Registry(Protocol):
 
 @lru_cache(16)
 def connect(settings: RegistrySettings) -> Registry:
-    """Return the connection with *settings*; no request is made before it is asked.
+    """Return the connection with *settings*; it makes no request until a method is called.
 
-    Converters of all partitions of a process share one connection, and what it has learned.
+    The converters of all partitions in a process share one connection and its answers.
 
     Raises:
         ConfigurationError: If the client's libraries are not installed, or it refuses a setting.

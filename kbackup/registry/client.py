@@ -1,4 +1,4 @@
-"""A registry through confluent-kafka's own client, its errors in our words."""
+"""A registry through confluent-kafka's own client, with its errors translated."""
 
 import threading
 import weakref
@@ -28,7 +28,7 @@ _UNKNOWN: Final = (40401, 40402, 40403)
 
 
 class RegistryClient:
-    """One registry, and all that it has answered so far."""
+    """One registry, and all of its answers so far."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
@@ -41,14 +41,14 @@ class RegistryClient:
                 without_user(str(error)),
                 "correct schema.registry.url and the properties beside it",
             ) from error
-        weakref.finalize(self, self._client.close)  # it leaves its sockets to the collector
+        weakref.finalize(self, self._client.close)  # it does not close its sockets itself
         self._lock = threading.RLock()
         self._schemas: dict[int, RegisteredSchema] = {}
         self._versions: dict[int, dict[str, int]] = {}
         self._ids: dict[tuple[str, RegisteredSchema], int] = {}
 
     def schema(self, schema_id: int) -> RegisteredSchema | None:
-        """Return what *schema_id* stands for, None if the registry knows no such id."""
+        """Return the schema with *schema_id*, None if the registry does not know it."""
         with self._lock:
             if schema_id not in self._schemas:
                 found = self._asked(
@@ -100,7 +100,7 @@ class RegistryClient:
         )
 
     def _gather(self, schema: Any, imports: dict[str, str]) -> None:
-        """Add what *schema* refers to, each after what it refers to itself."""
+        """Add the schemas that *schema* refers to, each after those that it itself refers to."""
         for each in schema.references or ():
             if each.name in imports:
                 continue
@@ -116,10 +116,10 @@ class RegistryClient:
                 imports[each.name] = inner.schema_str or ""
 
     def _asked(self, what: str, ask: Callable[[], T]) -> T | None:
-        """Return the answer, None where what was asked for does not exist.
+        """Return the answer, None if what was requested does not exist.
 
         Raises:
-            RegistryError: If there is no answer, or another than that.
+            RegistryError: If there is no answer, or an error.
         """
         try:
             return ask()
@@ -127,7 +127,7 @@ class RegistryClient:
             if error.http_status_code == 404 and error.error_code in _UNKNOWN:
                 return None
             raise self._refused(what, error) from error
-        except Exception as error:  # its HTTP library, with errors of its own, is httpx2 or httpx
+        except Exception as error:  # its HTTP library is httpx2 or httpx, with errors of their own
             raise RegistryError(
                 f"Schema Registry at {self._name} did not answer when asked {what}",
                 f"{type(error).__name__}: {without_user(str(error))}",

@@ -1,6 +1,6 @@
-"""How a record says which schema its value is under: Confluent's wire format.
+"""How a record names the schema of its value: Confluent's wire format.
 
-A zero byte, the schema's id in four bytes, big end first, and the value itself.
+A zero byte, the schema's id in four bytes (big-endian), and the value itself.
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 HEAD_BYTES: Final = 5
 _MAGIC: Final = 0
 FIRST_MESSAGE: Final = b"\0"
-"""What stands between head and value where it is the first message of its schema."""
+"""The bytes between prefix and value if it is the first message of its schema."""
 _DEPTH_MAX: Final = 64
 _END: Final = 2**31 - 1
-"""Where a slice to the end of each value ends: Arrow fails on large columns without it."""
+"""The end of a slice to the end of each value: without one, Arrow fails on large columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class Frames:
     """A column taken apart.
 
     Attributes:
-        ids: ``int64``: the schema's id in each row, null where the row is null or has no head.
-        bodies: ``binary``: what follows the head, null where *ids* is.
-        messages: ``binary``: which message of the schema a row is, as `message_at` has it, null
-            where *ids* is or a row does not say; None where schemas have one only.
+        ids: ``int64``: the schema's id in each row, null if the row is null or has no prefix.
+        bodies: ``binary``: what follows the prefix, null where *ids* is.
+        messages: ``binary``: which message of the schema a row is, as in `message_at`, null
+            where *ids* is or if a row does not say; None if schemas have only one.
     """
 
     ids: pa.Int64Array
@@ -35,7 +35,7 @@ class Frames:
 
 
 def unframed(column: pa.BinaryArray) -> Frames:
-    """Take the head off each row of *column*."""
+    """Remove the prefix from each row of *column*."""
     heads = pc.binary_slice(column, 0, HEAD_BYTES).dictionary_encode()
     ids = pa.array([_id(head) for head in heads.dictionary.to_pylist()], pa.int64())
     of_rows = ids.take(heads.indices)
@@ -46,7 +46,7 @@ def unframed(column: pa.BinaryArray) -> Frames:
 
 
 def unframed_messages(column: pa.BinaryArray) -> Frames:
-    """Take the head off each row of *column*, and what says which message of its schema it is.
+    """Remove the prefix from each row of *column*, and the part that names the message.
 
     Source: Confluent's wire format: the number of indexes and each index, from the outermost
     message inwards, in variable length with the sign in the lowest bit; a zero is the first one.
@@ -61,19 +61,19 @@ def unframed_messages(column: pa.BinaryArray) -> Frames:
 
 
 def message_at(message: bytes) -> list[int]:
-    """Return the indexes that *message*, of `Frames.messages`, is made of."""
+    """Return the indexes in *message*, one of `Frames.messages`."""
     found, _ = _indexes(message)
     return found or [0]
 
 
 def framed(schema_id: int, bodies: pa.BinaryArray) -> pa.BinaryArray:
-    """Put the head of *schema_id* before each row of *bodies*; null stays null."""
+    """Put the prefix of *schema_id* before each row of *bodies*; null stays null."""
     head = pa.scalar(head_of(schema_id), pa.binary())
     return pc.binary_join_element_wise(head, bodies, pa.scalar(b"", pa.binary()))
 
 
 def head_of(schema_id: int) -> bytes:
-    """Return the five bytes that stand before a value."""
+    """Return the five bytes before a value."""
     return bytes([_MAGIC]) + schema_id.to_bytes(4, "big")
 
 
@@ -84,7 +84,7 @@ def _id(head: bytes | None) -> int | None:
 
 
 def _parted(body: bytes | None) -> tuple[bytes | None, bytes | None]:
-    """Return what says which message it is, and the message; None twice where nothing does."""
+    """Return the bytes that name the message, and the message; None twice if there are none."""
     if body is None:
         return None, None
     try:

@@ -1,4 +1,4 @@
-"""The options of every converter that asks a Schema Registry, and the settings they make.
+"""The options of every converter that uses a Schema Registry, and the resulting settings.
 
 Source of names, defaults and effects: schema-registry, ``AbstractKafkaSchemaSerDeConfig`` and
 ``SchemaRegistryClientConfig``.
@@ -23,7 +23,7 @@ def _names_host(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and parts.port != 0
-    except ValueError:  # such as brackets around what is no address
+    except ValueError:  # such as brackets around something that is not an address
         return False
 
 
@@ -124,10 +124,10 @@ OPTIONS: Final = (
 
 
 def settings_of(properties: Mapping[str, Any]) -> Any:
-    """Return the `kbackup.registry.RegistrySettings` that *properties* ask for.
+    """Return the `kbackup.registry.RegistrySettings` that *properties* specify.
 
     Raises:
-        ConfigurationError: If they do not go together, or ask for a key store of Java's.
+        ConfigurationError: If they contradict each other, or name a Java key store.
     """
     from kbackup.registry import RegistrySettings  # noqa: PLC0415  (options are read for --help)
 
@@ -167,7 +167,7 @@ def settings_of(properties: Mapping[str, Any]) -> Any:
 
 
 def _user(properties: Mapping[str, Any], urls: tuple[str, ...]) -> str:
-    """Return the credentials that the client is given beside the URLs, empty for none."""
+    """Return the credentials for the client that are not in the URLs, empty for none."""
     info = USER_INFO.of(properties) or ""
     is_in_url = any("@" in urlsplit(url).netloc for url in urls)
     if SOURCE.of(properties) == "URL" and is_in_url:

@@ -1,4 +1,4 @@
-"""What the subject of a schema is called: Confluent's three strategies.
+"""How the subject of a schema is named: Confluent's three strategies.
 
 Source: schema-registry, ``io.confluent.kafka.serializers.subject``.
 """
@@ -24,9 +24,9 @@ SUBJECTS: Final[dict[str, Callable[[str, str, str | None], str]]] = {
     "RecordNameStrategy": _by_record,
     "TopicRecordNameStrategy": _by_both,
 }
-"""The subject of a topic, a part ("key" or "value") and a record's name, by name of strategy."""
+"""By strategy: the subject for a topic, a part ("key" or "value") and a record's name."""
 
 
 def subject(strategy: str, topic: str, part: str, record: str | None) -> str:
-    """Return the subject; *strategy* may stand with its Java package."""
+    """Return the subject; *strategy* may include its Java package."""
     return SUBJECTS[strategy.rpartition(".")[2]](topic, part, record)
