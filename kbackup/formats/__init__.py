@@ -59,8 +59,8 @@ class Format(Protocol):
 
     The columns depend on the view: `View.RECORD` has ``records.SCHEMA``; `View.VALUE`,
     `View.KEY` and `View.HEADERS` have one column, ``value``, ``key`` or ``headers``, with the type
-    that the converter gives it: ``binary``, ``string``, ``pa.json_()``, or one with a schema; ``headers``
-    is ``list<struct<key: string, value: string>>``.  Columns that are read may have a schema too,
+    that the converter gives it (``binary``, ``string``, ``pa.json_()``) or a schema; headers
+    are ``list<struct<key: string, value: string>>``.  Columns that are read may have a schema too,
     in the metadata of the column's field, see `kbackup.columns.schema_of`.
 
     A format whose files have a schema has ``needs_schema = True``: JSON without schemas is
