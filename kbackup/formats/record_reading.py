@@ -29,6 +29,7 @@ SLACK_BYTES: Final = 64 * 2**20
 READ_BYTES: Final = 8 * 2**20
 """The approximate maximum of a batch that is read, if a row group is larger than ours."""
 
+_NONE: Final = -(2**63)  # below every offset
 _ROW_BYTES: Final = 32  # Arrow's own bytes per row: numbers, and where each value begins
 
 
@@ -170,14 +171,20 @@ def _check_pages(file: BinaryIO, group: pq.RowGroupMetaData) -> None:
 
 def _check_rows(batch: pa.RecordBatch, last: int | None) -> None:
     """Check what no page checksum covers: types, null where none is allowed, order."""
+    offsets = batch["offset"]
+    if offsets.null_count:
+        raise _corrupt("a record has no offset")
     for field in SCHEMA:
         if not field.nullable and batch[field.name].null_count:
-            raise _corrupt(f"column {field.name} has no value in some row")
+            offset = offsets[pc.index(batch[field.name].is_null(), True).as_py()].as_py()
+            raise _corrupt(f"the record at offset {offset} has no {field.name}")
     batch["headers"].flatten().validate(full=True)  # header names must be UTF-8
-    offsets = batch["offset"]
-    rises = pc.all(pc.less(offsets[:-1], offsets[1:])).as_py() is not False
-    if not rises or (last is not None and offsets[0].as_py() <= last):
-        raise _corrupt("offsets do not rise from row to row")
+    before = pa.concat_arrays(
+        [pa.array([_NONE if last is None else last], pa.int64()), offsets[:-1]]
+    )
+    row = pc.index(pc.greater(offsets, before), False).as_py()
+    if row >= 0:
+        raise _corrupt(f"offset {offsets[row].as_py()} follows offset {before[row].as_py()}")
 
 
 @contextmanager

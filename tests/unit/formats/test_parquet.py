@@ -216,7 +216,10 @@ def test_columns_may_stand_in_any_order() -> None:
             id="other last offset",
         ),
         pytest.param(
-            pa.concat_tables([pa.table(RECORDS)] * 2), None, "offsets do not rise", id="repeated"
+            pa.concat_tables([pa.table(RECORDS)] * 2),
+            None,
+            "offset 0 follows offset 99",
+            id="repeated",
         ),
         pytest.param(
             pa.table(batch_of([{"headers": [{"key": "é", "value": None}]}])).cast(SCHEMA),
