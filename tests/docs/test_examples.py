@@ -24,7 +24,9 @@ from tests.support.invoked import invoke
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHECKOUT = EXAMPLES.parent
 
-CONFIGURATIONS = ["quickstart-s3.properties", "s3.json", "kbackup.yaml"]
+CONFIGURATIONS = [
+    "quickstart-s3.properties", "s3.json", "block-gzip-sink.properties", "kbackup.yaml",
+]  # fmt: skip
 
 
 def run(*words: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -56,6 +58,9 @@ def test_a_configuration_has_no_errors(name: str) -> None:
     [
         pytest.param("quickstart-s3.properties", "value", 3, "connect-s3-sink", id="properties"),
         pytest.param("s3.json", "value", 10_000, "connect-orders-to-s3", id="connector's JSON"),
+        pytest.param(
+            "block-gzip-sink.properties", "value", 10_000_000, "connect-s3-sink", id="block-gzip"
+        ),
         pytest.param("kbackup.yaml", "record", 500_000, "nightly-backup", id="YAML"),
     ],
 )

@@ -260,6 +260,24 @@ def test_a_topic_of_a_similar_name_is_another_one() -> None:
     assert all(a.start_offset < b.start_offset for a, b in pairwise(both.sets[WHERE]))
 
 
+def test_records_that_the_original_stored_twice_are_restored_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """
+    Its rerun past midnight stored them under the next day: of two objects that begin at one offset
+    the larger counts, and the log names the other.
+    """
+    store = a_store()
+    run_once(batch(range(5)), FakePositions(), store, at(5))
+    longer = a_store()
+    run_once(batch(range(9)), FakePositions(), longer, at(6), size=9)
+    for key, body in content(longer).items():
+        store.put(key, io.BytesIO(body), sha256="0" * 64, metadata={})
+
+    assert values(batch(range(9))) == restored(store)
+    assert "2026-03-05/orders-7-00003-000000000000.gz is left out" in caplog.text
+
+
 def test_the_day_is_the_clocks_in_utc() -> None:
     """
     An hour before midnight and an hour after it are two days.
