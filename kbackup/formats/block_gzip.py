@@ -1,7 +1,8 @@
 """Lines in blocks that are compressed each for itself: what the block-gzip sink writes.
 
-A file is one gzip stream of many members, so any tool reads it whole.  Its index says where each
-member begins, so a few records can be read by a request for a part of the object.
+A file is one gzip stream of many members, or the like of zstd or bzip2, so any tool reads it
+whole.  Its index says where each member begins, so a few records can be read by a request for a
+part of the object.
 
 A value ends with a line feed.  One that has one at its end already gets no second, and one that
 has others comes back as several: whole records do not have these flaws.
@@ -17,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.columns import Bad, Schema
-from kbackup.formats import FormatOptions, refuse_view
-from kbackup.formats.block_gzip_options import BLOCK_BYTES
+from kbackup.formats import FormatOptions, codecs, refuse_view
+from kbackup.formats.block_gzip_options import BLOCK_BYTES, CODEC
 from kbackup.formats.block_index import Block, BlockIndex
-from kbackup.formats.gzip_stream import GzipWriter
-from kbackup.formats.separated import GZIP_EXTENSION, bytes_of, first_with, nulls, read_rows
+from kbackup.formats.codecs import GZIP, Codec, Compressor
+from kbackup.formats.separated import bytes_of, first_with, nulls, read_rows
 from kbackup.formats.separated_options import LEVEL
 from kbackup.naming import UPLOAD_DATE, View
 
@@ -50,17 +51,18 @@ class BlockGzipFormat:
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "bytes"}
     splits_at: ClassVar[str] = "format.class"
 
-    def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
-        """Return ``.gz``."""
-        return GZIP_EXTENSION
+    def extension(self, options: FormatOptions) -> str:
+        """Return the codec's, ``.gz`` unless another one is asked for."""
+        return _codec(options).extension
 
     def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
-        """Whether *extension* is ``.gz`` alone."""
-        return extension == GZIP_EXTENSION
+        """Whether *extension* is a codec's alone."""
+        return extension in {codec.extension for codec in codecs.CODECS}
 
-    def checks_itself(self, extension: str) -> bool:  # noqa: ARG002
-        """Gzip has a checksum."""
-        return True
+    def checks_itself(self, extension: str) -> bool:
+        """Whether the codec has a checksum."""
+        codec = codecs.of_extension(extension)
+        return codec is not None and codec.has_checksum
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:  # noqa: ARG002
         """Refuse null, which would come back as empty."""
@@ -90,7 +92,7 @@ class BlockGzipFormat:
         self,
         file: BinaryIO,
         view: View,
-        extension: str,  # noqa: ARG002
+        extension: str,
         options: FormatOptions,
     ) -> Iterator[pa.RecordBatch]:
         """Read a file of values, or some of its blocks.
@@ -101,7 +103,7 @@ class BlockGzipFormat:
         """
         if view is not View.VALUE:
             raise refuse_view("block_gzip", view)
-        rows = read_rows(file, _NEWLINE, True, options)
+        rows = read_rows(file, _NEWLINE, codecs.of_extension(extension) or GZIP, options)
         return (pa.RecordBatch.from_arrays([each], schema=_SCHEMA) for each in rows)
 
 
@@ -117,7 +119,8 @@ class BlockGzipWriter:
         self._out = _Counted(file)
         self._most_bytes = BLOCK_BYTES.of(options.values)
         self._level = LEVEL.of(options.values)
-        self._gzip: GzipWriter | None = None
+        self._codec = _codec(options)
+        self._stream: Compressor | None = None
         self._began = self._bytes = self._records = 0  # of the open block
         self._blocks: list[tuple[int, int, int, int]] = []
         self._has_warned = False
@@ -168,21 +171,26 @@ class BlockGzipWriter:
         return at if at or self._records else 1
 
     def _add(self, lines: pa.BinaryArray) -> None:
-        if self._gzip is None:
+        if self._stream is None:
             self._began = self._out.size
-            self._gzip = GzipWriter(self._out, self._level)  # type: ignore[arg-type]
+            out: Any = self._out
+            self._stream = codecs.compressor(self._codec, out, self._level)
         data = bytes_of(lines)
-        self._gzip.write(data)
+        self._stream.write(data)
         self._bytes += len(data)
         self._records += len(lines)
 
     def _finish(self) -> None:
-        if self._gzip is None:
+        if self._stream is None:
             return
-        self._gzip.finish()
+        self._stream.finish()
         length = self._out.size - self._began
         self._blocks.append((self._bytes, self._records, length, self._began))
-        self._gzip, self._bytes, self._records = None, 0, 0
+        self._stream, self._bytes, self._records = None, 0, 0
+
+
+def _codec(options: FormatOptions) -> Codec:
+    return codecs.by_name(CODEC.of(options.values)) or GZIP
 
 
 class _Counted:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kbackup.formats.separated_options import LEVEL
-from kbackup.options import integer
+from kbackup.options import integer, words
 
 BLOCK_BYTES: Final = integer(
     "compressed_block_size",
@@ -15,4 +15,12 @@ BLOCK_BYTES: Final = integer(
     commands="sink",
 )
 
-OPTIONS: Final = (BLOCK_BYTES, LEVEL)
+CODEC: Final = words(
+    "compressed_block_codec",
+    "Compression of the blocks; the original has gzip alone.",
+    ("gzip", "zstd", "bzip2"),
+    "gzip",
+    commands="sink",
+)
+
+OPTIONS: Final = (BLOCK_BYTES, CODEC, LEVEL)

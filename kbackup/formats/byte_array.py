@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from kbackup.columns import Bad, Schema
 from kbackup.errors import ConfigurationError
-from kbackup.formats import FormatOptions, refuse_view
+from kbackup.formats import FormatOptions, codecs, refuse_view
 from kbackup.formats.byte_array_options import EXTENSION, SEPARATOR
 from kbackup.formats.separated import (
-    GZIP_EXTENSION,
     SeparatedWriter,
     extension,
     first_with,
@@ -45,11 +44,12 @@ class ByteArrayFormat:
 
     def reads(self, extension: str, options: FormatOptions) -> bool:
         """Whether *extension* is the configured one."""
-        return extension.removesuffix(GZIP_EXTENSION) == EXTENSION.of(options.values)
+        return codecs.without(extension) == EXTENSION.of(options.values)
 
     def checks_itself(self, extension: str) -> bool:
         """Whether it is compressed: gzip has a checksum."""
-        return extension.endswith(GZIP_EXTENSION)
+        codec = codecs.of_extension(extension)
+        return codec is not None and codec.has_checksum
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
         """Refuse null, which would be read back as empty."""
@@ -87,8 +87,7 @@ class ByteArrayFormat:
         """
         _check(view, options)
         schema = pa.schema([(_COLUMNS[view], pa.binary())])
-        is_compressed = extension.endswith(GZIP_EXTENSION)
-        rows = read_rows(file, separator(options), is_compressed, options)
+        rows = read_rows(file, separator(options), codecs.of_extension(extension), options)
         return (pa.RecordBatch.from_arrays([each], schema=schema) for each in rows)
 
 

@@ -21,11 +21,11 @@ from kbackup.connect import schema as connect
 from kbackup.connect.json_text import JsonStyle
 from kbackup.connect.schema import Type
 from kbackup.errors import CorruptObjectError
-from kbackup.formats import FormatOptions, refuse_view
+from kbackup.formats import FormatOptions, codecs, refuse_view
+from kbackup.formats.codecs import Codec
 from kbackup.formats.json_lines_options import DECIMALS
 from kbackup.formats.keys import null_keys
 from kbackup.formats.separated import (
-    GZIP_EXTENSION,
     SeparatedWriter,
     extension,
     first_with,
@@ -66,11 +66,12 @@ class JsonFormat:
 
     def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
         """Whether *extension* is ``.json`` or ``.json.gz``."""
-        return extension.removesuffix(GZIP_EXTENSION) == _EXTENSION
+        return codecs.without(extension) == _EXTENSION
 
     def checks_itself(self, extension: str) -> bool:
         """Whether it is compressed: gzip has a checksum."""
-        return extension.endswith(GZIP_EXTENSION)
+        codec = codecs.of_extension(extension)
+        return codec is not None and codec.has_checksum
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
         """Refuse null keys, null values of headers, and JSON in more than one line."""
@@ -122,7 +123,7 @@ class JsonFormat:
         """
         if view not in _COLUMNS:
             raise refuse_view("json", view)
-        return _read(file, view, extension.endswith(GZIP_EXTENSION), options)
+        return _read(file, view, codecs.of_extension(extension), options)
 
 
 class JsonWriter:
@@ -208,11 +209,11 @@ def _headers_text(column: pa.ListArray) -> pa.StringArray:
 
 
 def _read(
-    file: BinaryIO, view: View, is_compressed: bool, options: FormatOptions
+    file: BinaryIO, view: View, codec: Codec | None, options: FormatOptions
 ) -> Iterator[pa.RecordBatch]:
     read = _headers if view is View.HEADERS else _texts
     before = 0
-    for rows in read_rows(file, _NEWLINE, is_compressed, options):
+    for rows in read_rows(file, _NEWLINE, codec, options):
         column = read(rows, before)
         before += len(rows)
         yield pa.RecordBatch.from_arrays([column], names=[_COLUMNS[view]])

@@ -9,12 +9,10 @@ import pyarrow.compute as pc
 
 from kbackup.columns import Bad
 from kbackup.errors import CorruptObjectError
-from kbackup.formats import FormatOptions
-from kbackup.formats.gzip_stream import PIECE_BYTES, GzipWriter, inflate
+from kbackup.formats import FormatOptions, codecs
+from kbackup.formats.codecs import Codec
+from kbackup.formats.gzip_stream import PIECE_BYTES
 from kbackup.formats.separated_options import COMPRESSION, LEVEL
-
-GZIP_EXTENSION = ".gz"
-"""Follows the format's own extension if the file is compressed."""
 
 
 def extension(own: str, options: FormatOptions) -> str:
@@ -23,7 +21,8 @@ def extension(own: str, options: FormatOptions) -> str:
     Raises:
         ConfigurationError: If there is no such compression.
     """
-    return own + GZIP_EXTENSION if COMPRESSION.of(options.values) == "gzip" else own
+    codec = codecs.by_name(COMPRESSION.of(options.values))
+    return own if codec is None else own + codec.extension
 
 
 class SeparatedWriter:
@@ -37,12 +36,11 @@ class SeparatedWriter:
 
     def __init__(self, file: BinaryIO, separator: bytes, options: FormatOptions) -> None:
         self._separator = separator
-        self._gzip = (
-            GzipWriter(file, LEVEL.of(options.values))
-            if COMPRESSION.of(options.values) == "gzip"
-            else None
+        codec = codecs.by_name(COMPRESSION.of(options.values))
+        self._stream = (
+            None if codec is None else codecs.compressor(codec, file, LEVEL.of(options.values))
         )
-        self._write = file.write if self._gzip is None else self._gzip.write
+        self._write = file.write if self._stream is None else self._stream.write
 
     def write(self, rows: pa.BinaryArray) -> None:
         """Add *rows*, ``binary`` without null."""
@@ -51,8 +49,8 @@ class SeparatedWriter:
 
     def finish(self) -> None:
         """Complete what was begun."""
-        if self._gzip is not None:
-            self._gzip.finish()
+        if self._stream is not None:
+            self._stream.finish()
 
 
 def first_with(rows: pa.BinaryArray, separator: bytes) -> int | None:
@@ -65,7 +63,7 @@ def first_with(rows: pa.BinaryArray, separator: bytes) -> int | None:
 
 
 def read_rows(
-    file: BinaryIO, separator: bytes, is_compressed: bool, options: FormatOptions
+    file: BinaryIO, separator: bytes, codec: Codec | None, options: FormatOptions
 ) -> Iterator[pa.BinaryArray]:
     """Yield the rows of a file, without their separators, about `PIECE_BYTES` at a time.
 
@@ -75,7 +73,7 @@ def read_rows(
     """
     begun = bytearray()  # a row whose end has not been seen
     rows = 0
-    for piece in inflate(file) if is_compressed else _pieces(file):
+    for piece in _pieces(file) if codec is None else codecs.inflate(codec, file):
         seen = max(0, len(begun) - len(separator) + 1)
         begun += piece
         if begun.find(separator, seen) >= 0:
