@@ -8,6 +8,7 @@
     transforms.AddPrefix.replacement=copy_of_$0
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -98,7 +99,7 @@ def steps(given: Mapping[str, Value], known: Known) -> Steps:
         given: All that was given.
         known: What is known of the files.
     """
-    doubts: list[Doubt] = []
+    doubts = [*_repeated(given)]
     found = []
     for alias in listed(given):
         try:
@@ -124,13 +125,13 @@ def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Ste
         given: All that was given; ``rename`` takes the place of each ``RegexRouter``.
         converters: "key" and "value", if a converter is known for them.
     """
-    doubts: list[Doubt] = []
+    doubts = [*_repeated(given)]
     found = []
     for alias in listed(given):
         kind = given.get(f"transforms.{alias}.type")
         routes = kind is not None and is_router(kind)
-        if kind is None or (routes and "rename" in given):
-            continue
+        if "rename" in given if routes else kind is None and "rename" not in given:
+            continue  # it has no effect; or the renaming is made of it, which says what it lacks
         try:
             step = _opened(alias, given, doubts)
         except _RefusedError as refusal:
@@ -291,6 +292,14 @@ def _listed_in(given: Mapping[str, Value], name: str) -> list[str]:
     value = given.get(name)
     names = () if value is None else value.text.split(",")
     return [each.strip() for each in names if each.strip()]
+
+
+def _repeated(given: Mapping[str, Value]) -> Iterator[Doubt]:
+    """Refuse a transform that is named twice, as the connector does: it would be applied twice."""
+    for alias, count in Counter(listed(given)).items():
+        if count > 1:
+            why = f"it names {alias} {count} times"
+            yield error("transform", "transforms", given["transforms"], why, "name it once")
 
 
 def listed(given: Mapping[str, Value]) -> list[str]:

@@ -155,6 +155,9 @@ def test_a_sinks_transforms_are_steps_in_their_order() -> None:
             {"transforms.at.predicate": "p"}, "transforms.at.predicate", "does not name 'p'",
             id="no such predicate",
         ),
+        pytest.param(
+            {"transforms": "at,text,at"}, "transforms", "names at 2 times", id="named twice"
+        ),
     ],
 )  # fmt: skip
 def test_what_a_sink_cannot_do_is_refused_by_name(
@@ -250,6 +253,13 @@ def test_rename_takes_the_place_of_routers_alone() -> None:
         pytest.param(
             {"transforms.mask.type": "io.confluent.connect.transforms.ExtractTopic$Value"}, BOTH,
             "transforms.mask.type", "no installed transform has this name", id="not there",
+        ),
+        pytest.param(
+            {"transforms": "mask,mask"}, BOTH, "transforms", "names mask 2 times", id="named twice"
+        ),
+        pytest.param(
+            {"transforms": "mask,hide", "rename": "copy_of_$0"}, BOTH, "transforms.hide.type",
+            "its type is not set", id="no type, and another renaming",
         ),
     ],
 )  # fmt: skip
