@@ -23,6 +23,7 @@ from tests.support.s3_requests import (
     CREATE,
     DELETE,
     GET,
+    HEAD,
     LARGE,
     LIST,
     PART,
@@ -114,6 +115,37 @@ def test_expired_credentials_are_asked_for_once_more(store: S3Store, proxy: S3Fa
 
     assert put_bytes(store, "a", SMALL)
     assert 2 == proxy.seen(PUT)
+
+
+@pytest.mark.parametrize(
+    ("token", "times"),
+    [pytest.param("of-a-session", 2, id="a session's"), pytest.param("", 1, id="for good")],
+)
+def test_a_head_that_may_say_that_credentials_have_expired_renews_them(
+    settings: StoreSettings,
+    proxy: S3Faults,
+    monkeypatch: pytest.MonkeyPatch,
+    token: str,
+    times: int,
+) -> None:
+    """
+    B4: its answer has no body, and so no code; only credentials of a session end.
+    """
+    own = settings.options
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", own["aws.access.key.id"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", own["aws.secret.access.key"])
+    monkeypatch.setenv("AWS_SESSION_TOKEN", token)
+    options = {name: value for name, value in own.items() if not name.startswith("aws.")}
+    store = S3Store(replace(settings, options=options), read_timeout=5)
+    proxy.faults = [Fault(HEAD, "status", status=400, code="", nth=(1,))]
+
+    if token:
+        assert store.head("none") is None
+    else:
+        with pytest.raises(StoreError, match="400"):
+            store.head("none")
+
+    assert times == proxy.seen(HEAD)
 
 
 def test_credentials_that_stay_expired_end_in_an_error(store: S3Store, proxy: S3Faults) -> None:

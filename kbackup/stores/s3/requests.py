@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from boto3.session import Session
 from botocore import UNSIGNED
 from botocore.config import Config
+from botocore.credentials import ReadOnlyCredentials
 from botocore.loaders import Loader, create_loader
 from botocore.session import get_session
 
@@ -111,7 +112,7 @@ class Requests:
             try:
                 return attempts.run(once, where, errors.transient)
             except errors.FOREIGN as error:
-                if errors.code(error) not in errors.EXPIRED:
+                if not self._may_have_expired(error, operation):
                     raise
                 self._renew(client)
                 return attempts.run(once, where, errors.transient)
@@ -120,6 +121,13 @@ class Requests:
                 error, operation, where, self.host, self._secrets(),
                 has_key=CUSTOMER_KEY.of(self._settings.options) is not None,
             ) from error  # fmt: skip
+
+    def _may_have_expired(self, error: Exception, operation: str) -> bool:
+        """Whether other credentials may help; the answer to a HEAD has no body to say so."""
+        name = errors.code(error)
+        if name in errors.EXPIRED:
+            return True
+        return operation == "head_object" and name == "400" and self._has_token()
 
     def resource(self, about: str) -> str:
         """Return the name that *about* has for people, in one line whatever is in a key."""
@@ -173,14 +181,21 @@ class Requests:
     def _secrets(self) -> list[str]:
         options = self._settings.options
         mine = [PROXY_PASSWORD.of(options), CUSTOMER_KEY.of(options)]
-        try:
-            found = self._session.get_credentials()
-            frozen = None if found is None else found.get_frozen_credentials()
-        except errors.FOREIGN:  # such as a role that cannot be assumed: the error at hand says so
-            frozen = None
-        if frozen is not None:
+        if (frozen := self._credentials()) is not None:
             mine += [frozen.secret_key, frozen.token, frozen.access_key]
         return [secret for secret in mine if secret]
+
+    def _has_token(self) -> bool:
+        """Whether the credentials are a session's, which ends."""
+        frozen = self._credentials()
+        return frozen is not None and bool(frozen.token)
+
+    def _credentials(self) -> ReadOnlyCredentials | None:
+        try:
+            found = self._session.get_credentials()
+            return None if found is None else found.get_frozen_credentials()
+        except errors.FOREIGN:  # such as a role that cannot be assumed: the error at hand says so
+            return None
 
 
 def _stay(request_dict: dict[str, Any], **_: Any) -> None:
