@@ -50,6 +50,8 @@ def _remedy(reason: Any) -> str:
         return "check the credentials and the ACLs of this principal"
     if "SSL" in name:
         return "check ssl.ca.location and the certificates"
+    if name == "TOPIC_ALREADY_EXISTS":
+        return "somebody created it meanwhile: see whether another run works on it, and run again"
     if name in _AWAY:
         return "check bootstrap.servers, the network and that the brokers run"
     return ""

@@ -1,0 +1,25 @@
+"""What becomes of the client library's errors."""
+
+import pytest
+from confluent_kafka import KafkaError as Code
+from confluent_kafka import KafkaException
+
+from kbackup.kafka.client import kafka_error
+
+
+@pytest.mark.parametrize(
+    ("code", "do"),
+    [
+        pytest.param(Code.TOPIC_ALREADY_EXISTS, "run again", id="two restores at once"),
+        pytest.param(Code.TOPIC_AUTHORIZATION_FAILED, "ACLs", id="denied"),
+        pytest.param(Code._ALL_BROKERS_DOWN, "check bootstrap.servers", id="away"),
+    ],
+)
+def test_an_error_says_what_to_do(code: int, do: str) -> None:
+    """
+    Whoever reads it need not know Kafka's names of errors.
+    """
+    found = kafka_error("creating topic orders", KafkaException(Code(code)))
+
+    assert "creating topic orders" == found.what
+    assert do in found.do
