@@ -19,7 +19,7 @@ class ByteArrayConverter:
     defaults: ClassVar[Mapping[str, Any]] = {}
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Take nothing: there is nothing to choose."""
+        """Do nothing: there are no options."""
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
         """Return *column*."""

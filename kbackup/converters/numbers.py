@@ -26,7 +26,7 @@ class PrimitiveConverter:
     type: ClassVar[Type]
 
     def configure(self, properties: Mapping[str, Any]) -> None:
-        """Take nothing: there is nothing to choose."""
+        """Do nothing: there are no options."""
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
         """Read each row as a value; bytes that the type's serializer never writes are bad."""

@@ -50,10 +50,10 @@ class RestoreRun:
         self._following: Following | None = None
 
     def __call__(self, agree: Callable[[str], bool] | None = None) -> Event:
-        """Run to the end; what fails is in the summary.
+        """Run to the end; failures are in the summary.
 
         Args:
-            agree: Asks a person; None where nobody can be asked.
+            agree: Asks a person; None if nobody can be asked.
         """
         try:
             self._work(agree)
@@ -71,7 +71,7 @@ class RestoreRun:
             plan = self._plan(cluster, store)
             self._show(plan, cluster)
             if agree is None and not plan.refusals:
-                confirm(plan, None, is_agreed=settings.yes)  # a plan ends as the run would
+                confirm(plan, None, is_agreed=settings.yes)  # a plan exits as the run would
             return
         group = [wiring.restore_group(settings)]
         lock = RunLock.for_settings(
@@ -79,7 +79,7 @@ class RestoreRun:
         )
         tasks = self._world.run_tasks
         with lock as held:
-            tasks.begin()  # a restore that finds nothing to do is rare, and drops it unused
+            tasks.begin()  # a restore with nothing to do is rare, and discards it unused
             try:
                 if settings.follow:
                     self._follow(store, agree)
@@ -92,7 +92,7 @@ class RestoreRun:
             self._leave_record(store)
 
     def _once(self, cluster: Cluster, store: Store, agree: Callable[[str], bool] | None) -> bool:
-        """Restore what is there now; return whether anything was begun."""
+        """Restore what is there now; return whether anything was started."""
         plan = self._plan(cluster, store)
         self._show(plan, cluster)
         if plan.refusals:
@@ -102,7 +102,7 @@ class RestoreRun:
         return True
 
     def _follow(self, store: Store, agree: Callable[[str], bool] | None) -> None:
-        """Restore what comes until asked to stop, and leave a run record now and then."""
+        """Restore what arrives until asked to stop, writing a run record regularly."""
         following = self._following = Following(
             self._settings, self._world, store, self._summary, self._account, self._tell,
             self._stop, self._job,
@@ -131,7 +131,7 @@ class RestoreRun:
             self._summary.fail(error)
 
     def _leave_record(self, store: Store) -> None:
-        """Leave the run record, which nothing depends on: a store may be there to be read only."""
+        """Write the run record.  Nothing depends on it, and a store may be read-only."""
         try:
             history.write_run(store, self._layout, self._finish())
         except KbackupError as error:
@@ -167,7 +167,7 @@ class RestoreRun:
             cluster,
             self._world.kafka.permissions(),
             settings.replication_factor,
-            # a run asks by its first writer, and no client of ours may outlive that question
+            # a run checks this with its first writer, and no client of ours may outlive the check
             asks_for_transactions=settings.exactly_once and settings.dry_run,
         )
         for error in planner.missing:
@@ -192,7 +192,7 @@ class RestoreRun:
                 self._summary.fail(error)
             for code, text in topic.warnings:
                 self._tell(self._summary.warn(code, text))
-                if code == LEFT_OUT:  # the target still is not what the backup is
+                if code == LEFT_OUT:  # the target still differs from the backup
                     self._summary.skip("incomplete_partitions")
                 elif code == REPEATED:
                     self._summary.skip("repeated_topics")

@@ -1,4 +1,4 @@
-"""What a run does again and again while its tasks work."""
+"""What a run repeats while its tasks work."""
 
 import logging
 import threading
@@ -8,16 +8,16 @@ from typing import Final
 _log = logging.getLogger(__name__)
 
 BEAT_S: Final = 60.0
-"""Seconds between two times, where nothing else is said."""
+"""The default interval in seconds."""
 
 
 class Beats:
-    """Does something again and again, beside what its context does.
+    """Repeats an action in the background of its context.
 
-    A run that follows leaves a run record, or ``status --max-age`` would take it for dead; and a
-    sink folds the ledger, so that reading it takes as long during a run as before.  What fails is
-    logged and tried again: the run goes on without it, and what depends on it grows old where it
-    can be seen.
+    A run that follows writes its run record, or ``status --max-age`` would take it for dead; a
+    sink folds the ledger, so that reading it stays as fast during a run as before.  A failure is
+    logged and the action retried: the run continues without it, and ``status`` shows what has
+    become old.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""How a backup or a restore fares: what past runs said, how old the newest good one is, who runs.
+"""The state of a backup or a restore: past runs, the age of the last success, current runs.
 
-Everything comes from run records and lock objects; Kafka is not asked, and nothing is written.
+Everything comes from run records and lock objects; Kafka is not contacted, and nothing is written.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -22,12 +22,12 @@ from kbackup.stores import Store
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What is said of the runs of one command.
+    """The wording for the runs of one command.
 
     Attributes:
         command: The command.
-        unknown: Begins the sentence that no good run is known.
-        old: Begins the sentence that the newest good run is too old.
+        unknown: Begins the sentence that no successful run is known.
+        old: Begins the sentence that the last success is too old.
         do: What to do.
         keeps_success: Its last success is kept beside its run records.
     """
@@ -56,10 +56,10 @@ RESTORE: Final = Words(
 
 _PAST: Final = 10
 _LOOKED: Final = 300
-"""Run records that are read at most: two days' of a sink that runs each quarter of an hour, and
-what others leave beside it."""
+"""The most run records that are read: two days of a sink that runs every quarter of an hour, with
+room for those of other runs."""
 _CLOCKS_S: Final = 300.0
-"""By how much a run may have started in the future: clocks differ a little."""
+"""How far in the future a run may have started: clocks differ a little."""
 
 
 def status(
@@ -74,25 +74,25 @@ def status(
     of: Words = SINK,
     group: str | None = None,
 ) -> Event:
-    """Return how the backup in this ``topics.dir`` fares, in the shape of a summary.
+    """Return the state of the backup in this ``topics.dir``, in the shape of a summary.
 
-    Its ``exit_code`` is 7 when nothing says up to when the backup is complete, or that is more
-    than *max_age_s* ago.  A good run (exit 0 or 3) makes it complete up to its own start: what was
-    written later may not be in it.  A run that follows says so by itself, of all its partitions:
-    it grows old while one of them stands still.
+    Its ``exit_code`` is 7 if it is not known up to when the backup is complete, or if that is more
+    than *max_age_s* ago.  A successful run (exit 0 or 3) makes it complete up to the start of the
+    run: what was written later may not be in it.  A run that follows records this time itself,
+    for all of its partitions: the backup ages while one of them makes no progress.
 
-    The newest 300 runs are asked; where none of them covers the names, the success that the last
-    good run of just these names has left counts.
+    The newest 300 runs are read; if none of them covers the names, the time that the last
+    successful run of exactly these names has stored counts.
 
-    Beside a summary's own fields it has
+    In addition to a summary's fields it has
 
-    * ``partitions``: the rows that were asked for, of the newest run that has any of them, with
+    * ``partitions``: the selected rows of the newest run that has any of them, with
       ``committed`` and ``lag``;
-    * ``runs``: the newest ten at most, the newest first: run, started, result, exit_code,
+    * ``runs``: up to ten runs, newest first: run, started, result, exit_code,
       seconds, records, objects, bytes_stored and errors;
-    * ``last_success``, ``age_s``, ``max_age_s``: up to when the backup is complete; null where
+    * ``last_success``, ``age_s``, ``max_age_s``: up to when the backup is complete; null if
       that is not known;
-    * ``running``: run, host, pid and started of each run that refreshed its lock lately, going
+    * ``running``: run, host, pid and started of each run that recently refreshed its lock,
       by this host's clock;
     * ``topics_dir`` and ``names``.
 
@@ -101,16 +101,17 @@ def status(
         layout: Which ``topics.dir``.
         max_age_s: Seconds; None for any age.
         now: Aware.
-        names: Only runs that covered all of these topics, and only rows of these; with neither
-            *names* nor a *pattern* all runs count as runs of one backup.
-        pattern: Only runs that were asked for this ``topics.regex``, and rows of what matches it.
+        names: Only runs that covered all of these topics, and only their rows; with neither
+            *names* nor a *pattern*, all runs count as runs of one backup.
+        pattern: Only runs with this ``topics.regex``, and rows of topics that match it.
         partitions: Only rows of these partitions of each topic; None for all.
-        of: Whose runs.  A good restore has put back what was in the bucket when it began.
+        of: The command whose runs count.  A successful restore has restored what was in the
+            bucket when it began.
         group: Only runs that keep their positions in this consumer group; None for all.
 
     Raises:
-        ConfigurationError: If restores of several groups were found and none was named: each of
-            them may have a target of its own.
+        ConfigurationError: If there are restores of several groups and none was named: each of
+            them may have its own target.
         StoreError: If the store does not answer.
     """
     summary = Summary(history.new_run_id(now), f"{of.command} status")
@@ -159,7 +160,7 @@ def _rows(
     pattern: str | None,
     partitions: Collection[int] | None,
 ) -> Iterator[Event]:
-    """Yield a run's rows that were asked for."""
+    """Yield the selected rows of a run."""
     rows = record.rows
     chosen = {row["topic"] for row in rows}
     if names or pattern is not None:
@@ -170,7 +171,7 @@ def _rows(
 
 
 def _believed(record: RunRecord, summary: Summary, now: datetime) -> datetime | None:
-    """Return the record's success; a date in the future would silence this check for good."""
+    """Return the record's success, unless it is in the future, which would disable this check."""
     success = record.success
     if success is not None and (success - now).total_seconds() > _CLOCKS_S:
         text = (
@@ -247,7 +248,7 @@ def prometheus(status: Mapping[str, Any], **labels: str) -> str:
 
 
 class _Samples:
-    """Samples in the text format of Prometheus, those of a metric together."""
+    """Samples in the text format of Prometheus, grouped by metric."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._labels = labels
@@ -255,7 +256,7 @@ class _Samples:
         self._seen: set[str] = set()
 
     def add(self, metric: str, value: float | None, **labels: str) -> None:
-        """Add a sample; None is none."""
+        """Add a sample; None adds nothing."""
         if value is None:
             return
         name = f"kbackup_{metric}"
@@ -266,7 +267,7 @@ class _Samples:
         self._lines.append(f"{name}{{{','.join(pairs)}}} {value}")
 
     def text(self) -> str:
-        """Return all, each line ended."""
+        """Return all lines, each with its newline."""
         return "".join(f"{line}\n" for line in self._lines)
 
 

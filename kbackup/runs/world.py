@@ -1,4 +1,4 @@
-"""Everything outside of a run: the cluster, the bucket, the workers, the time."""
+"""Everything outside a run: the cluster, the bucket, the workers, the time."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -19,11 +19,11 @@ class RunTasks(Protocol):
     """Runs a task over units, on Spark or in this process: `engine.run`."""
 
     def begin(self) -> None:
-        """Get ready in the background: tasks will probably be run.  More than once is once."""
+        """Get ready in the background, because tasks will probably run.  Idempotent."""
         ...
 
     def end(self) -> None:
-        """Let go of what `begin` has begun, or tasks have kept, and nobody needs any more."""
+        """Release what `begin` started, or tasks kept, and nobody needs any longer."""
         ...
 
     def __call__(
@@ -37,7 +37,7 @@ class RunTasks(Protocol):
         """Return all reports.
 
         Raises:
-            SparkError: If a task cannot be run to its end.
+            SparkError: If a task cannot run to its end.
         """
         ...
 
@@ -63,8 +63,8 @@ class World:
         """Return the real world that *settings* describe.
 
         Args:
-            settings: Name the cluster, the bucket, and what Spark is given.
-            find_jvm: Finds the Java for Spark, called when it is needed.
+            settings: They name the cluster, the bucket, and Spark's properties.
+            find_jvm: Finds the Java for Spark; called when it is needed.
 
         Raises:
             ConfigurationError: If they name no cluster.
@@ -81,8 +81,8 @@ class OnSpark:
     """Runs tasks on Spark, as the settings say.
 
     Args:
-        settings: What Spark is given.
-        find_jvm: Finds a Java, called when Spark is started.
+        settings: Spark's properties.
+        find_jvm: Finds a Java; called when Spark is started.
     """
 
     def __init__(self, settings: Settings, find_jvm: FindJvm) -> None:
@@ -91,12 +91,12 @@ class OnSpark:
         self._given: engine.EngineSettings | None = None
 
     def begin(self) -> None:
-        """Start Spark beside what the run does until it has work for it."""
+        """Start Spark in the background, until the run has work for it."""
         if self._starting is None:
             self._starting = engine.Starting(self._engine_settings)
 
     def end(self) -> None:
-        """End a Spark that `begin` has started and nobody used, or that was kept."""
+        """End a Spark that `begin` started and nobody used, or that was kept."""
         if self._starting is not None:
             self._starting.drop()
             self._starting = None

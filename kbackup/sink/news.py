@@ -1,4 +1,4 @@
-"""What a run of the sink says before and while it works."""
+"""What a sink reports before and while it works."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -13,19 +13,19 @@ from kbackup.sink import accounting
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 
 _NAMED: Final = 20
-"""Ranges of skipped offsets that one line names; the summary names more of them."""
+"""The most ranges of skipped offsets in one line; the summary lists more."""
 
 Tell = Callable[[Event], None]
 
 
 class News:
-    """Says it on the screen; what is still so at the end is in the summary too."""
+    """Reports events on the screen; what still holds at the end is in the summary too."""
 
     def __init__(self, settings: Settings, summary: Summary, tell: Tell) -> None:
         self._settings, self._summary, self._tell = settings, summary, tell
 
     def start(self, plan: SinkPlan) -> None:
-        """Say what the run is going to do, and what is odd about it."""
+        """Report what the run is going to do, with warnings."""
         settings = self._settings
         self._tell(
             {
@@ -42,12 +42,12 @@ class News:
             self.odd(at)
 
     def planned(self, plan: SinkPlan) -> None:
-        """Say what is planned for each partition, for the display."""
+        """Report what is planned for each partition, for the display."""
         rows = [accounting.planned(at) for at in plan.partitions]
         self._tell({"type": "plan", "partitions": rows})
 
     def no_topic(self) -> None:
-        """Say that there is nothing to back up: a run that ends there has not made a backup."""
+        """Report that there is nothing to back up: a run that ends there made no backup."""
         text = f"no topic matches topics.regex {self._settings.topics_regex}"
         if self._settings.follow and not self._settings.dry_run:
             text += "; waiting for one"
@@ -57,7 +57,7 @@ class News:
         self._tell(self._summary.warn(NO_TOPIC, text))
 
     def odd(self, at: PlannedPartition) -> None:
-        """Tell what is odd about where a partition goes on, or why it does not."""
+        """Warn about where a partition continues, or report why it does not."""
         if at.refusal is not None:
             self._summary.fail(at.refusal)
         if at.start is not None:
@@ -66,7 +66,7 @@ class News:
                 self._tell(self._summary.warn(code, text, **place))
 
     def expired(self, at: PlannedPartition) -> Sequence[Span]:
-        """Tell of offsets that expired before they were backed up, count and return them."""
+        """Report offsets that expired before they were backed up; count and return them."""
         gaps = () if at.start is None else at.start.expired
         for gap in gaps:
             self._expired(at.where, gap)
@@ -86,7 +86,7 @@ class News:
         self._summary.skip("expired_offsets", len(gap))
 
     def skipped(self, report: PartitionReport, spans: Sequence[Sequence[int]]) -> None:
-        """Say which records were left out as bad, and where they are now."""
+        """Report which records were left out as bad, and where they are now."""
         if not spans:
             return
         where, topic = report.where, self._settings.errors_deadletterqueue_topic_name
@@ -100,7 +100,7 @@ class News:
         self._tell(warned.to_dict())
 
     def standing(self, report: PartitionReport) -> None:
-        """Say why a partition stands still, or that it goes on again."""
+        """Report why a partition is set aside, or that it continues."""
         where, failure = report.where, report.failure
         if failure is None:
             code, text = "goes_on", f"{where}: the backup goes on"

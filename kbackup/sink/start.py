@@ -1,6 +1,6 @@
-"""Where a partition's backup goes on: a pure function of what group, bucket and log say.
+"""Where a partition's backup continues: a pure function of the state of group, bucket and log.
 
-The group's committed offset and the bucket must agree, or a hole could arise that nobody sees:
+The group's committed offset and the bucket must agree, or a gap could arise unnoticed:
 offsets can be reset, expire, or be moved ahead, and objects can be deleted.
 """
 
@@ -18,19 +18,18 @@ class Evidence:
 
     Attributes:
         log: From the log's start to the end offset to back up to.
-        committed: The group's position, None without.
+        committed: The group's position, None if there is none.
         is_confirmed: The object that was committed with the position is in the bucket.
-        stored_to: The offset after the last record of the bucket's last object; None when the
-            bucket has no object of this partition, or does not say.
+        stored_to: The offset after the last record of the bucket's last object; None if the
+            bucket has no object of this partition, or the offset is unknown.
         has_objects: The bucket holds objects of this partition.
-        identities: Which topic the position and the objects looked at say they are of.
-        reached: Where this run stands already, when it plans a second time; None before it
-            has begun.
-        known_to: The offset before which everything was stored once, going by the ledger, whether
-            or not it still is; None where the ledger does not know the partition.
-        kept: The offsets of which the bucket holds all there was, and known gaps, going by the
-            ledger and by what a run stored and did not live to enter; empty where neither was
-            asked.
+        identities: The topics that the position and the examined objects belong to.
+        reached: How far this run already is, when it plans again; None before it has begun.
+        known_to: The offset before which everything was once stored, according to the ledger,
+            whether or not it still is; None if the ledger does not know the partition.
+        kept: The offsets for which the bucket holds everything there was, and known gaps,
+            according to the ledger and to what a run stored but died before entering; empty if
+            neither was read.
         unentered: The bucket's objects that the ledger lacks, each with its start offset.
         is_astray: The pointer of a dated layout names another object than the newest.
         inherited: What another tool, whose objects are the newest, has left; why that cannot be
@@ -53,13 +52,13 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to go on.
+    """Where to continue.
 
     Attributes:
         offset: The first offset to read.
         expired: Offsets that the cluster deleted before they were backed up.
         warnings: Codes and sentences for the operator.
-        moves_group: The group stands ahead of *offset* and has to be set back first.
+        moves_group: The group is ahead of *offset* and must be set back first.
     """
 
     offset: int
@@ -69,29 +68,29 @@ class Start:
 
 
 def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
-    """Decide where the backup of *where* goes on.
+    """Decide where the backup of *where* continues.
 
     Args:
-        where: For the sentences.
-        seen: What group, bucket and log say.
-        reset: ``earliest`` or ``latest``: where a partition begins that nobody knows.
+        where: For the messages.
+        seen: The state of group, bucket and log.
+        reset: ``earliest`` or ``latest``: where an unknown partition begins.
 
     Raises:
-        TopicChangedError: If the log ends before what was backed up: another topic of this name.
+        TopicChangedError: If the log ends before the end of the backup: another topic of that name.
         CorruptObjectError: If the object that would show where another tool stopped is damaged.
     """
     wanted, warnings = _wanted(where, seen)
     warnings += _astray(where, seen)
     if wanted is None:
-        wanted = seen.reached  # what expired since this run began is a gap, though nobody knew it
+        wanted = seen.reached  # what expired since this run began is a gap, though it was not known
     if wanted is None:
-        # reset serves a first start only
+        # reset applies to a first start only
         is_new = seen.committed is None and not seen.has_objects and seen.known_to is None
         is_news_only = is_new and reset == "latest"
         first = seen.log.end_offset if is_news_only else seen.log.start_offset
         known_to = seen.known_to
         if known_to is None and seen.committed is not None:
-            known_to = seen.committed.offset  # the group's word is all there is
+            known_to = seen.committed.offset  # only the group is known
         # What had been stored before *known_to* is missing.
         expired = () if known_to is None else _expired(seen, Span(known_to, first))
         return Start(first, expired, warnings, seen.committed is not None)
@@ -111,7 +110,7 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
 
 
 def _astray(where: TopicPartition, seen: Evidence) -> tuple[tuple[str, str], ...]:
-    """Say that the pointer of a dated layout is of another object than the newest."""
+    """Warn that the pointer of a dated layout is to another object than the newest."""
     if not seen.is_astray:
         return ()
     text = (
@@ -122,9 +121,9 @@ def _astray(where: TopicPartition, seen: Evidence) -> tuple[tuple[str, str], ...
 
 
 def _expired(seen: Evidence, span: Span) -> tuple[Span, ...]:
-    """Return what is lost of *span*, which the log no longer has.
+    """Return the part of *span*, which the log no longer has, that is lost.
 
-    Somebody who sets the group back, to back offsets up again, loses nothing that is in the bucket.
+    If the group was set back, to back offsets up again, nothing in the bucket is lost.
     """
     return without(span, seen.kept)
 
@@ -132,7 +131,7 @@ def _expired(seen: Evidence, span: Span) -> tuple[Span, ...]:
 def _wanted(
     where: TopicPartition, seen: Evidence
 ) -> tuple[int | None, tuple[tuple[str, str], ...]]:
-    """The offset that leaves no hole, None for the beginning, and what to say of it."""
+    """The offset that leaves no gap, None for the beginning, and warnings about it."""
     if isinstance(seen.inherited, CorruptObjectError):
         raise seen.inherited
     if seen.inherited is not None:

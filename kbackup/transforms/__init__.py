@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Transform(Protocol):
-    """Changes records, or leaves some out.
+    """Changes records, or drops some.
 
     Attributes:
         class_names: Simple names of the Java classes that stand for this transform, without the
             ``$Key`` or ``$Value`` after them.
-        sides: What Kafka has a class for: "key", "value", "header"; empty where the name stands
-            alone.
-        reads: What has to be converted for it beside its own side: "key", "value".
+        sides: The sides that Kafka has a class for: "key", "value", "header"; empty if the name
+            has none.
+        reads: The sides that must be converted for it besides its own: "key", "value".
         options: What follows ``transforms.ALIAS.`` in a file.
     """
 
@@ -44,10 +44,10 @@ class Transform(Protocol):
         ...
 
     def apply(self, records: Records) -> Records:
-        """Return the records as they are afterwards.
+        """Return the transformed records.
 
-        Offsets stay as they are, and in order.  A record that it cannot be applied to is refused:
-        `Records.refuse`; one that it leaves out is counted: `Records.left_out`.
+        Offsets stay as they are, and in order.  A record that it cannot be applied to is refused
+        (`Records.refuse`); a record that it drops is counted (`Records.left_out`).
         """
         ...
 
@@ -72,5 +72,5 @@ class Predicate(Protocol):
         ...
 
     def test(self, records: Records) -> pa.BooleanArray:
-        """Return whether each record is one of them: a row for each, none null."""
+        """Return whether each record matches: a row for each, none null."""
         ...

@@ -1,4 +1,4 @@
-"""``Cast``: fields, or the whole, as another type.
+"""``Cast``: fields, or the whole key or value, as another type.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.Cast``.
 """
@@ -39,7 +39,7 @@ _TYPES: Final = {
 
 
 class Cast:
-    """Makes numbers, booleans and text of each other; null stays null."""
+    """Converts between numbers, booleans and text; null stays null."""
 
     class_names: ClassVar[tuple[str, ...]] = ("Cast",)
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
@@ -50,7 +50,7 @@ class Cast:
         """Take the types.
 
         Raises:
-            ConfigurationError: If one is none, or the whole is cast and fields beside it.
+            ConfigurationError: If one is not a type, or both the whole and fields are cast.
         """
         self._side, self._fills = side, REPLACE_NULL.of(options)
         self._whole: Type | None = None
@@ -69,7 +69,7 @@ class Cast:
                 self._whole = _TYPES[word.lower()]
 
     def apply(self, records: Records) -> Records:
-        """Return the records with the other types."""
+        """Return the records with the new types."""
         if self._whole is None:
             return on_objects(records, self._side, self._structs, self._object)
         data, target = records.side(self._side), self._whole
@@ -111,7 +111,7 @@ def _unusable(text: str, why: str) -> ConfigurationError:
 def _cast(
     values: pa.Array, schema: ConnectSchema, target: Type
 ) -> tuple[pa.Array, ConnectSchema, Sequence[Bad]]:
-    """Return a column as another type, its schema, and the rows whose text says no such value.
+    """Return a column as another type, its schema, and the rows whose text has no such value.
 
     Raises:
         ValueError: If such values cannot be cast.

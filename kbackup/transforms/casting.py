@@ -1,4 +1,4 @@
-"""One value to another type, as Java's boxes do it.
+"""One value to another type, as Java's boxed types do it.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.Cast``; ``java.lang.Number``,
 ``Long.parseLong`` and ``Double.parseDouble`` of Java 17.
@@ -22,14 +22,14 @@ _DOUBLE: Final = re.compile(
 
 
 def to_type(value: Any, target: Type) -> Any:
-    """Return *value* as *target*: integers cut to their bits, fractions cut off.
+    """Return *value* as *target*: integers truncated to their bits, fractions cut off.
 
     Args:
         value: A bool, int, float, Decimal or text.
         target: A number, boolean or text.
 
     Raises:
-        ValueError: If it is text that says no such value.
+        ValueError: If it is text without such a value.
     """
     if target in _BITS:
         return _integer(value, _BITS[target])
@@ -48,7 +48,7 @@ def _integer(value: Any, bits: int) -> int:
     if isinstance(value, float):
         if math.isnan(value):
             return 0
-        wide = max(bits, 32)  # Java's narrower boxes cut an int
+        wide = max(bits, 32)  # Java's narrower types truncate an int
         low, high = -(2 ** (wide - 1)), 2 ** (wide - 1) - 1
         value = (high if value > 0 else low) if math.isinf(value) else int(value)
         value = min(max(value, low), high)
@@ -66,7 +66,7 @@ def _double(value: Any) -> float:
 
 
 def _single(number: float) -> float:
-    """Return the nearest number of 32 bits."""
+    """Return the nearest 32-bit number."""
     try:
         found: float = struct.unpack("f", struct.pack("f", number))[0]
     except OverflowError:
@@ -75,5 +75,5 @@ def _single(number: float) -> float:
 
 
 def is_castable(value: Any) -> bool:
-    """Whether `to_type` takes *value*."""
+    """Whether `to_type` accepts *value*."""
     return isinstance(value, (bool, int, float, str, Decimal))

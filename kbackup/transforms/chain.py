@@ -1,4 +1,4 @@
-"""A chain of transforms, each for the records that its predicate is true for."""
+"""A chain of transforms, each applied to the records that match its predicate."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -56,20 +56,20 @@ class _Link:
 
 
 class Chain:
-    """Transforms, one after the other.
+    """A sequence of transforms.
 
     Args:
-        steps: Which; each opened anew.
+        steps: The transforms; each is opened anew.
 
     Raises:
-        ConfigurationError: If one cannot be configured so.
+        ConfigurationError: If one cannot be configured like this.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._links = [_Link.of(step) for step in steps]
 
     def __call__(self, records: Records) -> list[Records]:
-        """Return what becomes of *records*: runs under the same schemas, offsets rising."""
+        """Return the transformed *records*: runs with the same schemas, offsets rising."""
         runs = [records]
         for link in self._links:
             runs = [each for run in runs for each in (link.apply(run) if len(run) else [run])]
@@ -77,7 +77,7 @@ class Chain:
 
 
 def _merged(some: Records, others: Records) -> list[Records]:
-    """Return the records of both in the order of their offsets."""
+    """Return the records of both in offset order."""
     refused = (*some.refused, *others.refused)
     left_out = (*some.left_out, *others.left_out)
     some, others = (replace(each, refused=(), left_out=()) for each in (some, others))

@@ -16,17 +16,16 @@ from kbackup.records import NO_TIMESTAMP
 _TEXT: Final = ConnectSchema(Type.STRING, optional=True)
 _BYTES: Final = ConnectSchema(Type.BYTES, optional=True)
 _PLAIN: Final = (_TEXT, _BYTES)
-"""What columns without a schema of their own are under, as Connect's converters have it."""
+"""The schema of columns without one of their own, as in Connect's converters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """The keys, or the values, of records under one schema.
+    """The keys, or the values, of records with one schema.
 
     Attributes:
-        values: One row a record.
-        schema: What they are under; None for JSON without a schema, whose column is
-            ``pa.json_()``.
+        values: One row per record.
+        schema: Their schema; None for JSON without a schema, whose column is ``pa.json_()``.
         origin: The schema of the column as it was converted, until something changes it.
     """
 
@@ -36,7 +35,7 @@ class Data:
 
     @classmethod
     def of(cls, column: Column) -> Self:
-        """Return what a converter gave."""
+        """Return what a converter returned."""
         values = column.values
         if isinstance(values.type, pa.JsonType):
             return cls(values, None, column.schema)
@@ -46,7 +45,7 @@ class Data:
         return cls(values, found, column.schema)
 
     def column(self) -> Column:
-        """Return what a format takes."""
+        """Return what a format accepts."""
         if self.origin is not None or self.schema is None or self.schema in _PLAIN:
             return Column(self.values, self.origin)
         return Column(self.values, self.schema.of_column())
@@ -70,12 +69,12 @@ class Data:
     def rebuilt(
         self, fields: Sequence[tuple[str, ConnectSchema]], columns: Sequence[pa.Array]
     ) -> Self:
-        """Return structs of other fields, null where these are, as Connect's transforms do.
+        """Return structs with other fields, null where these are, as Connect's transforms do.
 
-        The schema keeps name, version, doc and parameters, and is not optional any more.
+        The schema keeps name, version, doc and parameters, and is no longer optional.
 
         Raises:
-            ValueError: If two fields have one name.
+            ValueError: If two fields have the same name.
         """
         assert self.schema is not None  # noqa: S101
         names = [name for name, _ in fields]
@@ -104,16 +103,16 @@ def structs(columns: Sequence[pa.Array], schema: ConnectSchema, like: pa.Array) 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records of one Kafka partition, offsets rising, all under the same schemas.
+    """Records of one Kafka partition, offsets rising, all with the same schemas.
 
     Attributes:
-        batch: ``records.SCHEMA``; keys and values as Kafka has them, headers as they are now.
-        partition: Of Kafka.
+        batch: ``records.SCHEMA``; keys and values as in Kafka, headers as they are now.
+        partition: The Kafka partition.
         topics: The topic of each record: strings in a dictionary, none null.
-        key: The keys; None where they are not converted.
-        value: The values; None where they are not converted.
+        key: The keys; None if they are not converted.
+        value: The values; None if they are not converted.
         refused: The records that a transform could not be applied to: offset, and why.
-        left_out: Offsets of the records that transforms have left out, rising.
+        left_out: Offsets of the records that transforms dropped, rising.
     """
 
     batch: pa.RecordBatch
@@ -149,14 +148,14 @@ class Records:
 
     @property
     def timestamps(self) -> pa.Int64Array:
-        """The timestamps, null where a record has none."""
+        """The timestamps, null if a record has none."""
         times = self.batch["timestamp"]
         none = pc.equal(times, NO_TIMESTAMP)
         return pc.if_else(none, pa.scalar(None, pa.int64()), times)
 
     @property
     def headers(self) -> pa.ListArray:
-        """The headers, as ``records.SCHEMA`` has them."""
+        """The headers, as in ``records.SCHEMA``."""
         return self.batch["headers"]
 
     def side(self, side: str) -> Data:
@@ -192,13 +191,13 @@ class Records:
         return self.take(pc.indices_nonzero(mask))
 
     def leave_out(self, mask: pa.BooleanArray) -> Self:
-        """Return the rows where *mask* is false, the others named as left out."""
+        """Return the rows where *mask* is false; record the others as dropped."""
         gone = self.batch["offset"].filter(mask).to_pylist()
         left_out = tuple(sorted((*self.left_out, *gone)))
         return replace(self.only(pc.invert(mask)), left_out=left_out)
 
     def refuse(self, bad: Iterable[Bad]) -> Self:
-        """Return the rows that are not *bad*, which are numbered as these are."""
+        """Return the rows that are not *bad*; bad rows are numbered like these."""
         by_row = {each.row: each for each in bad}
         if not by_row:
             return self

@@ -1,4 +1,4 @@
-"""``DropHeaders``: headers left out by their names.
+"""``DropHeaders``: drops headers by name.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.DropHeaders``.
 """
@@ -14,7 +14,7 @@ HEADERS: Final = names("headers", "Names of the headers.", is_required=True)
 
 
 class DropHeaders:
-    """Leaves out every header that has one of the names."""
+    """Drops every header that has one of the names."""
 
     class_names: ClassVar[tuple[str, ...]] = ("DropHeaders",)
     sides: ClassVar[tuple[str, ...]] = ()

@@ -1,4 +1,4 @@
-"""``ExtractField``: one field in place of the whole.
+"""``ExtractField``: one field in place of the whole key or value.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.ExtractField``.
 """
@@ -27,7 +27,7 @@ _NAME: Final = re.compile(r"`([^`]+)`(?=\.|\Z)\.?|([^.]+)\.?")
 
 
 class ExtractField:
-    """Puts a field in the place of the key or the value; null stays null."""
+    """Replaces the key or the value by one of its fields; null stays null."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ExtractField",)
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
@@ -42,7 +42,7 @@ class ExtractField:
         self._path = path if SYNTAX.of(options) == "V2" else [field]
 
     def apply(self, records: Records) -> Records:
-        """Return the records with the field alone."""
+        """Return the records with only the field."""
         return on_objects(records, self._side, self._structs, self._object)
 
     def _structs(self, records: Records, data: Data) -> Records:

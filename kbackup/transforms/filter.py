@@ -1,4 +1,4 @@
-"""``Filter``: records left out, those that its predicate is true for.
+"""``Filter``: drops the records that match its predicate.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.Filter``.
 """
@@ -13,7 +13,7 @@ from kbackup.transforms.data import Records
 
 
 class Filter:
-    """Leaves out all records it is given."""
+    """Drops every record that it is applied to."""
 
     class_names: ClassVar[tuple[str, ...]] = ("Filter",)
     sides: ClassVar[tuple[str, ...]] = ()
@@ -21,7 +21,7 @@ class Filter:
     options: ClassVar[tuple[Option[Any], ...]] = ()
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
-        """Take nothing: there is nothing to choose."""
+        """Do nothing: there are no options."""
 
     def apply(self, records: Records) -> Records:
         """Return none of the records."""

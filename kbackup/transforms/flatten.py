@@ -1,4 +1,4 @@
-"""``Flatten``: the fields of objects inside objects as fields of the outermost.
+"""``Flatten``: the fields of nested objects as fields of the outermost.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.Flatten``.
 """
@@ -19,7 +19,7 @@ DELIMITER: Final = verbatim("delimiter", "Separator between the names.", ".")
 
 
 class Flatten:
-    """Makes one level of several; arrays stay as they are, and null stays null."""
+    """Flattens nested objects into one level; arrays stay as they are, and null stays null."""
 
     class_names: ClassVar[tuple[str, ...]] = ("Flatten",)
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
@@ -31,7 +31,7 @@ class Flatten:
         self._side, self._delimiter = side, DELIMITER.of(options) or ""
 
     def apply(self, records: Records) -> Records:
-        """Return the records flat."""
+        """Return the flattened records."""
         return on_objects(records, self._side, self._structs, self._object)
 
     def _structs(self, records: Records, data: Data) -> Records:

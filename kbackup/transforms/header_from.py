@@ -40,7 +40,7 @@ class HeaderFrom:
         """Take the fields and their headers.
 
         Raises:
-            ConfigurationError: If there are not as many of these as of those.
+            ConfigurationError: If their numbers differ.
         """
         self._side, self._fills = side, REPLACE_NULL.of(options)
         self._fields, self._headers = FIELDS.of(options), HEADERS.of(options)
@@ -53,7 +53,7 @@ class HeaderFrom:
             )  # fmt: skip
 
     def apply(self, records: Records) -> Records:
-        """Return the records with the headers, and without the fields where they are moved."""
+        """Return the records with the headers, and without the fields if they are moved."""
         records = without_null(records, self._side)
         data = records.side(self._side)
         if data.schema is None:

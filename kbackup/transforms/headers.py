@@ -1,4 +1,4 @@
-"""Headers as columns: some added, some left out."""
+"""Headers as columns: adds some, drops some."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,8 +10,8 @@ def added(headers: pa.ListArray, name: str, values: pa.Array) -> pa.ListArray:
     """Return *headers* with one more after the others of each record.
 
     Args:
-        headers: As ``records.SCHEMA`` has them.
-        name: The header's.
+        headers: As in ``records.SCHEMA``.
+        name: The header's name.
         values: ``binary``, its value in each record.
     """
     rows = len(headers)

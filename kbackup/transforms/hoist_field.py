@@ -1,4 +1,4 @@
-"""``HoistField``: the whole as a field of an object.
+"""``HoistField``: the whole key or value as a field of an object.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.HoistField``.
 """
@@ -18,9 +18,9 @@ FIELD: Final = text("field", "Name of the field.", is_required=True)
 
 
 class HoistField:
-    """Makes an object of one field out of the key or the value; null becomes a field too.
+    """Wraps the key or the value in an object with one field; null becomes a field too.
 
-    A null of values under a schema that allows none has no schema in Kafka, and is refused.
+    A null is refused if the schema does not allow it: Kafka has no schema for it.
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("HoistField",)

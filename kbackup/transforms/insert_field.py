@@ -1,4 +1,4 @@
-"""``InsertField``: topic, partition, offset, timestamp or a fixed text as fields.
+"""``InsertField``: topic, partition, offset, timestamp or fixed text as fields.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.InsertField``.
 """
@@ -62,7 +62,7 @@ class InsertField:
         """Take the names of the fields.
 
         Raises:
-            ConfigurationError: If none is asked for, or the fixed text is missing.
+            ConfigurationError: If there is none, or the fixed text is missing.
         """
         self._side, self._static = side, STATIC_VALUE.of(options)
         self._fills = REPLACE_NULL.of(options)
@@ -104,7 +104,7 @@ class InsertField:
         return records.with_side(self._side, data.rebuilt(fields, values))
 
     def _column(self, records: Records, of: str) -> pa.Array:
-        """Return what is to be inserted, a row for each record."""
+        """Return the values to insert, a row for each record."""
         if of == TOPIC.name:
             return records.topics.cast(pa.string())
         if of == PARTITION.name:
@@ -116,9 +116,9 @@ class InsertField:
         return pa.repeat(pa.scalar(self._static, pa.string()), len(records))
 
     def _appended(self, records: Records, data: Data) -> Records | None:
-        """Return JSON with the fields written before its last brace.
+        """Return JSON with the fields inserted before its last brace.
 
-        None where that is not all there is to do: a value is no object, may have such a field, or
+        None if that is not enough: a value is not an object, may have such a field, or
         has no timestamp to insert.  It costs a twentieth of parsing.
         """
         text = data.values.storage
@@ -142,7 +142,7 @@ class InsertField:
         return records.with_side(self._side, Data(values, None))
 
     def _put(self, records: Records) -> Records:
-        """Return JSON with the fields put in one by one."""
+        """Return JSON with the fields inserted one by one."""
         columns = [(each.name, self._column(records, each.of).to_pylist()) for each in self._fields]
         rows = iter(range(len(records)))
         is_null = records.side(self._side).values.is_null().to_pylist()

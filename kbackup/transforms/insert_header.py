@@ -1,4 +1,4 @@
-"""``InsertHeader``: one more header, the same in each record.
+"""``InsertHeader``: adds the same header to each record.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.InsertHeader``.
 """
@@ -19,7 +19,7 @@ LITERAL: Final = text("value.literal", "Its value, as text.", is_required=True)
 class InsertHeader:
     """Adds a header after the others.
 
-    Its value is the literal's text: Kafka reads a number or a date out of it, and writes it again.
+    Its value is the literal's text; Kafka parses it as a number or date, and writes that.
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("InsertHeader",)

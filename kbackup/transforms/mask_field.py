@@ -1,4 +1,4 @@
-"""``MaskField``: fields made empty, or replaced by a text or number.
+"""``MaskField``: empties fields, or replaces them by a text or number.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.MaskField``.
 """
@@ -33,7 +33,7 @@ _EMPTIES: Final[dict[Type, Any]] = {
 
 
 class MaskField:
-    """Hides what stands in fields; null stays null, and a null value is refused, as in Kafka."""
+    """Hides the contents of fields; null stays null, and a null value is refused, as in Kafka."""
 
     class_names: ClassVar[tuple[str, ...]] = ("MaskField",)
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
@@ -41,7 +41,7 @@ class MaskField:
     options: ClassVar[tuple[Option[Any], ...]] = (FIELDS, REPLACEMENT, REPLACE_NULL)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
-        """Take the names, and what takes their place."""
+        """Take the names, and the replacement."""
         self._side, self._fields = side, FIELDS.of(options)
         self._replacement, self._fills = REPLACEMENT.of(options), REPLACE_NULL.of(options)
 
@@ -65,7 +65,7 @@ class MaskField:
         return records.with_side(self._side, Data(values, schema))
 
     def _mask(self, name: str, field: ConnectSchema) -> Any:
-        """Return what takes the place of a field's values, as `pyarrow.scalar` takes it."""
+        """Return the replacement of a field's values, as `pyarrow.scalar` accepts it."""
         text = self._replacement
         if field.logical == DECIMAL:
             return _unscaled(text or "0", field.scale)

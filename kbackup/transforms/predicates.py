@@ -19,7 +19,7 @@ NAME: Final = text("name", "Name of the header.", is_required=True)
 
 
 class TopicNameMatches:
-    """Records whose topic, as it is by then, matches."""
+    """Matches records by topic, as earlier transforms have left it."""
 
     class_names: ClassVar[tuple[str, ...]] = ("TopicNameMatches",)
     options: ClassVar[tuple[Option[Any], ...]] = (PATTERN,)
@@ -28,7 +28,7 @@ class TopicNameMatches:
         """Take the pattern.
 
         Raises:
-            ConfigurationError: If Java refuses it, or it has something that is not supported.
+            ConfigurationError: If Java refuses it, or it uses something that is not supported.
         """
         pattern = PATTERN.of(options)
         try:
@@ -57,7 +57,7 @@ class TopicNameMatches:
 
 
 class HasHeaderKey:
-    """Records with a header of this name."""
+    """Matches records with a header of this name."""
 
     class_names: ClassVar[tuple[str, ...]] = ("HasHeaderKey",)
     options: ClassVar[tuple[Option[Any], ...]] = (NAME,)
@@ -72,13 +72,13 @@ class HasHeaderKey:
 
 
 class RecordIsTombstone:
-    """Records whose value is null, once it is converted."""
+    """Matches records whose converted value is null."""
 
     class_names: ClassVar[tuple[str, ...]] = ("RecordIsTombstone",)
     options: ClassVar[tuple[Option[Any], ...]] = ()
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Take nothing: there is nothing to choose."""
+        """Do nothing: there are no options."""
 
     def test(self, records: Records) -> pa.BooleanArray:
         """Return whether each value is null."""

@@ -1,4 +1,4 @@
-"""``RegexRouter``: another topic, by a regular expression.
+"""``RegexRouter``: renames topics by a regular expression.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.RegexRouter``.
 """
@@ -20,7 +20,7 @@ REPLACEMENT: Final = text(
 
 
 class RegexRouter:
-    """Gives topics that match another name.  A restore has it; a sink refuses it."""
+    """Renames topics that match.  A restore supports it; a sink refuses it."""
 
     class_names: ClassVar[tuple[str, ...]] = ("RegexRouter",)
     sides: ClassVar[tuple[str, ...]] = ()
@@ -31,7 +31,7 @@ class RegexRouter:
         """Take pattern and replacement.
 
         Raises:
-            ConfigurationError: If Java refuses one, or has something that is not supported.
+            ConfigurationError: If Java refuses one, or it uses something that is not supported.
         """
         self._rename = Rename(regex=REGEX.of(options), replacement=REPLACEMENT.of(options))
 

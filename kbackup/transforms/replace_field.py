@@ -1,4 +1,4 @@
-"""``ReplaceField``: fields left out or renamed.
+"""``ReplaceField``: drops or renames fields.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.ReplaceField``.
 """
@@ -22,7 +22,7 @@ REPLACE_NULL: Final = boolean(
 
 
 class ReplaceField:
-    """Leaves fields out, or gives them other names; null values stay null."""
+    """Drops or renames fields; null values stay null."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ReplaceField",)
     sides: ClassVar[tuple[str, ...]] = ("key", "value")

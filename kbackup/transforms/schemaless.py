@@ -1,4 +1,4 @@
-"""JSON without a schema, which transforms see as Java's maps, lists, text and numbers."""
+"""JSON without a schema, which Kafka's transforms see as Java maps, lists, text and numbers."""
 
 import json
 import re
@@ -15,7 +15,7 @@ _LONG_INTEGER: Final = re.compile(r"\d{19}")
 
 
 def parsed(values: pa.Array) -> list[Any]:
-    """Return what each text says, None for null; integers of any size as they are."""
+    """Return the parsed value of each text, None for null; integers of any size are kept."""
     texts = values.storage if isinstance(values, pa.ExtensionArray) else values
     return [None if text is None else _parsed(text) for text in texts.to_pylist()]
 
@@ -26,10 +26,10 @@ def written(values: Sequence[Any]) -> pa.Array:
 
 
 def changed(values: pa.Array, change: Callable[[Any], Any]) -> tuple[pa.Array, list[Bad]]:
-    """Return the texts of what *change* makes of each value that is not null.
+    """Return the JSON that *change* makes of each value that is not null.
 
     Returns:
-        A row for each, and those of which *change* said with a ``ValueError`` what is wrong.
+        A row for each, and the rows for which *change* raised a ``ValueError``.
     """
     found: list[Any] = []
     bad = []
@@ -43,7 +43,7 @@ def changed(values: pa.Array, change: Callable[[Any], Any]) -> tuple[pa.Array, l
 
 
 def kind(value: Any) -> str:
-    """Return the word for what *value* is in JSON."""
+    """Return the name of *value*'s JSON type."""
     names = {dict: "an object", list: "an array", str: "text", bool: "a boolean"}
     return "null" if value is None else names.get(type(value), "a number")
 

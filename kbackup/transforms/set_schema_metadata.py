@@ -1,4 +1,4 @@
-"""``SetSchemaMetadata``: another name or version for the schema.
+"""``SetSchemaMetadata``: changes the name or version of the schema.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.SetSchemaMetadata``.
 """
@@ -21,7 +21,7 @@ REPLACE_NULL: Final = boolean(
 
 
 class SetSchemaMetadata:
-    """Gives the schema a name, a version or both; values without a schema are refused."""
+    """Sets the schema's name, version or both; values without a schema are refused."""
 
     class_names: ClassVar[tuple[str, ...]] = ("SetSchemaMetadata",)
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
@@ -35,7 +35,7 @@ class SetSchemaMetadata:
         self._version = None if version is None else int(version)
 
     def apply(self, records: Records) -> Records:
-        """Return the records under the other schema."""
+        """Return the records with the changed schema."""
         data = records.side(self._side)
         if data.schema is None:
             return refused(records, self._side, f"its {self._side} has no schema")

@@ -21,11 +21,11 @@ def on_objects(
     """Apply a transform that works on fields.
 
     Args:
-        records: To what.
+        records: The records.
         side: "key" or "value".
-        structs: What becomes of structs; its ``ValueError`` refuses all that are not null.
-        objects: What becomes of one JSON object without a schema, which it may change in place;
-            its ``ValueError`` refuses that one.
+        structs: Transforms structs; its ``ValueError`` refuses all that are not null.
+        objects: Transforms one JSON object without a schema, which it may change in place;
+            its ``ValueError`` refuses that object.
         refuses_null: Whether null is refused; otherwise it stays null.
     """
     if refuses_null:

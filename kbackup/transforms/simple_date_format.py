@@ -22,7 +22,7 @@ from kbackup.joda import calendar
 
 FIRST_MS: Final = -12_219_292_800_000
 LAST_MS: Final = 253_402_300_799_999
-"""The first and the last time that can be printed."""
+"""The first and the last time that can be formatted."""
 
 DAY_MS: Final = 86_400_000
 _TOKEN: Final = re.compile(
@@ -95,13 +95,13 @@ _NUMBERS: Final[dict[str, _Column]] = {
 
 
 class SimpleDateFormat:
-    """One pattern, read once.
+    """One pattern, parsed once.
 
     Args:
-        pattern: Of Java's.
+        pattern: A Java pattern.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not a pattern.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -142,11 +142,11 @@ class SimpleDateFormat:
         return pc.binary_join_element_wise(*parts, "")
 
     def ms(self, text: str) -> int:
-        """Return the time that *text* begins with; what follows it does not matter, as in Java.
+        """Return the time at the beginning of *text*; the rest is ignored, as in Java.
 
         Raises:
-            ValueError: If it does not fit the pattern, or what it says depends on when or where it
-                is read.
+            ValueError: If it does not fit the pattern, or its meaning depends on when or where
+                it is read.
         """
         match = self._parts.match(text)
         if match is None:

@@ -21,7 +21,7 @@ _FORMATS: Final = {
     TIMESTAMP: SimpleDateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"),
 }
 _QUOTED: Final = (Type.BYTES, Type.FLOAT32, Type.FLOAT64)
-"""Types whose JSON may be in quotes that are no part of the text."""
+"""Types whose JSON may have quotes that are not part of the text."""
 
 
 def as_text(values: pa.Array, schema: ConnectSchema) -> pa.BinaryArray:
@@ -58,6 +58,6 @@ def text_of(value: Any) -> bytes | None:
 
 
 def decimal(value: bytes, scale: int) -> Decimal:
-    """Return the number that a Decimal's bytes are."""
+    """Return the number in a Decimal's bytes."""
     number = Decimal(int.from_bytes(value, "big", signed=True)).as_tuple()
     return Decimal((number.sign, number.digits, -scale))

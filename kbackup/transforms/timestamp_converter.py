@@ -48,7 +48,7 @@ _SCHEMAS: Final = {
 
 
 class TimestampConverter:
-    """Turns times into another form; null stays null."""
+    """Converts times to another form; null stays null."""
 
     class_names: ClassVar[tuple[str, ...]] = ("TimestampConverter",)
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
@@ -56,10 +56,10 @@ class TimestampConverter:
     options: ClassVar[tuple[Option[Any], ...]] = (FIELD, TARGET, FORMAT, PRECISION, REPLACE_NULL)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:
-        """Take the field, and what to make of it.
+        """Take the field, and the target type.
 
         Raises:
-            ConfigurationError: If text is asked for without a pattern, or the pattern is none.
+            ConfigurationError: If text is requested without a pattern, or the pattern is invalid.
         """
         self._side = side
         self._field, self._target = FIELD.of(options), TARGET.of(options)
@@ -78,7 +78,7 @@ class TimestampConverter:
             ) from error
 
     def apply(self, records: Records) -> Records:
-        """Return the records with the times turned."""
+        """Return the records with the times converted."""
         data = records.side(self._side)
         try:
             if data.schema is None:
@@ -108,7 +108,7 @@ class TimestampConverter:
     def _turned(
         self, values: pa.Array, schema: ConnectSchema
     ) -> tuple[pa.Array, ConnectSchema, Sequence[Bad]]:
-        """Return a column of times in the other form, its schema, and the rows that are none."""
+        """Return a column of times in the other form, its schema, and the rows without a time."""
         ms, bad = self._ms(values, schema)
         target = replace(_SCHEMAS[self._target], optional=schema.optional)
         return self._of_ms(ms, bad).cast(target.arrow()), target, bad
@@ -136,7 +136,7 @@ class TimestampConverter:
         return pc.divide(values, _PER_MS[self._precision])
 
     def _read(self, texts: Sequence[Any]) -> tuple[list[int | None], dict[int, str]]:
-        """Return the times of *texts*, and why some are none."""
+        """Return the times of *texts*, and why some are not times."""
         found: list[int | None] = []
         wrong = {}
         for at, each in enumerate(texts):
@@ -152,7 +152,7 @@ class TimestampConverter:
         return found, wrong
 
     def _of_ms(self, ms: pa.Array, bad: list[Bad]) -> pa.Array:
-        """Return what is asked for; times that it cannot be are null and among the *bad*."""
+        """Return the requested form; times that do not fit it are null and among the *bad*."""
         match self._target:
             case "unix" if self._precision == "seconds":
                 return pc.divide(ms, 1000)
@@ -173,7 +173,7 @@ class TimestampConverter:
         return self._format.texts(ms)
 
     def _json(self, records: Records, data: Data) -> Records:
-        """Return JSON with the times turned; Java's Date is in ms there, whatever it was."""
+        """Return JSON with the times converted; a Java Date is in ms there, whatever it was."""
         values, bad = schemaless.parsed(data.values), []
         found: list[Any] = []
         for row, value in enumerate(values):
@@ -214,6 +214,6 @@ class TimestampConverter:
 
 
 def _floor(ms: pa.Array) -> pa.Int64Array:
-    """Return the days since the epoch, downwards."""
+    """Return the days since the epoch, rounded down."""
     days = pc.divide(ms, DAY_MS)
     return pc.if_else(pc.less(ms, pc.multiply(days, DAY_MS)), pc.subtract(days, 1), days)

@@ -1,4 +1,4 @@
-"""``ValueToKey``: fields of the value as the key.
+"""``ValueToKey``: builds the key from fields of the value.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.transforms.ValueToKey``.
 """
@@ -22,7 +22,7 @@ REPLACE_NULL: Final = boolean(
 
 
 class ValueToKey:
-    """Makes the key out of fields of the value; a null value is refused, as in Kafka."""
+    """Builds the key from fields of the value; a null value is refused, as in Kafka."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ValueToKey",)
     sides: ClassVar[tuple[str, ...]] = ()
@@ -34,7 +34,7 @@ class ValueToKey:
         self._fields, self._fills = FIELDS.of(options), REPLACE_NULL.of(options)
 
     def apply(self, records: Records) -> Records:
-        """Return the records with other keys, where keys are stored."""
+        """Return the records with other keys, if keys are stored."""
         records = without_null(records, "value")
         data = records.side("value")
         if data.schema is None:
