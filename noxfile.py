@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import nox
+from nox.command import CommandFailed
 
 from kbackup.kafka.native import build as native
 
@@ -166,14 +167,21 @@ def bare(session: nox.Session) -> None:
 def nightly(session: nox.Session) -> None:
     """All tests on a bare machine, then what the gate has no time for.
 
-    That is, such as 8,000 more numbers of the simulation, what is marked ``nightly``.
+    That is, such as 8,000 more numbers of the simulation, what is marked ``nightly``.  It runs
+    even if one of the others failed: a night is long, and the next one far.
     """
+    failed = []
     with bare_machine() as variables:
         for marked in ("not nightly", "nightly"):
-            session.run(
-                PYTHON, "-m", "pytest", *SIDE_BY_SIDE, "-m", marked, *session.posargs,
-                env=variables, external=True,
-            )  # fmt: skip
+            try:
+                session.run(
+                    PYTHON, "-m", "pytest", *SIDE_BY_SIDE, "-m", marked, *session.posargs,
+                    env=variables, external=True,
+                )  # fmt: skip
+            except CommandFailed:
+                failed.append(marked)
+    if failed:
+        session.error(f"tests failed: {' and '.join(failed)}")
 
 
 @nox.session
