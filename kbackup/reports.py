@@ -228,6 +228,26 @@ NOTHING: Final = Restored()
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenTo:
+    """What one run of a restore wrote to one partition of a target, of one of the backup.
+
+    Attributes:
+        partition: Of the target.
+        records: Records acknowledged and committed.
+        commits: Transactions that held some of them, or commits without transactions.
+    """
+
+    partition: int
+    records: int = 0
+    commits: int = 0
+
+    def __add__(self, other: "WrittenTo") -> "WrittenTo":
+        """Return what was written to the same partition together."""
+        records, commits = self.records + other.records, self.commits + other.commits
+        return WrittenTo(self.partition, records, commits)
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreReport:
     """How far the restore of one partition is.
 
@@ -239,7 +259,9 @@ class RestoreReport:
         skipped: What was left out, each as ``KbackupError.to_dict`` puts it.
         failure: What stopped the work, in the same form; None if nothing has.
         log_end: Where the target's log ended at least before this run's first record, judging by a
-            position that was committed since the plan; None where there was none.
+            position that was committed since the plan; None where there was none, or where other
+            partitions of the backup are restored to the same one.
+        lanes: Where its records went; empty for the partition of the same number.
     """
 
     source: TopicPartition
@@ -249,11 +271,14 @@ class RestoreReport:
     skipped: tuple[Mapping[str, Any], ...] = ()
     failure: Mapping[str, Any] | None = None
     log_end: int | None = None
+    lanes: tuple[WrittenTo, ...] = ()
 
     @property
-    def where(self) -> TopicPartition:
-        """The partition that is written to."""
-        return TopicPartition(self.target, self.source.partition)
+    def written(self) -> tuple[WrittenTo, ...]:
+        """What it wrote to each partition of the target."""
+        return self.lanes or (
+            WrittenTo(self.source.partition, self.done.records, self.done.commits),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain data: what Spark hands over."""
@@ -264,6 +289,7 @@ class RestoreReport:
             **asdict(self.done),
             "committed": self.committed,
             "log_end": self.log_end,
+            "lanes": [asdict(lane) for lane in self.lanes],
             "skipped": [dict(entry) for entry in self.skipped],
             **({} if self.failure is None else {"failure": dict(self.failure)}),
         }
@@ -279,6 +305,7 @@ class RestoreReport:
             tuple(data["skipped"]),
             data.get("failure"),
             data["log_end"],
+            tuple(WrittenTo(**lane) for lane in data["lanes"]),
         )
 
     def progress(self, run: str, open_records: int) -> Progress:

@@ -94,6 +94,18 @@ class Restore(Group):
         "Create missing topics with the backup's number of partitions.",
         off="--no-create-topics",
     )
+    partition_map: Annotated[Literal["same", "modulo", "key"], *Word] = declare(
+        "same",
+        "Partition that a record is written to: the one of the same number, the number modulo the "
+        "target's partitions, or the one that Kafka's Java producer chooses for its key.",
+    )
+    target_partitions: OptionalInteger = declare(
+        None,
+        "Number of partitions of created topics; default: the backup's.",
+        ge=1,
+        le=1_000_000,
+        example="12",
+    )
     replication_factor: OptionalInteger = declare(
         None,
         "Replication factor of created topics; default: the cluster's.",

@@ -8,6 +8,7 @@ from kbackup.kafka.administration import SETTLE_S, Cluster, Permissions, Topic, 
 from kbackup.kafka.connection import Connection, Outage
 from kbackup.kafka.settings import KafkaSettings, Way
 from kbackup.kafka.transport import (
+    NO_OTHERS,
     PATIENCE_S,
     LogStartMovedError,
     OffsetMovedError,
@@ -18,6 +19,7 @@ from kbackup.kafka.transport import (
 )
 
 __all__ = [
+    "NO_OTHERS",
     "PATIENCE_S",
     "SETTLE_S",
     "Cluster",

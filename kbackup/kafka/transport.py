@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -38,6 +39,10 @@ class OffsetMovedError(KbackupError):
     code = "offset_moved"
 
 
+NO_OTHERS: Final[Mapping[TopicPartition, Position]] = MappingProxyType({})
+"""A writer that writes to its target alone commits no other positions."""
+
+
 class Reader(Protocol):
     """Reads partitions, one after the other; no member of any group."""
 
@@ -65,31 +70,46 @@ class Reader(Protocol):
 class Writer(Protocol):
     """Writes to one target partition, and commits a position of its group with the records.
 
+    It may write to other partitions of the topic too, and commit positions in them.
+
     Attributes:
         record_bytes_max: The largest record that the target takes, its headers counted in.
     """
 
     record_bytes_max: int
 
-    def position(self) -> Position | None:
-        """Return the group's committed position, None where it has none.
+    def position(self, where: TopicPartition | None = None) -> Position | None:
+        """Return the group's committed position in *where*, None where it has none.
 
         Earlier writers are fenced by now, so nobody moves it any more.
+
+        Args:
+            where: A partition; None for the target.
         """
         ...
 
-    def write(self, batch: pa.RecordBatch) -> int:
+    def write(self, batch: pa.RecordBatch, where: TopicPartition | None = None) -> int:
         """Send the records of *batch* (``records.SCHEMA``) in order.
 
         A null timestamp is the layout's "not stored": the record gets the time of writing.
+
+        Args:
+            batch: The records.
+            where: A partition of the target's topic; None for the target.
 
         Returns:
             How many timestamps the client could not send as they are: 0 ms becomes 1 ms.
         """
         ...
 
-    def commit(self, position: Position) -> None:
+    def commit(
+        self, position: Position, others: Mapping[TopicPartition, Position] = NO_OTHERS
+    ) -> None:
         """Make everything written so far visible, together with *position*.
+
+        Args:
+            position: The group's in the target.
+            others: Its positions in other partitions, committed together with it.
 
         Raises:
             KafkaError: If the cluster refused; with transactions nothing is visible then.

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, TopicPartition
 
 from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError
-from kbackup.kafka import KafkaSettings, Position
+from kbackup.kafka import NO_OTHERS, KafkaSettings, Position
 from kbackup.kafka.client import Complaints, kafka_error
 from kbackup.kafka.coordinator import patience_s
 from kbackup.kafka.deadline import within
@@ -64,6 +64,9 @@ _FAILURES: Final = (KafkaException, SystemError)
 
 class Writer:
     """Writes to one target partition and keeps the position in a consumer group.
+
+    Records may go to other partitions of the target's topic too, with positions of the group there:
+    all of them belong to the same transaction.
 
     Transactions, positions and what a failure means are here; how rows reach the client is a
     `Sender`'s matter, by columns in C or by objects in Python, as `KafkaSettings.client` says.
@@ -129,17 +132,24 @@ class Writer:
                 self.close()
                 raise
 
-    def position(self) -> Position | None:
+    def position(self, where: Where | None = None) -> Position | None:
         """Return the committed position in the backup, None at the first start.
 
         Read after the constructor has fenced earlier writers, so nobody moves it any more.
-        """
-        return self._positions.read(self._target)
 
-    def write(self, batch: pa.RecordBatch) -> int:
+        Args:
+            where: The partition it is kept in; None for the target.
+        """
+        return self._positions.read(where or self._target)
+
+    def write(self, batch: pa.RecordBatch, where: Where | None = None) -> int:
         """Send the records of *batch* in order; returns when the client has taken them all.
 
         A null timestamp is the layout's "not stored": the record gets the time of writing.
+
+        Args:
+            batch: The records.
+            where: A partition of the target's topic; None for the target.
 
         Returns:
             How many timestamps of 0 ms were sent as 1 ms: the client takes 0 for "now".
@@ -152,27 +162,32 @@ class Writer:
             self._call("beginning a transaction", self._producer.begin_transaction)
             self._in_transaction = True
         sent, zeros = without_zero_timestamps(batch)
-        refused = self._sender.send(sent, lambda: self._waiting(self._producer.poll))
+        partition = (where or self._target).partition
+        refused = self._sender.send(sent, partition, lambda: self._waiting(self._producer.poll))
         if refused is None:
             self._call("writing records", self._producer.poll, 0)
             refused = self._sender.refusal()
         self._raise(refused)
         return zeros
 
-    def commit(self, position: Position) -> None:
+    def commit(self, position: Position, others: Mapping[Where, Position] = NO_OTHERS) -> None:
         """Make everything written so far visible, together with *position*.
+
+        Args:
+            position: In the target.
+            others: In other partitions of its topic.
 
         Raises:
             KafkaError: If the cluster refused; the transaction is aborted, nothing is visible.
         """
+        positions = {self._target: position, **others}
         if not self._exactly_once:
             self.flush()
-            self._positions.advance(self._target, position)
+            self._advance(positions)
             return
         offsets = [
-            TopicPartition(
-                self._target.topic, self._target.partition, position.offset, position.metadata
-            )
+            TopicPartition(where.topic, where.partition, each.offset, each.metadata)
+            for where, each in positions.items()
         ]
         if not self._in_transaction:
             self._call("beginning a transaction", self._producer.begin_transaction)
@@ -188,6 +203,14 @@ class Writer:
         self._sent_at = time.monotonic()
         self._commit("committing a transaction", self._producer.commit_transaction)
         self._in_transaction = False
+
+    def _advance(self, positions: Mapping[Where, Position]) -> None:
+        """Commit positions without a transaction; several of them in one request."""
+        if len(positions) == 1:
+            self._positions.advance(self._target, positions[self._target])
+            return
+        for error in self._positions.advance_all(positions).values():
+            raise error
 
     def _commit(self, what: str, function: Any, *arguments: Any) -> None:
         """Make a call of the client that waits for a coordinator, now and then without end."""

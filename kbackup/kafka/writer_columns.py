@@ -34,7 +34,8 @@ class ColumnSender:
     """Hands whole batches over; see `kbackup.kafka.writer_sender.Sender`.
 
     Deliveries are counted in C, in the order of production, so that a failed one is the n-th that
-    was handed over; `_sent` says which offset that was.
+    was handed over; `_sent` says which offset that was.  That order is one partition's: where
+    records went to several, nothing says which one failed.
     """
 
     def __init__(self, properties: Mapping[str, Any], target: TopicPartition) -> None:
@@ -44,14 +45,18 @@ class ColumnSender:
         self._lock = Lock()
         self._sent: deque[_Sent] = deque()
         self._count = 0
+        self._is_spread = False
         if not self._native.functions.writer_open(self._native.handle, target.topic.encode()):
             raise KafkaError(f"writing to {target}", "the client does not accept the topic")
 
-    def send(self, batch: pa.RecordBatch, waiting: Callable[[], Wait]) -> Refusal | None:
+    def send(
+        self, batch: pa.RecordBatch, partition: int, waiting: Callable[[], Wait]
+    ) -> Refusal | None:
         """Hand over the rows of a batch in order."""
         if not batch.schema.equals(SCHEMA):
             raise TypeError(f"not the columns of a record: {batch.schema}")
         batch.validate()  # no column's end is beyond its bytes: what C cannot see
+        self._is_spread = self._is_spread or partition != self._target.partition
         self._forget_delivered()
         self._sent.append(_Sent(self._count, batch["offset"]))
         _, capsule = batch.__arrow_c_array__()
@@ -62,7 +67,7 @@ class ColumnSender:
             before = row
             with self._lock:
                 row = self._native.functions.writer_write(
-                    self._native.handle, array, self._target.partition, row, _PATIENCE_MS,
+                    self._native.handle, array, partition, row, _PATIENCE_MS,
                     byref(error), byref(failure),
                 )  # fmt: skip
             self._count += row - before
@@ -109,7 +114,7 @@ class ColumnSender:
         return delivered, failed, number, error
 
     def _offset(self, number: int) -> int | None:
-        for sent in self._sent:
+        for sent in () if self._is_spread else self._sent:
             if sent.number <= number < sent.number + len(sent.offsets):
                 return int(sent.offsets[number - sent.number].as_py())
         return None

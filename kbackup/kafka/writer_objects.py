@@ -29,11 +29,13 @@ class ObjectSender:
             {**properties, "on_delivery": self._delivered}, logger=CLIENT_LOG
         )  # fmt: skip
 
-    def send(self, batch: pa.RecordBatch, waiting: Callable[[], Wait]) -> Refusal | None:
+    def send(
+        self, batch: pa.RecordBatch, partition: int, waiting: Callable[[], Wait]
+    ) -> Refusal | None:
         """Hand over the rows of a batch in order."""
         gc.disable()  # none of what is made for each record is part of a cycle
         try:
-            self._produce(batch, waiting)
+            self._produce(batch, partition, waiting)
         except KafkaException as error:
             return Refusal(error.args[0])
         finally:
@@ -48,8 +50,8 @@ class ObjectSender:
         """Let go of the producer."""
         self.producer = None  # it is part of a cycle
 
-    def _produce(self, batch: pa.RecordBatch, waiting: Callable[[], Wait]) -> None:
-        topic, partition = self._target.topic, self._target.partition
+    def _produce(self, batch: pa.RecordBatch, partition: int, waiting: Callable[[], Wait]) -> None:
+        topic = self._target.topic
         produce = self.producer.produce
         for value, key, timestamp, headers in zip(
             batch["value"].to_pylist(),

@@ -32,7 +32,7 @@ class Refusal:
 
 
 class Sender(Protocol):
-    """One producer, which writes to one partition.
+    """One producer, which writes to the partitions of one topic.
 
     Attributes:
         producer: The client, for transactions.
@@ -40,11 +40,14 @@ class Sender(Protocol):
 
     producer: Any
 
-    def send(self, batch: pa.RecordBatch, waiting: Callable[[], Wait]) -> Refusal | None:
+    def send(
+        self, batch: pa.RecordBatch, partition: int, waiting: Callable[[], Wait]
+    ) -> Refusal | None:
         """Hand over the rows of a batch in order.
 
         Args:
             batch: ``records.SCHEMA``.  A null timestamp gives the record the time of writing.
+            partition: Where they go.
             waiting: Makes a `Wait` for one time in which the client has no room.
 
         Returns:

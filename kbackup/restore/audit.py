@@ -14,7 +14,7 @@ from kbackup.engine import Report
 from kbackup.errors import AuditError, KbackupError
 from kbackup.kafka import Cluster, Connection
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import RestoreReport
+from kbackup.reports import RestoreReport, WrittenTo
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,8 @@ def written(
 ) -> list[Written]:
     """Return what tasks wrote to each partition, and what its log holds now.
 
-    A partition that failed is left out: it says so itself, and somebody else may have gone on.
+    One to which a restore failed is left out: the failure says so itself, and somebody else may
+    have gone on.
 
     Args:
         cluster: The target.
@@ -69,20 +70,28 @@ def written(
     Raises:
         KafkaError: If the cluster does not answer.
     """
-    done = [report for report in reports if report.done.records and report.failure is None]
-    wheres = [report.where for report in done]
+    sums: dict[TopicPartition, WrittenTo] = {}
+    befores: dict[TopicPartition, int] = {}
+    failed: set[TopicPartition] = set()
+    for report in reports:
+        for lane in report.written:
+            where = TopicPartition(report.target, lane.partition)
+            sums[where] = sums.get(where, WrittenTo(lane.partition)) + lane
+            befores[where] = max(befores.get(where, 0), report.log_end or 0)
+            failed |= {where} if report.failure is not None else set()
+    wheres = [where for where, lane in sums.items() if lane.records and where not in failed]
     after = cluster.settled_spans(wheres)
     ends = cluster.spans(wheres, committed_only=False)
     return [
         Written(
             where,
-            report.done.records,
-            report.done.commits if exactly_once else 0,
-            max(spans.get(where, Span(0, 0)).end_offset, report.log_end or 0),
+            sums[where].records,
+            sums[where].commits if exactly_once else 0,
+            max(spans.get(where, Span(0, 0)).end_offset, befores[where]),
             after[where],
             after[where].end_offset < ends[where].end_offset,
         )
-        for where, report in zip(wheres, done, strict=True)
+        for where in wheres
     ]
 
 

@@ -1,20 +1,36 @@
 """What a restore does before its tasks: create topics, and commit where it begins in each.
 
 Where records are written in transactions, each task commits its own beginning, once its writer has
-fenced every other.  So no restore sets back what another one has committed since the plan.
+fenced every other.  So no restore sets back what another one has committed since the plan.  Where
+several partitions of a backup share a target, tasks commit all beginnings before any of them writes
+a record: a partition without a position then is never one that has yet to begin.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass
 
-from kbackup.kafka import Cluster
+from kbackup.kafka import Cluster, Position
+from kbackup.records import TopicPartition
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.target import create
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What tasks have to do, with the ids of created topics.
+
+    Attributes:
+        first: Units without objects, whose beginnings are committed before anything else is done.
+        units: The plan's units.
+    """
+
+    first: list[RestoreUnit]
+    units: list[RestoreUnit]
+
+
 def begin(
     plan: RestorePlan, cluster: Cluster, replication_factor: int | None, *, exactly_once: bool
-) -> list[RestoreUnit]:
+) -> Begun:
     """Prepare the targets; a restore killed from here on can be continued.
 
     Args:
@@ -22,9 +38,6 @@ def begin(
         cluster: The target.
         replication_factor: Of created topics; None for the cluster's default.
         exactly_once: Tasks write in transactions, and commit their beginnings themselves.
-
-    Returns:
-        The plan's units, with the ids of created topics.
 
     Raises:
         KafkaError: If a topic cannot be created, or a position not be written.
@@ -34,13 +47,19 @@ def begin(
         for topic in plan.topics
         if topic.action == "create"
     }
-    begun, positions = [], {}
-    for unit in plan.units():
-        mark = replace(unit.mark, target_id=ids.get(unit.target.topic, unit.mark.target_id))
-        if exactly_once or not unit.begins:
-            begun.append(replace(unit, mark=mark))
-            continue
-        positions[unit.target] = mark.position()
-        begun.append(replace(unit, mark=mark, committed=positions[unit.target], begins=False))
-    cluster.set_positions(plan.group, positions)
-    return begun
+
+    def named(unit: RestoreUnit) -> RestoreUnit:
+        return unit.marked(ids.get(unit.target.topic, unit.mark.target_id))
+
+    first = [named(unit) for topic in plan.topics for unit in topic.beginnings]
+    units = [named(unit) for unit in plan.units()]
+    if exactly_once:
+        return Begun(first, [unit if unit.group is None else unit.begun() for unit in units])
+    positions = dict[str, dict[TopicPartition, Position]]()
+    for unit in (*first, *units):
+        if unit.begins:
+            mine = positions.setdefault(unit.group or plan.group, {})
+            mine |= {lane.target: lane.mark.position() for lane in unit.lanes}
+    for group, committed in positions.items():
+        cluster.set_positions(group, committed)
+    return Begun([], [unit.begun() for unit in units])

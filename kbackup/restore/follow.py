@@ -276,17 +276,23 @@ class Following:
             if not failures and unconfirmed is not None and topic.adds:
                 failures = [unconfirmed.to_dict()]
             units: list[RestoreUnit] = []
+            first: list[RestoreUnit] = []
             if not failures:
                 alone = replace(plan, topics=(topic,))
                 try:
-                    units = begin(
+                    made = begin(
                         alone, cluster, self._settings.replication_factor,
                         exactly_once=self._settings.exactly_once,
                     )  # fmt: skip
+                    first, units = made.first, made.units
                 except KbackupError as error:
                     if isinstance(error, KafkaError) and error.is_away:
                         raise
                     failures = [error.to_dict()]
+            if first and not self._stop.is_set():
+                task = functools.partial(put_back, self._job(plan, self._visits + 1))
+                found = self._run_tasks(task, first)
+                failures = [report["failure"] for report in found if "failure" in report]
             if failures:
                 self._set_aside(name, failures)
                 continue

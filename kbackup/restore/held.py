@@ -1,6 +1,6 @@
 """What the target cluster holds before a restore, asked once for all topics."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from kbackup.kafka import Position, Topic
@@ -17,13 +17,13 @@ class Held:
     Attributes:
         topics: By name.
         spans: What each of their partitions holds, open transactions included.
-        positions: The group's positions in them, whoever committed these.
+        positions: The positions of each group in them, whoever committed these.
         configs: Settings, as far as they may be read.
     """
 
     topics: Mapping[str, Topic]
     spans: Mapping[TopicPartition, Span]
-    positions: Mapping[TopicPartition, Position]
+    positions: Mapping[str, Mapping[TopicPartition, Position]]
     configs: Mapping[str, Mapping[str, str]]
 
     def log(self, where: TopicPartition) -> Log | None:
@@ -31,8 +31,12 @@ class Held:
         topic, span = self.topics.get(where.topic), self.spans.get(where)
         return None if topic is None or span is None else Log(where, topic.topic_id, span)
 
+    def position(self, group: str, where: TopicPartition) -> Position | None:
+        """Return a group's position, None where it has none."""
+        return self.positions.get(group, {}).get(where)
+
     def target(self, name: str, standings: Mapping[TopicPartition, Standing]) -> Target:
-        """Return a target topic as it stands.
+        """Return a target topic as it stands, each partition of which has one source.
 
         Args:
             name: The topic.
@@ -50,6 +54,28 @@ class Held:
         filled = sum(len(self.spans[where]) for where in others if where.topic == name)
         partitions = self.topics[name].partitions
         return Target(partitions, filled, bool(own), self.configs.get(name))
+
+    def shared_target(
+        self, name: str, standings: Collection[Standing], *, has_written: bool
+    ) -> Target:
+        """Return a target topic as it stands, whose partitions have several sources.
+
+        A restore commits all of its beginnings before its first record.  So a source without a
+        position, once records of others are there, is one whose position was lost: its own
+        records may be there too.
+
+        Args:
+            name: The topic.
+            standings: Where the restore of each partition of the backup stands.
+            has_written: Whether any of them has written records.
+        """
+        if name not in self.topics:
+            return Target()
+        known = [each.mark is not None or each.refusal is not None for each in standings]
+        filled = 0
+        if not all(known) and (has_written or not any(known)):
+            filled = sum(len(span) for where, span in self.spans.items() if where.topic == name)
+        return Target(self.topics[name].partitions, filled, any(known), self.configs.get(name))
 
     def mark(
         self, standing: Standing, source: Source, where: TopicPartition, first_offset: int

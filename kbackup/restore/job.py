@@ -1,6 +1,7 @@
 """What a restore task needs to know: plain data that crosses processes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from kbackup.backup.catalog import FileSet
 from kbackup.backup.window import EVERYTHING, Window
@@ -51,11 +52,26 @@ class RestoreJob:
 
 
 @dataclass(frozen=True, slots=True)
+class Lane:
+    """One partition that a unit writes to.
+
+    Attributes:
+        target: The partition.
+        mark: Where the restore of the unit's source stands, as it is to be committed there.
+        committed: What the group's position there was when that was found out; None for none.
+    """
+
+    target: TopicPartition
+    mark: Mark
+    committed: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreUnit:
     """One partition's share of a restore.
 
     Attributes:
-        target: The partition to write to.
+        target: The partition to write to; of several the first, in which the position is asked for.
         sets: The file sets that are left, in order.
         mark: Where the restore stands.
         committed: What the group's position in the target was when that was found out; None for
@@ -64,6 +80,9 @@ class RestoreUnit:
         before: Digest of the value sets that are done.
         max_message_bytes: Largest record the target takes; None for what the broker says.
         window: Which of the records are restored.
+        group: Keeps the positions of this source alone; None for the run's group.
+        others: The further partitions that it writes to, with *target* all of the topic: a record
+            goes by its key.  All lanes are committed together.
     """
 
     target: TopicPartition
@@ -74,6 +93,27 @@ class RestoreUnit:
     before: str = ""
     max_message_bytes: int | None = None
     window: Window = EVERYTHING
+    group: str | None = None
+    others: tuple[Lane, ...] = ()
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """All partitions that it writes to."""
+        return Lane(self.target, self.mark, self.committed), *self.others
+
+    def marked(self, target_id: str) -> Self:
+        """Return it with the id of a target that was created meanwhile."""
+        others = tuple(
+            replace(lane, mark=replace(lane.mark, target_id=target_id)) for lane in self.others
+        )
+        return replace(self, mark=replace(self.mark, target_id=target_id), others=others)
+
+    def begun(self) -> Self:
+        """Return it once its beginning is committed, where it had one to commit."""
+        if not self.begins:
+            return self
+        others = tuple(replace(lane, committed=lane.mark.position()) for lane in self.others)
+        return replace(self, committed=self.mark.position(), begins=False, others=others)
 
     @property
     def source(self) -> TopicPartition:

@@ -25,6 +25,9 @@ class PlannedTopic:
         objects: Number of objects.
         records: Number of records in them, None if names and run records do not show it.
         stored_bytes: Bytes of the objects.
+        partitions: How many the target has, or is created with.
+        beginnings: Where partitions share targets: units of which only the beginning is committed,
+            all of them before the first record is written.
     """
 
     intent: Intent
@@ -37,6 +40,8 @@ class PlannedTopic:
     objects: int
     records: int | None
     stored_bytes: int
+    partitions: int
+    beginnings: tuple[RestoreUnit, ...] = ()
 
     @property
     def adds(self) -> bool:
@@ -79,6 +84,13 @@ class RestorePlan:
     def refusals(self) -> list[KbackupError]:
         """All reasons not to begin; if there is any, nothing runs."""
         return [error for topic in self.topics for error in topic.refusals]
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups that keep positions: the restore's, or one for each partition of a backup."""
+        beginnings = (unit for topic in self.topics for unit in topic.beginnings)
+        own = {unit.group for unit in (*self.units(), *beginnings)}
+        return sorted(self.group if group is None else group for group in own)
 
     def units(self) -> list[RestoreUnit]:
         """Return what tasks have to do, the largest share first."""

@@ -1,6 +1,6 @@
 """Plans a restore, with what forbids it; planning changes nothing."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -19,12 +19,13 @@ from kbackup.renaming import rename
 from kbackup.restore import safety, soundness
 from kbackup.restore.held import Held
 from kbackup.restore.job import RestoreUnit
+from kbackup.restore.lanes import Lanes
 from kbackup.restore.mark import Source
+from kbackup.restore.partition_map import ORDER, PartitionMap
 from kbackup.restore.plan import PlannedTopic, RestorePlan
 from kbackup.restore.remaining import remaining
 from kbackup.restore.safety import Intent, Target
 from kbackup.restore.sources import config_of_copy, source_of
-from kbackup.restore.standing import Standing, judge
 from kbackup.runs import wiring
 from kbackup.runs.known import Known
 from kbackup.runs.selection import select
@@ -86,6 +87,7 @@ class Planner:
         self.missing: list[KbackupError] = []
         self._first: dict[TopicPartition, ObjectHead | None] = {}
         self._group, self._window = wiring.restore_group(settings), wiring.window(settings)
+        self._map = PartitionMap(settings.partition_map, self._group)
         self._stored = _by_topic(catalog.sets)
         self._there = _by_topic({*known.partitions(), *catalog.sets})
 
@@ -108,7 +110,9 @@ class Planner:
         ]
         # positions first: what another restore writes meanwhile makes a log longer than its
         # position says, and never looks like a target that was emptied
-        positions = self._cluster.committed(self._group, wheres)
+        positions = {
+            group: self._cluster.committed(group, wheres) for group in self._groups(intents)
+        }
         held = Held(
             existing,
             self._cluster.spans(wheres, committed_only=False),
@@ -119,6 +123,23 @@ class Planner:
         clashes = list(safety.collisions([*intents, *others]))
         topics = [self._topic(intent, held, clashes) for intent in intents]
         return RestorePlan(tuple(topics), self._group, held.spans)
+
+    def _groups(self, intents: Sequence[Intent]) -> set[str]:
+        """Return all groups that may keep positions of this restore."""
+        wheres = (where for intent in intents for where in self._sources(intent))
+        return {self._map.group_of(where.partition) for where in wheres}
+
+    def _sources(self, intent: Intent) -> list[TopicPartition]:
+        """Return the partitions of the backup that may have positions of this restore.
+
+        Where they share targets these are all, and not only those with objects that are asked for.
+        """
+        stored = self._stored.get(intent.source, [])
+        if self._map.is_same:
+            return [where for where in stored if self._is_wanted(where)]
+        count = min(intent.partitions, soundness.PARTITIONS_BELIEVED)
+        every = {TopicPartition(intent.source, partition) for partition in range(count)}
+        return sorted(every | set(stored))
 
     def _names(self) -> list[str]:
         """Return the topics to plan.
@@ -182,33 +203,33 @@ class Planner:
         times = [each.min_timestamp for each in known if each is not None]
         return min((time for time in times if time is not None), default=None)
 
-    def _source(self, where: TopicPartition) -> Source:
-        head = self._first[where]
+    def _source(self, where: TopicPartition, count: int) -> Source:
+        """Return what is restored of a partition, into a topic of *count* partitions."""
+        head = self._first.get(where)
         said = self._known.topics.get(where.topic)
         identity = UNKNOWN if said is None else said.identity
         if identity == UNKNOWN and head is not None:
             identity = TopicIdentity.from_metadata(head.metadata)
-        asked = wiring.asked(self._settings)
+        asked = " ".join(filter(None, (wiring.asked(self._settings), self._map.name(count))))
         return Source(wiring.backup_id(self._settings), where, identity, asked)
 
-    def _standings(self, intent: Intent, held: Held) -> dict[TopicPartition, Standing]:
-        """Return where this restore stands in each partition of an existing target."""
-        found = {}
-        for where in self._stored.get(intent.source, []):
-            log = held.log(TopicPartition(intent.target, where.partition))
-            if log is not None and self._is_wanted(where):
-                found[log.where] = judge(
-                    held.positions.get(log.where), self._source(where), log, group=self._group,
-                    layout=wiring.layout(self._settings),
-                )  # fmt: skip
-        return found
+    def _lanes(self, intent: Intent, held: Held) -> Lanes:
+        """Return where this restore stands in the partitions that it is to write to."""
+        there = held.topics.get(intent.target)
+        count = self._settings.target_partitions or intent.partitions
+        count = count if there is None else there.partitions
+        return Lanes(
+            intent.target, count, held, self._map,
+            {where: self._source(where, count) for where in self._sources(intent)},
+            wiring.layout(self._settings),
+        )  # fmt: skip
 
     def _topic(self, intent: Intent, held: Held, clashes: Sequence[KbackupError]) -> PlannedTopic:
         settings = self._settings
-        standings = self._standings(intent, held)
-        target = held.target(intent.target, standings)
+        lanes = self._lanes(intent, held)
+        target = lanes.target()
         refusals = [error for error in clashes if error.place.get("topic") == intent.target]
-        refusals += [each.refusal for each in standings.values() if each.refusal is not None]
+        refusals += [each.refusal for each in lanes.standings if each.refusal is not None]
         refusals += safety.refusals(
             intent,
             target,
@@ -216,11 +237,13 @@ class Planner:
             creates=settings.create_topics,
             allows_same_topic=settings.allow_same_topic,
             now_ms=self._now_ms,
+            partitions=lanes.count,
+            keeps_partitions=self._map.is_same,
         )
         warnings = [
             (code, f"{intent.target} {text}") for code, text in safety.warnings(intent, target)
         ]
-        warnings += [each.warning for each in standings.values() if each.warning is not None]
+        warnings += [each.warning for each in lanes.standings if each.warning is not None]
         source = source_of(self._known, intent.source)
         created = config_of_copy(
             source, settings.topic_config, original=settings.topic_settings == "original"
@@ -229,9 +252,7 @@ class Planner:
         limit = config.get("max.message.bytes")
         max_bytes = None if limit is None else int(limit)
         parts = [
-            self._part(
-                where, TopicPartition(intent.target, where.partition), held, standings, max_bytes
-            )
+            self._part(where, lanes, max_bytes)
             for where in self._stored.get(intent.source, [])
             if self._is_wanted(where)
         ]
@@ -261,21 +282,23 @@ class Planner:
         if wheres and not objects and not self._window.is_everything:
             text = f"{intent.source}: no object can hold a record that was asked for"
             warnings.append(("window_empty", text))
+        if units and not self._map.is_same:
+            text = ORDER[self._map.how].format(count=lanes.count)
+            warnings.append(("partition_map", f"{intent.target}: {text}"))
         action = _action(target, has_units=bool(units), is_refused=bool(refusals))
         return PlannedTopic(
             intent, target, tuple(units), action, created, tuple(refusals),
             tuple(warnings), objects, _total(part.records for part in parts), stored,
+            lanes.count, lanes.beginnings(units),
         )  # fmt: skip
 
     def _part(
         self,
         where: TopicPartition,
-        at: TopicPartition,
-        held: Held,
-        standings: Mapping[TopicPartition, Standing],
+        lanes: Lanes,
         max_message_bytes: int | None,
     ) -> _Part:
-        """Plan one partition of a backup, which goes to the partition *at*."""
+        """Plan one partition of a backup."""
         sets, shadowed = self._chosen(where)
         warnings, refusals = [], []
         if shadowed:
@@ -286,21 +309,18 @@ class Planner:
             records = None  # not known before they are read
             refusals += soundness.indivisible(where, sets, self._window, self._facts)
             sets = [files for files in sets if self._window.takes(files, self._facts(files))]
-        standing = standings.get(at, Standing())
-        left = remaining(self._facts, sets, standing.mark)
+        left = remaining(self._facts, sets, lanes.standing(where).mark)
         if left.refusal is not None:
             refusals.append(left.refusal)
         unit = None
         if left.sets:
-            unit = RestoreUnit(
-                at,
+            unit = lanes.unit(
+                where,
                 tuple(files.known_by(partial(self._known.sha256, where)) for files in left.sets),
-                held.mark(standing, self._source(where), at, sets[0].start_offset),
-                held.positions.get(at),
-                standing.mark is None,
-                left.before,
-                max_message_bytes,
-                self._window,
+                first_offset=sets[0].start_offset,
+                before=left.before,
+                max_message_bytes=max_message_bytes,
+                window=self._window,
             )
         return _Part(sets, unit, records, refusals, warnings)
 

@@ -205,16 +205,26 @@ class RestoreRun:
             return
         exactly_once = self._settings.exactly_once
         factor = self._settings.replication_factor
-        units = begin(plan, cluster, factor, exactly_once=exactly_once)  # empty topics too
-        if not units:
+        begun = begin(plan, cluster, factor, exactly_once=exactly_once)  # empty topics too
+        if not begun.units:
             return
-        found = self._tasks(functools.partial(put_back, self._job(plan)), units)
+        task = functools.partial(put_back, self._job(plan))
+        if begun.first and self._has_failed(self._tasks(task, begun.first)):
+            return
+        found = self._tasks(task, begun.units)
         reports = [RestoreReport.from_dict(report) for report in found]
         for report in reports:
             if report.failure is not None:
                 self._summary.fail(report.failure)
             self._account.take(report)
         self._audit(plan, cluster, reports)
+
+    def _has_failed(self, found: Sequence[Report]) -> bool:
+        """Take over the failures of tasks that only commit beginnings; whether there are any."""
+        failures = [report["failure"] for report in found if "failure" in report]
+        for failure in failures:
+            self._summary.fail(failure)
+        return bool(failures) or self._stop.is_set()
 
     def _job(self, plan: RestorePlan, visit: int = 0) -> RestoreJob:
         return RestoreJob(

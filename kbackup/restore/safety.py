@@ -77,13 +77,34 @@ def refusals(
     creates: bool,
     allows_same_topic: bool,
     now_ms: int,
+    partitions: int,
+    keeps_partitions: bool = True,
 ) -> Iterator[KbackupError]:
-    """Yield every reason not to begin this topic's restore."""
+    """Yield every reason not to begin this topic's restore.
+
+    Args:
+        intent: From where to where.
+        target: The target as it stands.
+        if_exists: What to do with a target that is not empty.
+        creates: Missing topics are created.
+        allows_same_topic: The topic that was backed up may be written to.
+        now_ms: The time, ms since the epoch.
+        partitions: How many the target has, or is created with.
+        keeps_partitions: Each record goes to the partition of the number it had.
+    """
     yield from _name(intent)
     loops = list(_feedback(intent, target, allows_same_topic=allows_same_topic))
     yield from loops
     if loops:
         return  # that it is not empty follows, and would only hide the reason
+    if keeps_partitions and partitions < intent.partitions:
+        has = "would have" if target.partitions is None else "has"
+        yield FewerPartitionsError(
+            f"{intent.target} {has} {partitions} partitions, the backup has {intent.partitions}",
+            "records would have to change partition",
+            "add partitions, choose another name, or --partition-map modulo or key",
+            topic=intent.target,
+        )
     if target.partitions is None:
         if if_exists == "resume":
             yield TargetNotEmptyError(
@@ -100,14 +121,6 @@ def refusals(
                 topic=intent.target,
             )
         return
-    if target.partitions < intent.partitions:
-        yield FewerPartitionsError(
-            f"{intent.target} has {target.partitions} partitions, the backup has "
-            f"{intent.partitions}",
-            "records would have to change partition",
-            "add partitions, or choose another name",
-            topic=intent.target,
-        )
     yield from _not_empty(intent, target, if_exists)
     yield from _retention(intent, target, now_ms)
 

@@ -4,6 +4,7 @@ A position is worth something only where the log it was committed to is still th
 compared with what is to be restored, and with the target, before "done" or "nothing new" is said.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,6 +48,12 @@ class Standing:
     refusal: KbackupError | None = None
     warning: tuple[str, str] | None = None
 
+    @property
+    def has_written(self) -> bool:
+        """Whether records were restored up to the mark, as far as it says."""
+        log = None if self.mark is None else self.mark.log
+        return log is not None and len(log) > 0
+
 
 def judge(
     found: Position | None, source: Source, log: Log, *, group: str, layout: Layout
@@ -68,6 +75,33 @@ def judge(
     if mark.source.conflicts(source):
         return Standing()
     return _early(mark, log) if mark.log is None else _in_log(mark, mark.log, log)
+
+
+def united(found: Mapping[TopicPartition, Standing]) -> Standing:
+    """Return where the restore of one source stands whose records go to several partitions.
+
+    Its positions in them are committed together.  Where some of these are worth nothing any more,
+    it can begin anew only if the others have none of its records.
+
+    Args:
+        found: Where it stands in each; at least one.
+    """
+    refused = next((each for each in found.values() if each.refusal is not None), None)
+    if refused is not None:
+        return refused
+    marks = {where: each.mark for where, each in found.items() if each.mark is not None}
+    gone = [where for where in found if where not in marks]
+    written = [where for where, each in found.items() if each.has_written]
+    warning = next((each.warning for each in found.values() if each.warning is not None), None)
+    if gone and written:
+        why = f"it no longer has its part of what was restored to {written[0]} and others"
+        return Standing(refusal=_changed(gone[0], why))
+    if gone:
+        return Standing(warning=warning)
+    if len({mark.place for mark in marks.values()}) > 1:
+        why = "the positions in the partitions of its topic do not agree: they were moved"
+        return Standing(refusal=_changed(next(iter(found)), why))
+    return Standing(next(iter(marks.values())), warning=warning)
 
 
 def _in_log(mark: Mark, stood: Span, log: Log) -> Standing:

@@ -39,7 +39,7 @@ def create(
     def ask(config: Mapping[str, str]) -> str:
         return cluster.create_topic(
             topic.intent.target,
-            topic.intent.partitions,
+            topic.partitions,
             -1 if factor is None else factor,
             config,
             only_validate=only_validate,
@@ -81,7 +81,7 @@ def asked(
         return plan
     there = [t.intent.target for t in plan.topics if t.units and t.target.partitions is not None]
     allowed = rights.of_topics(there)
-    shared = list(_denied_to_all(plan.group, rights, asks_for_transactions))
+    shared = list(_denied_to_all(plan, rights, asks_for_transactions))
     topics = []
     for topic in plan.topics:
         found = list(_denials(topic, cluster, allowed, factor)) if topic.units else []
@@ -108,10 +108,12 @@ def _denials(
 
 
 def _denied_to_all(
-    group: str, rights: Permissions, asks_for_transactions: bool
+    plan: RestorePlan, rights: Permissions, asks_for_transactions: bool
 ) -> Iterator[KbackupError]:
-    if "READ" not in rights.of_group(group):
-        yield _denied(f"group {group}", {"READ"})
+    denied = next((group for group in plan.groups if "READ" not in rights.of_group(group)), None)
+    if denied is not None:
+        yield _denied(f"group {denied}", {"READ"})
+    group = plan.groups[0]
     if asks_for_transactions and "WRITE" not in rights.of_transactions(f"{group}-plan"):
         yield _denied(f"transactional ids that begin with {group}-", {"WRITE"})
 

@@ -60,7 +60,7 @@ def _write(work: "Work") -> None:
     job, unit = work.job, work.unit
     writer = job.kafka.writer(
         unit.target,
-        job.group,
+        unit.group or job.group,
         exactly_once=job.exactly_once,
         max_message_bytes=unit.max_message_bytes,
     )

@@ -1,10 +1,11 @@
 """What is written together and not committed yet, and how much that may be."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
 
+from kbackup.records import TopicPartition
 from kbackup.reports import Restored
 from kbackup.restore.mark import Place
 
@@ -33,6 +34,7 @@ class Transaction:
         place: Where a commit would leave the restore.
         passed: Whole records of the backup since the last commit; None: not known.
         records: Records sent since the last commit.
+        sent: Of these, how many to each partition.
         bytes: Their size in memory.
         begun: Clock of the first of them.
     """
@@ -41,12 +43,17 @@ class Transaction:
     place: Place
     passed: int | None = 0
     records: int = 0
+    sent: dict[TopicPartition, int] = field(default_factory=dict)
     bytes: int = 0
     begun: float = 0.0
 
     def count(self, **more: int) -> None:
         """Add to what has been done."""
         self.done = replace(self.done, **{n: getattr(self.done, n) + by for n, by in more.items()})
+
+    def send(self, where: TopicPartition, records: int) -> None:
+        """Note records that were sent to a partition."""
+        self.sent[where] = self.sent.get(where, 0) + records
 
     def take(self, batch: pa.RecordBatch, place: Place, *, passed: int) -> None:
         """Take in records that were sent, which lead to *place*."""

@@ -8,18 +8,22 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Final
 
+import pyarrow as pa
+
 from kbackup.backup import merging
 from kbackup.backup.catalog import FileSet
 from kbackup.backup.merging import BAD, Failed, Finished, Rows
 from kbackup.channel import Line
 from kbackup.errors import KbackupError, RefusedError, StoppedError
 from kbackup.events import Warned
-from kbackup.kafka import Writer
+from kbackup.kafka import Position, Writer
 from kbackup.naming import Layout
-from kbackup.reports import NOTHING, Restored, RestoreReport
+from kbackup.records import TopicPartition
+from kbackup.reports import NOTHING, Restored, RestoreReport, WrittenTo
 from kbackup.restore.ahead import Ahead
-from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.job import Lane, RestoreJob, RestoreUnit
 from kbackup.restore.mark import Mark, chain, digest
+from kbackup.restore.partition_map import spread
 from kbackup.restore.remaining import unfinished
 from kbackup.restore.sieve import Sieve
 from kbackup.restore.transaction import FIRST_BYTES, TRANSACTION_RECORDS, Transaction, next_limit
@@ -46,7 +50,8 @@ class Work:
     store: Store
     line: Line
     report: RestoreReport = field(init=False)
-    _mark: Mark = field(init=False)
+    _lanes: dict[TopicPartition, Lane] = field(init=False)
+    _written: dict[TopicPartition, WrittenTo] = field(init=False)
     _open: Transaction = field(init=False)
     _sieve: Sieve = field(init=False)
     _values: FileSet | None = None
@@ -56,8 +61,11 @@ class Work:
 
     def __post_init__(self) -> None:
         self.report = RestoreReport(self.unit.source, self.unit.target.topic)
-        self._mark, self._before = self.unit.mark, self.unit.before
-        self._open = Transaction(Restored(), self._mark.place)
+        self._lanes = {lane.target: lane for lane in self.unit.lanes}
+        self._written = {at: WrittenTo(at.partition) for at in self._lanes}
+        self._before = self.unit.before
+        self._open = Transaction(Restored(), self.unit.mark.place)
+        self._tally()
 
     def run(self, writer: Writer) -> None:
         """Restore the unit.
@@ -67,6 +75,8 @@ class Work:
         """
         self._sieve = Sieve(self.job, self.unit, self._count, self._skip)
         sets = self._resume(writer)
+        if not self.unit.sets:  # nothing but its beginning was to be committed
+            return
         steps = merging.steps(
             self.store,
             sets,
@@ -95,25 +105,10 @@ class Work:
         sets = [*unit.sets]
         if found == unit.committed:
             if unit.begins:
-                writer.commit(unit.mark.position())
+                self._commit_marks(writer)
         else:
-            mark = None if found is None else Mark.read(found, Layout())
-            if mark is None or not mark.follows(unit.mark):
-                raise RefusedError(
-                    f"the position of group {self.job.group} in {unit.target} has been moved",
-                    "another restore or another tool moved it while this run was starting",
-                    "let one restore at a time write to a topic, then run the command again",
-                )
-            self._mark = mark
-            self._open = Transaction(
-                mark.done if mark.run == self.job.mark else NOTHING, mark.place
-            )
-            self._before = mark.place.before or ""
-            if mark.log is not None:
-                done = self._open.done
-                mine = done.records + (done.commits if self.job.exactly_once else 0)
-                self.report = replace(self.report, log_end=mark.log.end_offset - mine)
-            sets = unfinished(self.store, sets, mark.place.offset)
+            self._follow(writer, found)
+            sets = unfinished(self.store, sets, self._mark.place.offset)
         place = self._mark.place
         at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), 0)
         if sets and digest(sets[at].id) == place.values and not sets[at].is_whole:
@@ -130,6 +125,55 @@ class Work:
             self._open.done = replace(self._open.done, objects=count, bytes_read=size)
         self.report = replace(self.report, done=self._open.done, committed=place.reached)
         return left
+
+    def _follow(self, writer: Writer, found: Position | None) -> None:
+        """Continue after what was committed since the run was planned.
+
+        Raises:
+            RefusedError: If that is not of this restore.
+        """
+        marks = {}
+        for at, lane in self._lanes.items():
+            now = found if at == self.unit.target else writer.position(at)
+            mark = None if now is None else Mark.read(now, Layout())
+            if mark is None or not mark.follows(lane.mark):
+                raise RefusedError(
+                    f"the position of group {self._group} in {at} has been moved",
+                    "another restore or another tool moved it while this run was starting",
+                    "let one restore at a time write to a topic, then run the command again",
+                )
+            marks[at] = mark
+        self._lanes = {at: replace(lane, mark=marks[at]) for at, lane in self._lanes.items()}
+        mark, done = self._mark, NOTHING
+        if mark.run == self.job.mark:
+            ours = {at: each.done for at, each in marks.items()}
+            self._written = {
+                at: WrittenTo(at.partition, each.records, each.commits) for at, each in ours.items()
+            }
+            done = replace(
+                mark.done,
+                records=sum(each.records for each in ours.values()),
+                commits=sum(each.commits for each in ours.values()),
+            )
+        self._open = Transaction(done, mark.place)
+        self._before = mark.place.before or ""
+        if mark.log is not None and not self._is_mapped:
+            mine = done.records + (done.commits if self.job.exactly_once else 0)
+            self.report = replace(self.report, log_end=mark.log.end_offset - mine)
+
+    @property
+    def _mark(self) -> Mark:
+        """Where the restore stands, as the last commit has it."""
+        return self._lanes[self.unit.target].mark
+
+    @property
+    def _group(self) -> str:
+        return self.unit.group or self.job.group
+
+    @property
+    def _is_mapped(self) -> bool:
+        """Whether partitions of the target are not those of the backup."""
+        return self.unit.group is not None
 
     def _take(self, writer: Writer, step: merging.Step) -> None:
         if self.line.is_stopped():
@@ -182,11 +226,21 @@ class Work:
             raise
         if not self._open.records:
             self._open.begun = monotonic()
-        zeros = writer.write(good) if len(good) else 0
+        zeros = self._send(writer, good) if len(good) else 0
         self._open.take(good, after, passed=len(batch) if files.is_whole else 0)
         self._count(zero_timestamps=zeros, duplicates=step.duplicates)
         if monotonic() - self._told >= TELL_S:
             self._tell_progress()
+
+    def _send(self, writer: Writer, batch: pa.RecordBatch) -> int:
+        """Send records to their partitions; return how many timestamps were changed."""
+        targets = list(self._lanes)
+        parts = spread(batch, targets) if len(targets) > 1 else [(targets[0], batch)]
+        zeros = 0
+        for at, part in parts:
+            zeros += writer.write(part, at)
+            self._open.send(at, len(part))
+        return zeros
 
     def _fail(self, writer: Writer, files: FileSet, error: KbackupError) -> None:
         """Stop at a bad set, or leave out the rest of it, as ``behavior.on.error`` says."""
@@ -211,23 +265,42 @@ class Work:
         """Make all that was written safe, and begin anew."""
         opened = self._open
         if opened.records or opened.place.reached != self.report.committed:
-            commits = int(bool(opened.records))
-            opened.count(commits=commits, records=opened.records)
-            markers = commits if self.job.exactly_once else 0
-            self._mark = self._mark.moved(
-                opened.place,
-                passed=opened.passed,
-                log_grew=opened.records + markers,
-                run=self.job.mark,
-                done=opened.done,
-            )
-            writer.commit(self._mark.position())
+            opened.count(commits=len(opened.sent), records=opened.records)
+            for at in self._lanes:
+                self._move(at, opened)
+            self._commit_marks(writer)
             if opened.records:
                 self._limit_bytes = next_limit(self._limit_bytes, monotonic() - opened.begun)
         self.report = replace(self.report, done=opened.done, committed=opened.place.reached)
+        self._tally()
         passed = opened.passed if opened.passed is None else 0
         self._open = Transaction(opened.done, opened.place, passed=passed)
         self._tell_progress()
+
+    def _move(self, at: TopicPartition, opened: Transaction) -> None:
+        """Take what is to be committed into what one partition's position says."""
+        sent = opened.sent.get(at, 0)
+        commits = int(bool(sent))  # a transaction leaves a marker where it has written
+        before = self._written[at]
+        written = WrittenTo(at.partition, before.records + sent, before.commits + commits)
+        self._written[at] = written
+        mark = self._lanes[at].mark.moved(
+            opened.place,
+            passed=opened.passed,
+            log_grew=sent + (commits if self.job.exactly_once else 0),
+            run=self.job.mark,
+            done=replace(opened.done, records=written.records, commits=written.commits),
+        )
+        self._lanes[at] = replace(self._lanes[at], mark=mark)
+
+    def _commit_marks(self, writer: Writer) -> None:
+        positions = {at: lane.mark.position() for at, lane in self._lanes.items()}
+        writer.commit(positions.pop(self.unit.target), positions)
+
+    def _tally(self) -> None:
+        """Take into the report what is committed in each partition."""
+        if self._is_mapped:
+            self.report = replace(self.report, lanes=tuple(self._written.values()))
 
     def _tell_progress(self) -> None:
         self._told = monotonic()

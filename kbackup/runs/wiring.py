@@ -242,9 +242,11 @@ def window(settings: Settings) -> Window:
 
 
 def restore_group(settings: Settings) -> str:
-    """Return the group of a restore: another renaming, window or transform is another restore."""
+    """Return the group of a restore: another renaming, window, transform or map is another."""
     steps = [f"{step.regex}->{step.replacement}" for step in settings.renames]
     steps += filter(None, [asked(settings)])
+    if settings.partition_map != "same":
+        steps.append(f"partition-map {settings.partition_map}")
     return group(settings, "restore", *steps)
 
 

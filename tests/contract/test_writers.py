@@ -240,6 +240,41 @@ def test_a_commit_that_never_ends_is_given_up(
     assert b"last" == mock_kafka.batch(target.topic, target.partition)["value"][-1].as_py()
 
 
+def test_a_transaction_may_span_the_partitions_of_a_topic(
+    mock_kafka: MockKafka, way: str, target: TopicPartition
+) -> None:
+    """
+    Each batch goes to the partition that it is given for.
+    """
+    settings = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
+    group, other = f"spread-{target.topic}", TopicPartition(target.topic, 0)
+    writer = Writer(settings, target, group)
+    writer.write(batch_of([{"value": b"home"}]))
+    writer.write(batch_of([{"value": b"away"}]), other)
+    writer.commit(Position(2, "here"), {other: Position(3, "there")})
+    writer.close()
+
+    assert [b"home"] == mock_kafka.batch(target.topic, target.partition)["value"].to_pylist()
+    assert [b"away"] == mock_kafka.batch(target.topic, other.partition)["value"].to_pylist()
+
+
+def test_positions_of_several_partitions_are_committed_without_transactions(
+    mock_kafka: MockKafka, way: str, target: TopicPartition
+) -> None:
+    """
+    Together, once the records are acknowledged.
+    """
+    settings = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
+    other = TopicPartition(target.topic, 0)
+    writer = Writer(settings, target, f"plain-{target.topic}", exactly_once=False)
+    writer.write(batch_of([{"value": b"away"}]), other)
+    writer.commit(Position(2), {other: Position(3)})
+    found = writer.position(), writer.position(other)
+    writer.close()
+
+    assert (Position(2), Position(3)) == found
+
+
 def test_a_partition_that_is_not_there_is_said(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:

@@ -3,9 +3,11 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from backup_samples import TIME, Backup
 
+from kbackup.restore.murmur2 import partitions_of
 from tests.support.cluster import TestCluster, varied
 from tests.support.command import Kbackup
 
@@ -48,6 +50,34 @@ def test_a_restore_goes_on_with_what_the_backup_and_the_target_have_become(
     kbackup.json(*restore)
 
     assert records == cluster.read(target)
+
+
+def test_records_go_by_key_into_another_number_of_partitions(
+    kbackup: Kbackup, cluster: TestCluster, topic: str, tmp_path: Path
+) -> None:
+    """
+    Each record once, over the partitions that a second run finds complete, and the audit adds up.
+    """
+    backup = Backup.in_folder(tmp_path)
+    for partition in range(3):
+        backup.put(topic, partition, range(20 * partition, 20 * partition + 20))
+    restore = (
+        "restore", "--store-url", f"file://{tmp_path}", "--rename", "copy_of_$0",
+        "--partition-map", "key", "--target-partitions", "2",
+    )  # fmt: skip
+
+    first = kbackup.json(*restore)
+    again = kbackup.json(*restore)
+
+    assert (60, "plain", 0) == (
+        first.summary["records"], first.summary["audit"], again.summary["records"],
+    )  # fmt: skip
+    found = [cluster.read(f"copy_of_{topic}", at) for at in range(2)]
+    for at, records in enumerate(found):
+        keys = pa.array([record.key for record in records], pa.binary())
+        assert [at] * len(records) == partitions_of(keys, 2).to_pylist()
+    values = sorted(record.value or b"" for records in found for record in records)
+    assert sorted(b'{"n":%d}' % at for at in range(60)) == values
 
 
 def test_a_topic_comes_back_as_it_was_at_a_point_in_time(

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from kbackup.errors import KafkaError, KbackupError, TopicChangedError
-from kbackup.kafka import LogStartMovedError, OffsetMovedError, Position, Topic
+from kbackup.kafka import NO_OTHERS, LogStartMovedError, OffsetMovedError, Position, Topic
 from kbackup.records import SCHEMA, Span, TopicPartition
 from tests.simulation.cluster import Kafka, Log, show
 from tests.simulation.events import (
@@ -366,10 +366,11 @@ class SimWriter:
         self._epoch = epochs[self._id] = epochs.get(self._id, 0) + 1
         self._to.log(self._target).finish(self._id, commits=False)
 
-    def position(self) -> Position | None:
-        return SimPositions(self._to, self._group).read(self._target)
+    def position(self, where: TopicPartition | None = None) -> Position | None:
+        return SimPositions(self._to, self._group).read(where or self._target)
 
-    def write(self, batch: pa.RecordBatch) -> int:
+    def write(self, batch: pa.RecordBatch, where: TopicPartition | None = None) -> int:
+        assert where in (None, self._target)
         rows = [row._replace(timestamp=row.timestamp or 1) for row in to_rows(batch)]
         zeros = sum(row.timestamp == 0 for row in to_rows(batch))
         self._to.call("kafka write", lambda: self._append(rows))
@@ -390,7 +391,10 @@ class SimWriter:
         vars(self._to.process).setdefault("written", set()).update(row.name for row in rows)
         show(self._to.kafka, self._target, repeats=not self._exactly_once)
 
-    def commit(self, position: Position) -> None:
+    def commit(
+        self, position: Position, others: Mapping[TopicPartition, Position] = NO_OTHERS
+    ) -> None:
+        assert not others
         self._to.call("kafka commit transaction", lambda: self._commit(position))
 
     def _commit(self, position: Position) -> None:

@@ -13,7 +13,7 @@ from kbackup.backup.ledger.objects import TopicLedger
 from kbackup.backup.ledger.rows import Entry
 from kbackup.config.transforms import Step
 from kbackup.flow.views import ReadOptions
-from kbackup.kafka import KafkaSettings, Position
+from kbackup.kafka import NO_OTHERS, KafkaSettings, Position
 from kbackup.kafka.cluster import Topic
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import RestoreReport
@@ -140,31 +140,33 @@ class FakeWriter:
     crash_at: int = 0
     commits: int = 0
     record_bytes_max: int = 2**20
-    _open: list[Row] = field(default_factory=list)
+    _open: dict[TopicPartition, list[Row]] = field(default_factory=dict)
 
-    def position(self) -> Position | None:
+    def position(self, where: TopicPartition | None = None) -> Position | None:
         """The group's position."""
-        return self.cluster.groups.get(self.group, {}).get(self.where)
+        return self.cluster.groups.get(self.group, {}).get(where or self.where)
 
-    def write(self, batch: pa.RecordBatch) -> int:
+    def write(self, batch: pa.RecordBatch, where: TopicPartition | None = None) -> int:
         """Keep records until they are committed."""
-        self._open += batch.to_pylist()
+        self._open.setdefault(where or self.where, []).extend(batch.to_pylist())
         return 0
 
-    def commit(self, position: Position) -> None:
-        """Records, their marker and the position become visible together."""
+    def commit(
+        self, position: Position, others: Mapping[TopicPartition, Position] = NO_OTHERS
+    ) -> None:
+        """Records, their markers and the positions become visible together."""
         self.commits += 1
         if self.commits == self.crash_at:
             raise CrashError
         assert len(position.metadata) < 4096
-        rows = self._open
-        self.cluster.logs[self.where].rows += [*rows, MARKER] if rows else []
-        self.cluster.set_positions(self.group, {self.where: position})
-        self._open = []
+        for where, rows in self._open.items():
+            self.cluster.logs[where].rows += [*rows, MARKER]
+        self.cluster.set_positions(self.group, {self.where: position, **others})
+        self._open = {}
 
     def abort(self) -> None:
         """Forget what is not committed."""
-        self._open = []
+        self._open = {}
 
     def close(self) -> None:
         """Nothing to leave."""
@@ -241,7 +243,7 @@ class Restoring:
             on_error=on_error, offset_header=offset_header, transforms=transforms, is_renamed=True,
         )  # fmt: skip
         work = Work(job, unit, self.store, SilentLine())
-        work.run(FakeWriter(self.cluster, group, unit.target, crash_at))
+        work.run(FakeWriter(self.cluster, unit.group or group, unit.target, crash_at))
         return RestoreReport.from_dict(work.report.to_dict())
 
     def restore(
@@ -256,6 +258,9 @@ class Restoring:
         plan, settings = self.plan(**options), self.settings(**options)
         for error in plan.refusals:
             raise error
+        begun = begin(plan, self.cluster, None, exactly_once=True)  # type: ignore[arg-type]
+        for unit in begun.first:
+            self.work(unit, plan.group, run=run)
         return [
             self.work(
                 unit,
@@ -267,5 +272,5 @@ class Restoring:
                 offset_header=options.get("offset_header"),
                 transforms=settings.transforms,
             )
-            for unit in begin(plan, self.cluster, None, exactly_once=True)  # type: ignore[arg-type]
+            for unit in begun.units
         ]

@@ -3,6 +3,7 @@
 import json
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from backup_samples import JSON, RECORD, SIBLINGS, Backup
@@ -129,7 +130,7 @@ def test_a_task_that_is_tried_again_counts_on(
     monkeypatch.setattr("kbackup.restore.work.TRANSACTION_RECORDS", 4)
     again.backup.put("orders", 0, range(4), range(4, 8), range(8, 12))
     plan = again.plan()
-    (unit,) = begin(plan, again.cluster, None, exactly_once=True)  # type: ignore[arg-type]
+    (unit,) = begin(plan, again.cluster, None, exactly_once=True).units  # type: ignore[arg-type]
 
     with pytest.raises(CrashError):
         again.work(unit, plan.group, crash_at=3)
@@ -150,7 +151,7 @@ def test_a_commit_that_a_killed_run_left_is_completed_and_counts(
     with pytest.raises(CrashError):
         again.restore(run="killed", crash_at=3)
     plan = again.plan()
-    (unit,) = begin(plan, again.cluster, None, exactly_once=True)  # type: ignore[arg-type]
+    (unit,) = begin(plan, again.cluster, None, exactly_once=True).units  # type: ignore[arg-type]
     with pytest.raises(CrashError):
         again.work(unit, plan.group, run="killed", crash_at=2)
 
@@ -176,7 +177,7 @@ def test_a_restore_goes_on_after_another_that_was_at_work_since_its_plan(
     written = len(again.cluster.values("copy_of_orders"))
     end = len(again.cluster.logs[COPY].rows)
 
-    (unit,) = begin(plan, again.cluster, None, exactly_once=True)  # type: ignore[arg-type]
+    (unit,) = begin(plan, again.cluster, None, exactly_once=True).units  # type: ignore[arg-type]
     report = again.work(unit, plan.group, run="this")
 
     assert values(range(12)) == again.cluster.values("copy_of_orders")
@@ -436,9 +437,10 @@ def test_a_position_that_is_moved_while_a_run_starts_stops_it(again: Restoring) 
     cluster = again.cluster
 
     class Moved(FakeTarget):
-        def set_positions(self, group: str, positions: object) -> None:
-            del positions
-            FakeTarget.set_positions(self, group, {COPY: Position(3, "")})
+        def create_topic(self, *given: Any, **more: Any) -> str:
+            topic_id = FakeTarget.create_topic(self, *given, **more)
+            self.set_positions(again.plan().group, {COPY: Position(3, "")})
+            return topic_id
 
     again.cluster = Moved(cluster.ids, cluster.logs, cluster.groups)
 

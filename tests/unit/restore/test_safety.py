@@ -21,6 +21,7 @@ def codes(intent: Intent, target: Target, if_exists: str = "fail", *, creates: b
         creates=creates,
         allows_same_topic=allows_same_topic,
         now_ms=NOW,
+        partitions=target.partitions or intent.partitions,
     )
     return [error.code for error in found]
 

@@ -60,7 +60,7 @@ def restored(kafka: Cluster) -> list[RestoreReport]:
         restoring.cluster,
         None,
         exactly_once=True,  # type: ignore[arg-type]
-    )
+    ).units
     job = RestoreJob(
         "r1", kafka, restoring.backup.settings, ReadOptions(), plan.group,  # type: ignore[arg-type]
     )  # fmt: skip

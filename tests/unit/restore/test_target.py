@@ -52,7 +52,7 @@ def planned(name: str, action: str = "create", *refusals: KbackupError) -> Plann
     target = Target() if action == "create" else Target(1)
     config = {"retention.ms": "-1", "message.timestamp.before.max.ms": "9"}
     return PlannedTopic(
-        Intent(name, name, 1), target, (unit,), action, config, refusals, (), 1, 1, 1
+        Intent(name, name, 1), target, (unit,), action, config, refusals, (), 1, 1, 1, 1
     )
 
 
@@ -125,7 +125,7 @@ def test_a_plan_without_work_asks_nothing() -> None:
     """
     A restore that is done needs no rights.
     """
-    done = PlannedTopic(Intent("a", "a", 1), Target(1), (), "done", {}, (), (), 1, 1, 1)
+    done = PlannedTopic(Intent("a", "a", 1), Target(1), (), "done", {}, (), (), 1, 1, 1, 1)
     plan = RestorePlan((done,), "g", {TopicPartition("a", 0): Span(0, 1)})
     target: Any = FakeTarget(group="READ")
 
