@@ -12,6 +12,8 @@ from kbackup import plugins
 _ROOT: Final = Path(kbackup.__file__).parent
 
 _KNOWN: Final = {
+    # a table's partition columns are the folders that built-in partitioners make of these
+    "ddl/directories.py": {"partition.field.name", "path.format"},
     # as an operator writes them, without a prefix
     "config/known.py": {"schemas.enable", "schema.registry.url"},
     "testing/faults.py": {"kbackup.stores.memory"},  # a store for tests is what it is about
