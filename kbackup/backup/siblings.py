@@ -39,6 +39,17 @@ def lacking(
     for files in values:
         if files.main is None:
             yield from _without_value(files, values, layout)
+    if layout.is_dated:
+        yield from _without_index(complete)
+
+
+def _without_index(sets: Sequence[FileSet]) -> Iterator[Finding]:
+    """Count objects without their index: nothing is lost, but they can only be read whole."""
+    lone = [files for files in sets if files.index is None]
+    if lone:
+        more = f", and {len(lone) - 1} more" if len(lone) > 1 else ""
+        text = f"{lone[0].id}{more}: no index, so it is restored but can only be read whole"
+        yield Finding("missing_object", lone[0].where, text=text, is_error=False)
 
 
 def _sibling(files: FileSet, view: View) -> BackupFile | None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from backup_samples import OPTIONS, batch
 
-from kbackup.backup import catalog
+from kbackup.backup import catalog, siblings
 from kbackup.backup.merging import records
 from kbackup.errors import KbackupError
 from kbackup.flow.cut import Rule
@@ -276,6 +276,27 @@ def test_records_that_the_original_stored_twice_are_restored_once(
 
     assert values(batch(range(9))) == restored(store)
     assert "2026-03-05/orders-7-00003-000000000000.gz is left out" in caplog.text
+
+
+def test_an_object_without_its_index_is_a_warning_of_verify() -> None:
+    """
+    Nothing is lost, and the operator hears that only the whole object can be read.
+    """
+    store = a_store()
+    run_once(batch(range(12)), FakePositions(), store, at(5))
+
+    def findings() -> list[tuple[bool, str]]:
+        sets = catalog.read(store, LAYOUT, OPTIONS).sets[WHERE]
+        wanted = {View.KEY: False, View.HEADERS: False}
+        return [(one.is_error, one.text) for one in siblings.lacking(sets, LAYOUT, wanted)]
+
+    assert [] == findings()
+    for first in (0, 5):
+        store.delete(f"systest/2026-03-05/orders-7-00003-{first:012d}.index.json")
+
+    key = "systest/2026-03-05/orders-7-00003-000000000000.gz"
+    text = f"{key}, and 1 more: no index, so it is restored but can only be read whole"
+    assert [(False, text)] == findings()
 
 
 def test_the_day_is_the_clocks_in_utc() -> None:
