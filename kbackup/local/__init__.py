@@ -1,7 +1,7 @@
 """What the demo and the tests start: Kafka, an S3 server, a registry, a Java to run them on.
 
 Nothing is installed: jars go into the user's cache, data into temporary directories.  Each server
-listens on 127.0.0.1 only and ends when the process that started it has ended, killed or not.
+listens on 127.0.0.1 only and ends when the process that started it ends, even if that was killed.
 Only the command line and tests import this package.
 """
 
@@ -21,10 +21,10 @@ __all__ = [
 
 
 def start_kafka(properties: Mapping[str, str] | None = None) -> LocalKafka | DockerKafka:
-    """Start a Kafka node: from jars, or in Docker where ``KBACKUP_KAFKA=docker`` asks for it.
+    """Start a Kafka node: from jars, or in Docker with ``KBACKUP_KAFKA=docker``.
 
     Args:
-        properties: Lines of ``server.properties`` on top of ours.
+        properties: Lines of ``server.properties`` in addition to ours.
 
     Raises:
         ConfigurationError: If ``KBACKUP_KAFKA`` is neither ``jars`` nor ``docker``.

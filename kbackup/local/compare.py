@@ -1,7 +1,7 @@
-"""Is the copy equal to the original?  Every record of each partition, in order, as columns.
+"""Compares a copy with its original: every record of each partition, in order, as columns.
 
-Compared are key, value, headers (their order, repeated names, null against empty) and timestamp.
-Not compared are offsets and who set the timestamp: a copy has offsets of its own, and timestamps
+It compares key, value, headers (their order, repeated names, null against empty) and timestamp.
+It does not compare offsets or who set the timestamp: a copy has its own offsets, and timestamps
 that its producer set.
 """
 
@@ -19,12 +19,12 @@ from kbackup.kafka import Connection, Topic
 from kbackup.records import TopicPartition
 
 COLUMNS: Final = ("key", "value", "headers", "timestamp")
-"""What is compared, in the order in which a difference is looked for."""
+"""The compared columns, in the order of comparison."""
 
 _GROUP: Final = "kbackup-compare"
 
 _SHOWN_BYTES: Final = 24
-"""Bytes of a key or value that are shown, from a few before the first one that differs."""
+"""Bytes of a key or value that are shown, starting shortly before the first difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Difference:
     """The first place at which a copy differs.
 
     Attributes:
-        row: Number of the record in its partition, from 0; the first one that is not equal.
-        offset: Its offset in the original; None where the original has no more records.
-        copy_offset: Its offset in the copy; None where the copy has no more records.
-        column: One of `COLUMNS`; None where one side has no such record.
-        original: What the original has there, in words.
-        copy: What the copy has there, in words.
+        row: Number of the record in its partition, from 0; the first one that differs.
+        offset: Its offset in the original; None if the original has no more records.
+        copy_offset: Its offset in the copy; None if the copy has no more records.
+        column: One of `COLUMNS`; None if one side has no such record.
+        original: A description of what the original has there.
+        copy: A description of what the copy has there.
     """
 
     row: int
@@ -50,11 +50,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a comparison of one partition came to.
+    """The result of comparing one partition.
 
     Attributes:
-        records: Number of records that are equal, from the first one on.
-        difference: What comes after them; None where nothing does.
+        records: Number of equal records, from the first one on.
+        difference: The difference after them; None if there is none.
     """
 
     records: int
@@ -62,7 +62,7 @@ class Compared:
 
 
 def compare(original: Iterable[pa.RecordBatch], copy: Iterable[pa.RecordBatch]) -> Compared:
-    """Compare two partitions, however their records are parted into batches.
+    """Compare two partitions, however their records are divided into batches.
 
     Args:
         original: Batches of ``records.SCHEMA``; read no further than to the first difference.
@@ -95,7 +95,7 @@ def compare_topics(
         Each partition of the originals, and how many records it and its copy have.
 
     Raises:
-        AuditError: At the first difference; it says where and what.
+        AuditError: At the first difference, with its place and contents.
         KafkaError: If an original does not exist, or something cannot be read.
     """
     cluster = kafka.cluster()
@@ -148,7 +148,7 @@ def _at(offset: int | None) -> str:
 
 
 def _difference(left: pa.RecordBatch, right: pa.RecordBatch) -> tuple[int, str] | None:
-    """Return row and column of the first difference of two batches of one length, if any."""
+    """Return row and column of the first difference of two batches of equal length, if any."""
     found = [
         (_first_row(left[column], right[column]), column)
         for column in COLUMNS
@@ -158,7 +158,7 @@ def _difference(left: pa.RecordBatch, right: pa.RecordBatch) -> tuple[int, str] 
 
 
 def _first_row(left: pa.Array, right: pa.Array) -> int:
-    """Return the first row in which two columns differ, which somewhere do."""
+    """Return the first row in which two columns differ; they must differ."""
 
     def differ(rows: int) -> bool:
         return not left.slice(0, rows).equals(right.slice(0, rows))
@@ -185,7 +185,7 @@ def _offset(batch: pa.RecordBatch, row: int = 0) -> int:
 
 
 def _words(value: Any, other: Any) -> str:
-    """Report what is at a place, with an eye on the part in which *other* differs."""
+    """Describe a value, showing the part in which *other* differs."""
     match value:
         case None:
             return "null"
@@ -217,6 +217,6 @@ def _header(headers: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
 
 
 def _first_index(one: Any, other: Any) -> int:
-    """Return the first index at which two sequences differ; the shorter one's end where none."""
+    """Return the first index at which two sequences differ, or the end of the shorter one."""
     pairs = zip(one, other, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

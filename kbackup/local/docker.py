@@ -1,4 +1,4 @@
-"""The same Kafka in a container, for users of Docker who ask for it."""
+"""The same Kafka in a Docker container, on request."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -30,7 +30,7 @@ class DockerKafka(LocalService):
         containers, waiting = _testcontainers()
         try:
             self._container = containers.DockerContainer(IMAGE)
-            # the port is chosen here, for the broker must know it to tell it to its clients
+            # the port is chosen here, because the broker must advertise it to its clients
             self._container.with_bind_ports(9092, ("127.0.0.1", self._port))
             for name, value in self._properties(properties or {}).items():
                 self._container.with_env(f"KAFKA_{name.upper().replace('.', '_')}", value)

@@ -1,7 +1,7 @@
-"""The user's cache: where it is, and how a download gets into it whole or not at all.
+"""The user's cache: where it is, and how a download is stored in it completely or not at all.
 
-Nothing here knows what is fetched.  A directory in the cache is good when every file of its
-checksum list is in it with the right SHA-256; whatever else is there is never used.
+Nothing here depends on what is downloaded.  A directory in the cache is valid if it has every file
+of its checksum list with the right SHA-256; other files in it are never used.
 """
 
 import hashlib
@@ -22,12 +22,12 @@ LOCK_SECONDS: Final = 900
 
 
 def cache_directory() -> Path:
-    """Return the user's cache for kbackup, made if need be.
+    """Return the user's cache for kbackup, creating it if necessary.
 
     ``KBACKUP_CACHE_DIR``, else ``$XDG_CACHE_HOME/kbackup``, else ``~/.cache/kbackup``.
 
     Raises:
-        LocalServiceError: If it cannot be made or written to.
+        LocalServiceError: If it cannot be created or written to.
     """
     path = cache_path()
     try:
@@ -51,14 +51,14 @@ def damaged(directory: Path, sums: Mapping[str, str]) -> list[str]:
 
 
 def fetch_once(name: str, sums: Mapping[str, str], fetch: Callable[[Path], None]) -> Path:
-    """Return the cache's directory *name*, fetched first unless it is there and undamaged.
+    """Return the cache's directory *name*, downloaded first unless it exists undamaged.
 
-    Two processes that ask at once download once.  A reader sees the whole directory or none.
+    Two concurrent processes download it once.  A reader sees the whole directory or none.
 
     Args:
-        name: The directory's name; one for each content, so it should hold a version.
-        sums: File name to SHA-256 of everything that must be there.
-        fetch: Puts the files into the empty directory it is given, or raises.
+        name: The directory's name; one for each content, so it should include a version.
+        sums: File name to SHA-256 of every required file.
+        fetch: Puts the files into the given empty directory, or raises.
 
     Raises:
         LocalServiceError: If what was fetched does not match *sums*, the cache cannot be used, or
@@ -69,7 +69,7 @@ def fetch_once(name: str, sums: Mapping[str, str], fetch: Callable[[Path], None]
     if not damaged(target, sums):
         return target
     with _locked(cache / f"{name}.lock"):
-        if damaged(target, sums):  # unless the one we waited for has just fetched it
+        if damaged(target, sums):  # unless the process we waited for has just fetched it
             _replace(target, sums, fetch)
     return target
 
@@ -85,7 +85,7 @@ def _replace(target: Path, sums: Mapping[str, str], fetch: Callable[[Path], None
                 f"missing or with another SHA-256: {', '.join(wrong)}",
                 "try again; if that does not help, a proxy on the way alters downloads",
             )
-        if target.exists():  # damaged: out of the way first, a directory cannot be replaced
+        if target.exists():  # damaged: move it away first, because a directory cannot be replaced
             target.rename(Path(scratch, "damaged"))
         fresh.rename(target)
 
@@ -103,7 +103,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def cache_path() -> Path:
-    """Return where the cache is or would be; nothing is made or looked at.
+    """Return where the cache is or would be, without creating or checking it.
 
     Raises:
         LocalServiceError: If this user has no home.
@@ -121,7 +121,7 @@ def _sha256(path: Path) -> str | None:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
-        return None  # for the caller missing, unreadable and altered are one: fetch it again
+        return None  # missing, unreadable and altered are the same to the caller: fetch it again
 
 
 def _unusable(path: Path, why: object) -> LocalServiceError:

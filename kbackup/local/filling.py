@@ -14,13 +14,13 @@ from kbackup.records import TopicPartition
 _GROUP: Final = "kbackup-sample"
 
 _ABORTED_EVERY: Final = 3
-"""Of this many transactions, one is aborted and then tried again."""
+"""One of this many transactions is aborted and then retried."""
 
 COMPACTION_SECONDS: Final = 15.0
-"""How long to wait for the broker to compact what can be compacted; a second is usual."""
+"""How long to wait for the broker to compact what it can; a second is usual."""
 
 _SETTLED_SECONDS: Final = 1.0
-"""Compaction is over when this long nothing more has gone."""
+"""Compaction is over when nothing has been removed for this long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Filled:
     Attributes:
         topic: What it is.
         written: Records written, without those of aborted transactions.
-        readable: Records that a consumer gets: fewer where the broker has compacted.
+        readable: Records that a consumer gets: fewer if the broker has compacted.
     """
 
     topic: SampleTopic
@@ -44,15 +44,15 @@ def fill(
     """Create *topics* and write their records, of a sample of *sample_records* in all.
 
     Yields:
-        One `Filled` a topic, compacted ones last: only now the broker had time for them.
+        One `Filled` per topic, compacted ones last: by then the broker has had time for them.
 
     Raises:
-        KafkaError: If a topic is there already, or the cluster refuses.
+        KafkaError: If a topic exists already, or the cluster refuses.
     """
     cluster = kafka.cluster()
     compacted = []
     for topic in topics:
-        # the broker goes by records' timestamps, and these are old
+        # the broker uses the records' timestamps, and these are old
         config = {"retention.ms": "-1", **topic.config}
         cluster.create_topic(topic.name, topic.partitions, 1, config)
         written = sum(
@@ -87,7 +87,7 @@ def _write_plainly(writer: Writer, batches: Iterable[pa.RecordBatch]) -> int:
 
 
 def _write_transactions(writer: Writer, batches: Iterable[pa.RecordBatch]) -> int:
-    """Write a transaction a batch.  The last one is aborted: what ends the log is no record."""
+    """Write a transaction per batch.  The last is aborted, so the log does not end in a record."""
     written = 0
     for index, batch in enumerate(batches):
         if index % _ABORTED_EVERY == 1:
@@ -101,12 +101,12 @@ def _write_transactions(writer: Writer, batches: Iterable[pa.RecordBatch]) -> in
 
 def _abort(writer: Writer, batch: pa.RecordBatch) -> None:
     writer.write(batch)
-    writer.flush()  # into the log, where a consumer has to pass them over
+    writer.flush()  # into the log, where a consumer must skip them
     writer.abort()
 
 
 def _settled(kafka: Connection, cluster: Cluster, topic: SampleTopic, written: int) -> int:
-    """Return the number of readable records when compaction is over, or does not come."""
+    """Return the number of readable records once compaction is over or has not started."""
     deadline = time.monotonic() + COMPACTION_SECONDS
     last = _readable(kafka, cluster, topic)
     while time.monotonic() < deadline:

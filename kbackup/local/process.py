@@ -24,23 +24,23 @@ exec 3<&0 </dev/null
 ( read -r _ <&3 || { kill -9 $$; rm -rf -- "$scratch"; } ) &
 exec "$@" 3<&-
 """
-"""Becomes the server and leaves a guard behind that reads our pipe.
+"""Becomes the server and leaves a guard that reads our pipe.
 
-A line means that the server is no longer the guard's business; the end of the pipe without one
-means that we are dead, by SIGKILL too.  Unlike Linux's parent death signal this works elsewhere,
-and does not mistake the end of the thread that started the server for the end of the process.
+A line releases the guard; the end of the pipe without a line means that we have died, even by
+SIGKILL.  Unlike Linux's parent death signal, this works elsewhere, and does not mistake the end of
+the thread that started the server for the end of the process.
 """
 
 _PORTS: Final = range(20_000, 32_000)
-"""Below every system's ephemeral ports: nothing that connects is given one of these as its own
-port while a server is down, not even a client that tries to reach that server again."""
+"""Below every system's ephemeral ports: while a server is down, no connection gets one of them as
+its own port, not even a client that tries to reach that server again."""
 
 
 def free_ports(number: int) -> list[int]:
     """Return *number* different loopback ports that nothing listens on; they are not reserved.
 
     Raises:
-        LocalServiceError: If there are not so many.
+        LocalServiceError: If there are not that many.
     """
     found: list[int] = []
     for port in random.sample(_PORTS, 500):
@@ -63,11 +63,11 @@ def _is_free(port: int) -> bool:
 
 
 class LocalService(ABC):
-    """What is started when it is made; a context manager that stops it."""
+    """A server that starts when it is created; a context manager that stops it."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End it and remove all it held; may be repeated."""
+        """End it and remove all of its data; idempotent."""
 
     def __enter__(self) -> Self:
         return self
@@ -82,10 +82,10 @@ class LocalService(ABC):
 
 
 class LocalServer(LocalService):
-    """A server process, and the directory that holds all it has and goes with it.
+    """A server process, and the directory with all of its data, which is removed with it.
 
     Args:
-        prefix: What the directory's name begins with.
+        prefix: The beginning of the directory's name.
 
     Raises:
         LocalServiceError: If it does not start.
@@ -125,14 +125,14 @@ class LocalServer(LocalService):
 
 
 class Service:
-    """A running server process, in a session of its own so that no signal meant for us reaches it.
+    """A running server process, in its own session so that no signal meant for us reaches it.
 
     Args:
-        name: What to call it in messages.
+        name: Its name in messages.
         command: Program and arguments.
-        log: File that gets its output, appended.
-        environment: Variables on top of ours.
-        scratch: Directory to remove should we die without stopping it.
+        log: File that its output is appended to.
+        environment: Variables in addition to ours.
+        scratch: Directory to remove if we die without stopping it.
 
     Raises:
         LocalServiceError: If there is no POSIX shell to start it.
@@ -172,11 +172,11 @@ class Service:
         return self._process.poll() is None
 
     def wait_until(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Return as soon as *ready()* holds.
+        """Return as soon as *ready()* is true.
 
         Raises:
-            LocalServiceError: If the process ends or *seconds* pass before; its last lines are in
-                the reason, and it is no longer running.
+            LocalServiceError: If the process ends or *seconds* pass before that; the reason has
+                its last lines, and it is no longer running.
         """
         deadline = time.monotonic() + seconds
         while not ready():
@@ -188,7 +188,7 @@ class Service:
             time.sleep(0.02)
 
     def stop(self, seconds: float = 20) -> None:
-        """Ask it to end (SIGTERM) and kill it where it has not after *seconds*; may be repeated."""
+        """Ask it to end (SIGTERM) and kill it if it has not after *seconds*; may be repeated."""
         if self.is_running:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):

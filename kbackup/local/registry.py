@@ -1,9 +1,9 @@
 """A real Schema Registry on this machine: Apicurio Registry, which has Confluent's interface too.
 
-It keeps its schemas in memory.  Its program is fetched once into the user's cache; what differs
-from ``registry.sha256`` is not run.
+It keeps its schemas in memory.  Its program is downloaded once into the user's cache; anything that
+differs from ``registry.sha256`` is not run.
 
-Unlike Confluent's its global compatibility is NONE.
+Unlike Confluent's, its global compatibility is NONE.
 """
 
 import shutil
@@ -42,13 +42,13 @@ _DIRECTORY: Final = f"apicurio-registry-{REGISTRY_VERSION}"
 _JVM_OPTIONS: Final = (
     "-Xmx128m",
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",  # the first compiler only: the quicker start
+    "-XX:TieredStopAtLevel=1",  # the first compiler only, for a faster start
     "-XX:-UsePerfData",
 )
 
 
 class LocalRegistry(LocalService):
-    """One registry on 127.0.0.1; started when made, gone with its schemas when stopped.
+    """One registry on 127.0.0.1; it starts when created, and its schemas are gone when it stops.
 
     Args:
         java: The Java to run it on, 17 or newer; found if not given.
@@ -79,7 +79,7 @@ class LocalRegistry(LocalService):
 
     def stop(self) -> None:
         """End it and remove what it held; may be repeated."""
-        self._service.kill()  # it keeps nothing that an orderly end would save
+        self._service.kill()  # an orderly shutdown would save nothing
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _start(self, java: Java) -> Service:

@@ -1,4 +1,4 @@
-"""An S3 server on this machine: moto in a process of its own, its objects gone when it is stopped.
+"""An S3 server on this machine: moto in its own process, whose objects are gone when it stops.
 
 Objects are in the server's memory, those above `SPOOLED_BYTES` in temporary files.
 """
@@ -25,11 +25,11 @@ _REQUIRED: Final = ("moto", "flask", "flask_cors")
 
 
 class LocalS3(LocalServer):
-    """One S3 server on 127.0.0.1, without TLS; started when made.
+    """One S3 server on 127.0.0.1, without TLS; it starts when created.
 
-    A context manager that stops it.  It is gone when the process that made it is gone, however
-    that ended; a signal to that process's group does not reach it.  It answers requests side by
-    side, one thread each, and takes any credentials.
+    A context manager that stops it.  It ends when the process that created it ends, however
+    that ends; a signal to that process's group does not reach it.  It answers requests in
+    parallel, one thread each, and accepts any credentials.
 
     Raises:
         LocalServiceError: If moto is not installed or does not start.
@@ -63,7 +63,7 @@ class LocalS3(LocalServer):
         }
 
     def create_bucket(self, name: str) -> None:
-        """Make an empty bucket; one that is there already stays as it is.
+        """Create an empty bucket; an existing one stays as it is.
 
         Raises:
             LocalServiceError: If the server refuses the name or does not answer.
@@ -71,7 +71,7 @@ class LocalS3(LocalServer):
         url = f"{self.endpoint_url}/{urllib.parse.quote(name, safe='')}"
         request = urllib.request.Request(url, data=b"", method="PUT")  # noqa: S310  (http, ours)
         try:
-            # a proxy from the environment has no business between us and the loopback
+            # do not use a proxy from the environment for the loopback
             urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request).close()
         except urllib.error.HTTPError as error:
             with error:
@@ -89,7 +89,7 @@ class LocalS3(LocalServer):
             [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)],
             self._directory / "moto.log",
             environment={
-                # its spooled objects belong into the directory that is removed with it
+                # its spooled objects belong in the directory that is removed with it
                 "TMPDIR": str(self._directory),
                 "MOTO_S3_DEFAULT_KEY_BUFFER_SIZE": str(SPOOLED_BYTES),
             },

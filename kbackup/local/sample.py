@@ -1,14 +1,14 @@
-"""The demo's records: every kind that a backup can get wrong, the same ones each time.
+"""The demo's records: every kind that a backup can get wrong, the same each time.
 
-Four topics, as record batches of ``records.SCHEMA``; nothing here talks to a cluster::
+Four topics, as record batches of ``records.SCHEMA``; nothing here connects to a cluster::
 
     orders     4 partitions   repeated header names, null keys, empty keys and values
     payments   3 partitions   written in transactions, some of them aborted
     clicks     2 partitions   binary with newlines, no keys, the broker's own timestamps
     profiles   1 partition    compacted; most keys more than once, tombstones
 
-A record's kind follows from its number, so a small sample has all kinds too; chance, from a seed,
-only fills in names and bytes.
+A record's number determines its kind, so a small sample has all kinds too; a seeded random
+generator only fills in names and bytes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,19 +22,19 @@ import pyarrow as pa
 from kbackup.records import SCHEMA, TimestampType
 
 BATCH_RECORDS: Final = 5_000
-"""Records of a batch at most."""
+"""The most records of a batch."""
 
 MIN_BATCHES: Final = 8
-"""Batches of a partition at least: each may become a transaction or a segment of its own."""
+"""The fewest batches of a partition: each may become its own transaction or segment."""
 
 _START_MS: Final = 1_767_225_600_000
 """2026-01-01T00:00:00Z, the timestamp around which each partition begins."""
 
 SPAN_MS: Final = 3 * 86_400_000
-"""How far the timestamps of a partition reach."""
+"""The time span of a partition's timestamps."""
 
 _JITTER_MS: Final = 2 * 3_600_000
-"""More than there is between two records, so that some are out of order."""
+"""More than the time between two records, so that some are out of order."""
 
 Header = tuple[str, bytes | None]
 Row = tuple[bytes | None, bytes | None, list[Header]]
@@ -87,7 +87,7 @@ def _click(number: int, random: Random) -> Row:
 
 
 def _profile(number: int, random: Random) -> Row:
-    # a few keys are written again and again, many only once
+    # a few keys are written many times, many only once
     key = b"user-%d" % int(random.random() ** 4 * 20_000)
     if number % 10 == 9:
         return key, None, [("reason", b"account closed")]
@@ -104,9 +104,9 @@ class SampleTopic:
         partitions: Number of partitions.
         share: Percent of the sample's records.
         kind: Makes its records.
-        about: What is special about them, in words.
-        is_transactional: Written in transactions, one a batch, between which others are aborted.
-        config: Settings to create it with, besides those every topic of the sample gets.
+        about: A description of what is special about them.
+        is_transactional: Written in transactions, one per batch, with aborted ones in between.
+        config: Settings to create it with, besides those of every topic of the sample.
     """
 
     name: str
@@ -135,7 +135,7 @@ class SampleTopic:
         Args:
             partition: 0 to `partitions` - 1.
             sample_records: Records of all topics together.
-            seed: Of what is left to chance.
+            seed: The seed of the random parts.
 
         Yields:
             ``records.SCHEMA``, offsets counted from 0; `MIN_BATCHES` batches or more, none above
@@ -169,7 +169,7 @@ class SampleTopic:
 
 
 TOPICS: Final = (
-    # compaction continues beside the writing of the others, so this one is first
+    # compaction continues while the others are written, so this one is first
     SampleTopic(
         "profiles",
         partitions=1,
@@ -179,7 +179,7 @@ TOPICS: Final = (
         config={
             "cleanup.policy": "compact",
             "min.cleanable.dirty.ratio": "0.01",
-            # a segment for each eighth of the records: all but the last one can be compacted
+            # a segment for each eighth of the records; all but the last can be compacted
             "segment.ms": str(SPAN_MS // MIN_BATCHES),
         },
     ),

@@ -1,5 +1,5 @@
 """A backup as tables: ``restore query``, and ``spark.read.format("kbackup")``.
 
-A topic is one table of whole records.  What names and the ledger say of an object decides whether
-it is opened at all; the rest is Spark's.
+A topic is one table of whole records.  Object names and the ledger decide which objects are opened
+at all; Spark does the rest.
 """

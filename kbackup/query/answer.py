@@ -1,4 +1,4 @@
-"""An answer, written the way it was asked for."""
+"""A query's result, written in the requested form."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from kbackup.backup.shown import shown_bytes
 
 
 def columns(answer: pa.Table) -> dict[str, bool]:
-    """Return whether each column holds numbers; a name that comes again is numbered."""
+    """Return whether each column holds numbers; repeated names are numbered."""
     kinds = (field.type for field in answer.schema)
     return dict(zip(_distinct(answer.column_names), map(_is_number, kinds), strict=True))
 
@@ -26,13 +26,13 @@ def text_rows(answer: pa.Table) -> Iterator[list[str | None]]:
 
 
 def as_bytes(answer: pa.Table, form: str) -> bytes:
-    """Return an answer as a file has it.
+    """Return a result as the contents of a file.
 
     Args:
         answer: The rows.
-        form: ``json`` for an object a line, with bytes as ``restore peek`` shows them and times
+        form: ``json`` for an object per line, with bytes as ``restore peek`` shows them and times
             in RFC 3339; ``parquet``; or CSV, where null is an empty field and an empty text is
-            ``""``: they stay two things.
+            ``""``, so that they stay distinct.
     """
     if form == "json":
         return b"".join(line.encode() + b"\n" for line in _json_lines(answer))
@@ -50,7 +50,7 @@ def _json_lines(answer: pa.Table) -> Iterator[str]:
 
 
 def _as_text(answer: pa.Table) -> pa.Table:
-    """Return an answer with all that is no number as text."""
+    """Return a result with everything but numbers as text."""
     texts = list(zip(*text_rows(answer), strict=True)) or [()] * answer.num_columns
     return pa.table(
         {
@@ -63,7 +63,7 @@ def _as_text(answer: pa.Table) -> pa.Table:
 
 
 def _rows(answer: pa.Table) -> Iterator[dict[str, Any]]:
-    names = answer.column_names  # two columns may have one name
+    names = answer.column_names  # two columns may have the same name
     for batch in answer.to_batches(max_chunksize=1024):
         columns = [column.to_pylist() for column in batch.columns]
         for values in zip(*columns, strict=True):
@@ -71,7 +71,7 @@ def _rows(answer: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """Return *names*, numbered where one comes again."""
+    """Return *names*, with repeated ones numbered."""
     found: list[str] = []
     for name in names:
         number, one = 2, name

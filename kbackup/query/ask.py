@@ -1,4 +1,4 @@
-"""One question to a backup."""
+"""One query of a backup."""
 
 import json
 import re
@@ -18,18 +18,18 @@ _SQL_STATE: Final = re.compile(r"SQLSTATE: *\w+")
 
 
 def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) -> pa.Table:
-    """Return the answer to a query; each topic is a table of its name.
+    """Return the result of a query; each topic is a table of the same name.
 
     Args:
-        sql: In Spark's SQL.  Names with a dot or a dash stand in backquotes.
+        sql: Spark SQL.  Names with a dot or a dash are in backquotes.
         found: What the backup holds.
         names: The topics that become tables: those `mentioned`.
-        settings: What Spark is given.
+        settings: Spark's properties.
 
     Raises:
         ConfigurationError: If Spark does not understand *sql*.
         KbackupError: If an object that it needs is bad.
-        SparkError: If Spark fails, or the answer is too large to be printed.
+        SparkError: If Spark fails, or the result is too large to be printed.
     """
     from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415
 
@@ -44,7 +44,7 @@ def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) 
             answer: pa.Table = spark.sql(sql).toArrow()
         except AnalysisException as error:
             raise _misunderstood(sql, str(error), names) from error
-        except Exception as error:  # py4j's errors have no common class worth importing it for
+        except Exception as error:  # py4j's errors have no common class that is worth the import
             if (failure := _of_a_task(str(error))) is not None:
                 raise failure from error
             if _TOO_LARGE in str(error):
@@ -61,12 +61,12 @@ def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) 
 
 
 def mentioned(sql: str, topics: Iterable[str]) -> list[str]:
-    """Return the topics whose names stand in *sql*, sorted.
+    """Return the topics whose names appear in *sql*, sorted.
 
-    Capitals do not count, except between topics that only they tell apart.
+    Case does not matter, except between topics that differ only by case.
 
     Raises:
-        ConfigurationError: If there is none, or if *sql* leaves open which one it means.
+        ConfigurationError: If there is none, or if *sql* is ambiguous.
     """
     there = sorted(topics)
     alike: dict[str, list[str]] = {}
@@ -93,7 +93,7 @@ def mentioned(sql: str, topics: Iterable[str]) -> list[str]:
 
 
 def incomplete(missing: Mapping[TopicPartition, Sequence[str]]) -> IncompleteBackupError:
-    """Return that objects the ledger knows are not there, and so not in the answer."""
+    """Return the error that objects in the ledger are missing, and so not in the result."""
     count = sum(map(len, missing.values()))
     where, keys = next(iter(missing.items()))
     return IncompleteBackupError(
@@ -106,7 +106,7 @@ def incomplete(missing: Mapping[TopicPartition, Sequence[str]]) -> IncompleteBac
 
 
 def _of_a_task(text: str) -> KbackupError | None:
-    """Return the error that a task met, which Spark wraps in its own words."""
+    """Return the error of a task, which Spark wraps in its own."""
     _, mark, rest = text.partition(FAILURE)
     if not mark:
         return None

@@ -1,4 +1,4 @@
-"""A topic's objects in shares that can be read side by side."""
+"""A topic's objects in chunks that can be read in parallel."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from kbackup.backup.window import Window
 from kbackup.records import Facts, TopicPartition
 
 CHUNK_BYTES: Final = 64 * 2**20
-"""What one share has about, where its objects allow it."""
+"""The approximate size of a chunk, if its objects allow it."""
 
 FactsOf = Callable[[TopicPartition, BackupFile], Facts | None]
-"""Returns what is known of the records in a listed object."""
+"""Returns what is known about the records in a listed object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ def chunks(
 ) -> list[Chunk]:
     """Return what has to be read for *window*.
 
-    A partition is divided only where the objects before are known to end before the next one
-    begins: what is known of none of them, as in a connector's bucket, is one chunk.
+    A partition is divided only where earlier objects are known to end before the next one
+    begins.  If nothing is known about them, as in a connector's bucket, they are one chunk.
 
     Args:
         found: The objects of each partition, by start offset.
-        window: What is asked for.
-        facts: What is known of an object.
-        size: Bytes that a chunk has at least before the next one begins.
+        window: What is requested.
+        facts: What is known about an object.
+        size: The least bytes of a chunk before the next one begins.
     """
     return [
         chunk
@@ -49,9 +49,9 @@ def chunks(
 
 
 def _wanted(sets: Sequence[FileSet], window: Window, facts: FactsOf) -> Iterator[FileSet]:
-    """Yield the sets that may hold what is asked for, in their order.
+    """Yield the sets that may hold what is requested, in order.
 
-    Where nothing is known of an object, it may reach up to the next one of its directory.
+    If nothing is known about an object, it may reach up to the next one of its directory.
     """
     begins: dict[tuple[str, bool], int] = {}
     for files in sets:
@@ -70,7 +70,7 @@ def _divided(
     where: TopicPartition, sets: Iterator[FileSet], facts: FactsOf, size: int
 ) -> Iterator[Chunk]:
     held: list[FileSet] = []
-    end: int | None = -1  # the last offset of what is held; None where that is not known
+    end: int | None = -1  # the last offset of what is held; None if unknown
     held_bytes = 0
     for files in sets:
         if held_bytes >= size and end is not None and end < files.start_offset:

@@ -1,4 +1,4 @@
-"""A backup as a data source of Spark: ``spark.read.format("kbackup")``.
+"""A backup as a Spark data source: ``spark.read.format("kbackup")``.
 
     from kbackup.query.source import BackupSource
 
@@ -10,10 +10,10 @@
         .load()
     )
 
-Its options are kbackup's properties; ``config`` names a configuration file, and the variables of
-the environment count as they do for the commands.  With
+Its options are kbackup's properties; ``config`` names a configuration file, and environment
+variables apply as they do for the commands.  With
 ``spark.sql.python.filterPushdown.enabled=true``, objects that a condition on ``partition``,
-``offset`` or ``timestamp`` leaves nothing of are not opened.
+``offset`` or ``timestamp`` excludes are not opened.
 """
 
 import json
@@ -50,25 +50,25 @@ _OPERATORS: Final[Mapping[str, str]] = {
     "LessThan": "<",
     "LessThanOrEqual": "<=",
 }
-"""What Spark calls the comparisons that narrow a window."""
+"""Spark's names of the comparisons that narrow a window."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 FAILURE: Final = "kbackup-error:"
-"""Stands before an error as JSON in the text of the exception that Spark is given."""
+"""Precedes an error as JSON in the text of the exception for Spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a query is asked of.
+    """The backup that a query reads.
 
     Attributes:
         store: Where the backup is.
         options: How objects are read.
         sets: The objects of each partition, by start offset.
-        facts: What is known of the records in them, by key.
-        topics: Their names, those of topics without an object too.
-        missing: The keys of objects that were stored and are not there.
+        facts: What is known about the records in them, by key.
+        topics: Their names, including topics without an object.
+        missing: The keys of objects that were stored and are missing.
     """
 
     store: StoreSettings
@@ -83,8 +83,8 @@ class Found:
         """List a backup.
 
         Raises:
-            ConfigurationError: If the settings do not fit together.
-            IncompleteBackupError: If a topic that was asked for is not in the backup.
+            ConfigurationError: If the settings contradict each other.
+            IncompleteBackupError: If a requested topic is not in the backup.
             StoreError: If the store does not answer.
         """
         place, options = wiring.store_settings(settings), wiring.reading(settings)
@@ -123,11 +123,11 @@ class Found:
         return cls(place, options, sets, facts, topics, missing)
 
     def counted(self) -> list[str]:
-        """Return the topics of which rows are shown at offsets that are too low.
+        """Return the topics with rows whose offsets are shown too low.
 
-        Objects of values store the first one only; the others are counted from there, though
-        offsets were left out: by compaction, transactions, or because a partition is spread over
-        directories.
+        Objects that hold only values store just their first offset.  The others are counted from
+        there, although there may be gaps: from compaction, from transactions, or because a
+        partition is spread over directories.
         """
         return sorted(
             {
@@ -142,7 +142,7 @@ class Found:
         )
 
     def of_topic(self, topic: str) -> "Found":
-        """Return what there is of one topic."""
+        """Return the part of one topic."""
         sets = {where: found for where, found in self.sets.items() if where.topic == topic}
         keys = {files.main.key for found in sets.values() for files in found if files.main}
         facts = {key: one for key, one in self.facts.items() if key in keys}
@@ -154,10 +154,10 @@ class Found:
 
 
 class BackupSource(DataSource):  # type: ignore[misc]  # pyspark has no types
-    """A backup, or the topics of it that its options choose."""
+    """A backup, or the topics that its options select."""
 
     found: Found | None = None
-    """What a bucket held when someone looked; None to look when it is asked for."""
+    """The contents of a bucket that was listed already; None to list it when needed."""
 
     @classmethod
     def name(cls) -> str:
@@ -166,7 +166,7 @@ class BackupSource(DataSource):  # type: ignore[misc]  # pyspark has no types
 
     @classmethod
     def over(cls, found: Found) -> "type[BackupSource]":
-        """Return the source of what was found already."""
+        """Return the source of a bucket that was listed already."""
 
         class Known(cls):  # type: ignore[misc,valid-type]  # defined here, it travels by value
             pass
@@ -179,7 +179,7 @@ class BackupSource(DataSource):  # type: ignore[misc]  # pyspark has no types
         return table.COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads them.
+        """Return the reader.
 
         Raises:
             KbackupError: If the options are wrong, or the backup cannot be listed.
@@ -191,14 +191,14 @@ class BackupSource(DataSource):  # type: ignore[misc]  # pyspark has no types
 
 
 class Reader(DataSourceReader):  # type: ignore[misc]
-    """Reads what a query's conditions leave, a chunk in each task."""
+    """Reads what a query's conditions select, a chunk in each task."""
 
     def __init__(self, found: Found, schema: pa.Schema) -> None:
         self._found, self._schema = found, schema
         self._window = EVERYTHING
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
-        """Take note of what narrows the window; Spark applies all of them to the rows too."""
+        """Use the conditions that narrow the window; Spark applies all of them to the rows too."""
         self._window = of_conditions(list(_conditions(filters)))
         return filters
 
@@ -212,7 +212,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         Raises:
             RuntimeError: With the error as JSON, see `FAILURE`.
         """
-        if partition.value is None:  # Spark's own, where there is no chunk
+        if partition.value is None:  # Spark's own, if there is no chunk
             return
         try:
             store = open_store(self._found.store)
@@ -229,10 +229,10 @@ def _settings(options: MutableMapping[str, str]) -> config.Settings:
 
 
 def of_conditions(conditions: list[tuple[str, str, Any]]) -> Window:
-    """Return a window that holds at least what *conditions* leave.
+    """Return a window that includes everything that *conditions* select.
 
     Args:
-        conditions: Column, operator and number each; for ``in`` numbers.
+        conditions: Column, operator and number each; for ``in``, several numbers.
     """
     window = EVERYTHING
     for column, operator, value in conditions:
@@ -257,7 +257,7 @@ def _conditions(filters: Iterable[Filter]) -> Iterator[tuple[str, str, Any]]:
 
 
 def _milliseconds(moment: datetime, *, up: bool) -> int:
-    """Return a moment as Kafka counts it; what is between two numbers is the outer one."""
+    """Return a moment in Kafka's ms; one between two numbers is rounded outwards."""
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     micros = (aware - _EPOCH) // timedelta(microseconds=1)
     return -(-micros // 1000) if up else micros // 1000

@@ -16,11 +16,11 @@ COLUMNS: Final = (
     "topic string, partition int, offset bigint, timestamp timestamp, timestamp_type string, "
     "key binary, value binary, headers array<struct<key: string, value: binary>>"
 )
-"""The table in Spark's words.  A timestamp is null where the record has none, or its layout does
-not store it; a null value is a tombstone."""
+"""The table's schema in Spark's terms.  A timestamp is null if the record has none, or its layout
+does not store it; a null value is a tombstone."""
 
 _MOST_MS: Final = (2**63 - 1) // 1000
-"""Spark counts microseconds: what is beyond is no timestamp there."""
+"""Spark counts microseconds: what is beyond is not a timestamp there."""
 
 _WORDS: Final = pa.array([TimestampType.word(number) for number in range(3)], pa.string())
 
@@ -34,13 +34,13 @@ def rows(
         store: Where the backup is.
         chunk: What to read.
         options: How objects are read.
-        schema: `COLUMNS` as Arrow has them.
+        schema: `COLUMNS` as an Arrow schema.
 
     Yields:
         Rows in offset order.
 
     Raises:
-        KbackupError: If an object is bad; what was yielded before is good.
+        KbackupError: If an object is bad; what was yielded before is intact.
         StoreError: If the store does not answer.
     """
     where = chunk.where

@@ -1,4 +1,4 @@
-"""For plugin authors and for our own tests: a contract suite a seam, and faults by script.
+"""For plugin authors and for our own tests: a contract suite for each seam, and scripted faults.
 
 An author gets the whole suite of a seam in a few lines::
 

@@ -8,31 +8,31 @@ import pytest
 from kbackup.converters import Converter
 
 VALUES = pa.array([b'"a"', None, b"12", b'{"a":[1,null]}', '"é"'.encode()], pa.binary())
-"""JSON texts, which converters of bytes, of text and of JSON take alike."""
+"""JSON texts, which converters of bytes, text and JSON all accept."""
 
 
 def decoded(converter: Converter, column: pa.Array) -> pa.Array:
-    """Return the values of *column* as a file holds them, none of which may be bad."""
+    """Return the values of *column* as in a file; none of them may be bad."""
     columns = converter.decode(column)
     assert not [bad for each in columns for bad in each.bad]
     return pa.concat_arrays([each.values for each in columns])
 
 
 class ConverterContract:
-    """A subclass gives a fixture ``converter``, configured.
+    """A subclass provides a configured fixture ``converter``.
 
-    Where the samples are no values of the converter, it overrides the fixture ``values`` too:
+    If the samples are not values of the converter, it also overrides the fixture ``values``:
     five binary values, the second one null.
     """
 
     @pytest.fixture
     def values(self) -> pa.Array:
-        """Five values as Kafka has them, the second one null."""
+        """Five values as they are in Kafka, the second one null."""
         return VALUES
 
     def test_bytes_come_back(self, converter: Converter, values: pa.Array) -> None:
         """
-        What was read from Kafka goes back to Kafka, null as null.
+        What was read from Kafka goes back to Kafka unchanged, null as null.
         """
         assert values.equals(converter.encode(decoded(converter, values)))
 
@@ -48,7 +48,7 @@ class ConverterContract:
         self, converter: Converter, values: pa.Array
     ) -> None:
         """
-        Batches are cut without copying; each part converts by itself.
+        Batches are sliced without copying; each part can be converted by itself.
         """
         part = values.slice(2, 3)
 
@@ -57,7 +57,7 @@ class ConverterContract:
 
     def test_a_column_of_no_rows_converts(self, converter: Converter) -> None:
         """
-        A batch may be empty, and has one column then too.
+        A batch may be empty, and even then has one column.
         """
         none = pa.array([], pa.binary())
 
@@ -65,7 +65,7 @@ class ConverterContract:
 
     def test_columns_together_have_the_rows(self, converter: Converter, values: pa.Array) -> None:
         """
-        Each run of a schema is a column; a schema crosses processes as plain data.
+        Each run of rows with the same schema is a column; a schema crosses processes as plain data.
         """
         columns = converter.decode(values)
 
@@ -78,6 +78,6 @@ class ConverterContract:
 
     def test_it_says_what_holds_without_properties(self, converter: Converter) -> None:
         """
-        Where a converter is assumed, its defaults are enough.
+        If a converter is assumed, its defaults are sufficient.
         """
         type(converter)().configure(converter.defaults)

@@ -10,20 +10,20 @@ from kbackup.stores.memory import MemoryStore
 
 
 class FaultyStore:
-    """A store that fails by script: one word for each call, and all is well after the last.
+    """A store that fails by script: one word for each call; after the last, calls succeed.
 
     ========  =====================================================================
-    ok        the call is carried out
+    ok        the call succeeds
     503       any status: nothing happens, `StoreError`
-    lost      the call is carried out, its answer lost: `StoreError`
+    lost      the call succeeds, but its answer is lost: `StoreError`
     corrupt   nothing happens, `CorruptObjectError`
     missing   nothing happens, `ObjectNotFoundError`
-    half      half of a listing, then `StoreError`; of any other call nothing
+    half      half of a listing, then `StoreError`; nothing of any other call
     ========  =====================================================================
 
     Attributes:
-        script: The words that are left.
-        calls: Each call that was scripted: method, key or prefix, word.
+        script: The remaining words.
+        calls: Each scripted call: method, key or prefix, word.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class FaultyStore:
         self._lose("lost" if word == "half" else word, "list", prefix)
 
     def head(self, key: str) -> ObjectHead | None:
-        """Look, or fail as the script says."""
+        """Request the metadata, or fail as the script says."""
         word = self._word("head", key)
         head = self._store.head(key)
         self._lose(word, "head", key)

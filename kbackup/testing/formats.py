@@ -19,7 +19,7 @@ _TEXTS = pa.array([b"1", b'"two words"', b"true", '"é😀"'.encode()], pa.binar
 
 
 def samples(form: Format, view: View) -> Iterator[pa.RecordBatch]:
-    """Yield a batch of each kind that *form* takes for *view*."""
+    """Yield a batch of each kind that *form* accepts for *view*."""
     if view is View.RECORD:
         rows = [
             {"offset": 7, "timestamp": 1, "timestamp_type": 1, "key": b"", "value": None,
@@ -40,9 +40,9 @@ def samples(form: Format, view: View) -> Iterator[pa.RecordBatch]:
                 continue
             try:
                 typed = decoded(converters.by_name(name), _TEXTS)
-            except (AssertionError, ConfigurationError):  # no values of it, or it asks a registry
+            except (AssertionError, ConfigurationError):  # not its values, or it needs a registry
                 continue
-            if not form.refuses(view, typed):  # such as JSON, where a file is under a schema
+            if not form.refuses(view, typed):  # such as JSON, if a file needs a schema
                 yield pa.record_batch([typed], [COLUMNS[view]])
 
 
@@ -58,14 +58,14 @@ def written(form: Format, view: View, *batches: pa.RecordBatch) -> bytes:
 
 
 def rows(form: Format, view: View, data: bytes) -> pa.Table:
-    """Return what a file holds."""
+    """Return the contents of a file."""
     batches = form.read(io.BytesIO(data), view, form.extension(OPTIONS), OPTIONS)
     return pa.Table.from_batches([*batches])
 
 
 @pytest.mark.parametrize("view", list(View), ids=lambda view: view.name)
 class FormatContract:
-    """A subclass gives a fixture ``form``."""
+    """A subclass provides a fixture ``form``."""
 
     def test_what_is_written_is_read(self, form: Format, view: View) -> None:
         """
@@ -93,7 +93,7 @@ class FormatContract:
 
     def test_a_file_that_was_cut_short_is_no_shorter_backup(self, form: Format, view: View) -> None:
         """
-        Cut anywhere but after a row, it is an error, and so is an empty one.
+        A file truncated anywhere but after a row is an error, and so is an empty file.
         """
         for batch in samples(form, view) if view in form.views else ():
             data = written(form, view, batch)
@@ -116,7 +116,7 @@ class FormatContract:
 
     def test_a_row_that_it_cannot_hold_is_named(self, form: Format, view: View) -> None:
         """
-        By its row in the column at hand, whether that is part of another or not.
+        A bad row is numbered in the given column, even if that is a slice of another.
         """
         if view not in form.views or view not in (View.KEY, View.VALUE):
             return

@@ -29,9 +29,9 @@ def records(count: int = 12) -> pa.RecordBatch:
 
 
 class PartitionerContract:
-    """A subclass gives a fixture ``partitioner``.
+    """A subclass provides a fixture ``partitioner``.
 
-    Where it needs the value as a file holds it, it overrides the fixture ``batch``.
+    If it needs the value as it is in a file, it overrides the fixture ``batch``.
     """
 
     @pytest.fixture
@@ -47,7 +47,7 @@ class PartitionerContract:
         self, partitioner: Partitioner, batch: pa.RecordBatch
     ) -> None:
         """
-        One row for each record: text, or null where it has no directory, which needs a reason.
+        Each record has one row: text, or null if it has no directory, with a reason.
         """
         found = partitioner.encode(WHERE, batch)
 
@@ -60,7 +60,7 @@ class PartitionerContract:
         self, partitioner: Partitioner, batch: pa.RecordBatch
     ) -> None:
         """
-        However records arrive in batches, and however often, they go to the same directories.
+        Records go to the same directories, however and however often they arrive in batches.
         """
         whole = partitioner.encode(WHERE, batch).cast(pa.string()).to_pylist()
         each = [
@@ -76,7 +76,7 @@ class PartitionerContract:
         self, partitioner: Partitioner, batch: pa.RecordBatch
     ) -> None:
         """
-        What is written under a directory is found under it again.
+        What is written to a directory is found there again.
         """
         layout = Layout()
         for name in {*partitioner.encode(WHERE, batch).cast(pa.string()).to_pylist()} - {None}:
@@ -85,7 +85,7 @@ class PartitionerContract:
 
 
 class ExtractorContract:
-    """A subclass gives a fixture ``extractor``, configured."""
+    """A subclass provides a configured fixture ``extractor``."""
 
     @pytest.fixture
     def batch(self) -> pa.RecordBatch:
@@ -97,7 +97,7 @@ class ExtractorContract:
         self, extractor: TimestampExtractor, batch: pa.RecordBatch
     ) -> None:
         """
-        Ms since the epoch, or null where there is none; never Kafka's -1.
+        A time is in ms since the epoch, or null if there is none; never Kafka's -1.
         """
         found = extractor.extract(batch, 1_700_000_000_000)
 

@@ -12,7 +12,7 @@ from kbackup.errors import ObjectNotFoundError
 from kbackup.stores import Store
 
 PART_BYTES: Final = 5 * 1024 * 1024
-"""The smallest part S3 takes: `StoreContract` stores bodies that are larger and smaller."""
+"""The smallest part S3 accepts: `StoreContract` stores larger and smaller bodies."""
 
 
 def put_bytes(
@@ -30,7 +30,7 @@ def put_bytes(
 
 
 def etag(store: Store, key: str) -> str:
-    """Return the etag of an object that is there."""
+    """Return the etag of an existing object."""
     head = store.head(key)
     assert head is not None
     return head.etag
@@ -43,7 +43,7 @@ def open_bytes(store: Store, key: str) -> bytes:
 
 
 class StoreContract:
-    """What `Store` promises, as tests.  A subclass gives a fixture ``store``: an empty one."""
+    """What `Store` promises, as tests.  A subclass provides a fixture ``store``, which is empty."""
 
     @pytest.mark.parametrize(
         "size",
@@ -76,7 +76,7 @@ class StoreContract:
 
     def test_an_opened_object_can_be_read_in_any_order(self, store: Store) -> None:
         """
-        Readers of columnar formats begin at the end.
+        An object can be read from the end, as readers of columnar formats do.
         """
         put_bytes(store, "a", b"0123456789")
 
@@ -90,7 +90,7 @@ class StoreContract:
 
     def test_facts_are_kept_with_the_object(self, store: Store) -> None:
         """
-        What is known of an object can be had without reading it.
+        An object's metadata can be read without its body.
         """
         put_bytes(store, "a", b"orders")
 
@@ -103,7 +103,7 @@ class StoreContract:
 
     def test_a_put_replaces_object_and_facts(self, store: Store) -> None:
         """
-        A key holds what was put last, and its etag tells the two apart.
+        A key holds what was put last, and the etag distinguishes it from what was there before.
         """
         put_bytes(store, "a", b"first")
         before = store.head("a")
@@ -118,7 +118,7 @@ class StoreContract:
 
     def test_put_if_absent_leaves_another_object_alone(self, store: Store) -> None:
         """
-        Of two bodies put if absent the first stays, and putting it again is success.
+        Of two bodies put if absent, the first stays, and putting it again succeeds.
         """
         first = put_bytes(store, "a", b"mine", if_absent=True)
         again = put_bytes(store, "a", b"mine", if_absent=True)
@@ -129,7 +129,7 @@ class StoreContract:
 
     def test_put_if_absent_holds_for_large_objects_too(self, store: Store) -> None:
         """
-        A body in parts does not slip past what is there already.
+        A multipart upload does not replace an object that exists either.
         """
         put_bytes(store, "a", b"mine")
         large = bytes(PART_BYTES + 1)
@@ -139,7 +139,7 @@ class StoreContract:
 
     def test_of_many_who_put_if_absent_one_wins(self, store: Store) -> None:
         """
-        A lock has one holder, however many reach for it at once.
+        A lock has one holder, however many try to take it at once.
         """
         bodies = [f"host {n}".encode() for n in range(8)]
 
@@ -156,7 +156,7 @@ class StoreContract:
         self, store: Store, size: int
     ) -> None:
         """
-        With the etag of what is there a put replaces it; with another etag it changes nothing.
+        A put with the existing object's etag replaces it; with another etag, it changes nothing.
         """
         put_bytes(store, "a", b"ten")
         ten = etag(store, "a")
@@ -172,7 +172,7 @@ class StoreContract:
 
     def test_what_has_gone_is_not_replaced(self, store: Store) -> None:
         """
-        A replacement creates nothing where the object was deleted meanwhile.
+        A replacement creates nothing if the object has been deleted meanwhile.
         """
         put_bytes(store, "a", b"ten")
         ten = etag(store, "a")
@@ -183,7 +183,7 @@ class StoreContract:
 
     def test_a_missing_object_is_named_as_missing(self, store: Store) -> None:
         """
-        There is one error for an object that is not there; looking for it is none.
+        Opening a missing object is always the same error; asking whether it exists is not an error.
         """
         with pytest.raises(ObjectNotFoundError, match="topics/none"):
             store.open("topics/none")
@@ -192,7 +192,7 @@ class StoreContract:
 
     def test_deleting_twice_is_no_error(self, store: Store) -> None:
         """
-        A lock can be given up by two who believe to hold it.
+        Two that each believe they hold a lock can both give it up.
         """
         put_bytes(store, "a", b"mine")
         store.delete("a")
@@ -204,7 +204,7 @@ class StoreContract:
 
     def test_a_listing_is_in_the_order_of_utf8_bytes(self, store: Store) -> None:
         """
-        A slash is a character like any other: order is that of whole keys.
+        Listings are in the order of whole keys; a slash is a character like any other.
         """
         keys = ["a-b", "a.b/c", "a/b", "a/b-c", "a0", "b/c/d", "z", "é", "\uffee", "😀"]
         for key in reversed(keys):
@@ -238,7 +238,7 @@ class StoreContract:
 
     def test_what_is_listed_agrees_with_head(self, store: Store) -> None:
         """
-        A plan made from a listing holds when the objects are looked at.
+        A listing and an object's metadata agree, so a plan made from a listing holds.
         """
         put_bytes(store, "a", b"orders")
 
@@ -265,7 +265,7 @@ class StoreContract:
     )
     def test_a_key_survives(self, store: Store, key: str) -> None:
         """
-        Text of a record can be in a key; it is listed as it was written.
+        A key may contain text from a record; it is listed as it was written.
         """
         put_bytes(store, key, b"x")
 

@@ -14,7 +14,7 @@ _TEXTS = ['{"a":1,"b":"x"}', None, '{"b":null,"c":{"d":1700000000000}}', "{}", "
 
 
 def sample(rows: int = len(_TEXTS)) -> Records:
-    """Return records of JSON objects without a schema, null and a number among them."""
+    """Return records of JSON objects without a schema, including null and a number."""
     header = {"key": "h", "value": b"1"}
     columns = {
         "offset": [10 + 2 * at for at in range(rows)],
@@ -45,7 +45,7 @@ def _rows(records: Records) -> list[Any]:
 
 
 class TransformContract:
-    """A subclass gives a fixture ``transform``, configured."""
+    """A subclass provides a configured fixture ``transform``."""
 
     @pytest.fixture
     def records(self) -> Records:
@@ -56,7 +56,7 @@ class TransformContract:
         self, transform: Transform, records: Records
     ) -> None:
         """
-        None is lost, none comes twice, and their offsets stay in order.
+        No record is lost or repeated, and offsets stay in order.
         """
         found = transform.apply(records)
 
@@ -69,7 +69,7 @@ class TransformContract:
 
     def test_columns_stay_together(self, transform: Transform, records: Records) -> None:
         """
-        Each record has a topic, headers, and the key and the value it may have.
+        Each record keeps a topic, headers, and a valid key and value.
         """
         found = transform.apply(records)
 
@@ -84,7 +84,7 @@ class TransformContract:
         self, transform: Transform, records: Records
     ) -> None:
         """
-        Batches are cut anywhere; what becomes of a record depends on that record alone.
+        Batches may be cut anywhere; the result for a record depends on that record alone.
         """
         whole = _rows(transform.apply(records))
         halves = []
@@ -96,7 +96,7 @@ class TransformContract:
 
     def test_no_records_are_no_records(self, transform: Transform, records: Records) -> None:
         """
-        Nothing is made out of nothing.
+        No records in means no records out.
         """
         none = records.take(pa.array([], pa.int64()))
 
@@ -104,7 +104,7 @@ class TransformContract:
 
     def test_its_options_have_names_of_their_own(self, transform: Transform) -> None:
         """
-        Each is one property of a file.
+        Each option is one property of a file.
         """
         names = [name for option in transform.options for name in (option.name, *option.aliases)]
 
