@@ -75,7 +75,8 @@ class SimConnection:
         if topic is not None and topic.is_source and group in self.kafka.sink_groups:
             leave_behind(self.kafka, self.process, where)
             vars(self.process).setdefault("committed", {})[where] = position.offset
-            self.kafka.history.append(Committed(topic.topic_id, where, position.offset))
+            at_ms = self.kafka.now_ms()
+            self.kafka.history.append(Committed(topic.topic_id, where, position.offset, at_ms))
 
 
 def leave_behind(kafka: Kafka, process: Process, where: TopicPartition) -> None:

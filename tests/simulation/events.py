@@ -108,6 +108,7 @@ class Committed:
     topic_id: str
     where: TopicPartition
     offset: int
+    at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +191,19 @@ class Vouched:
 
 
 @dataclass(frozen=True, slots=True)
+class StandsBy:
+    """A restore that follows said up to when its targets are complete.
+
+    Attributes:
+        until_ms: Up to then.
+        targets: Of the partitions that it was asked for.
+    """
+
+    until_ms: int
+    targets: Mapping[TopicPartition, TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class TargetShows:
     """What a consumer of a restored partition gets now."""
 
@@ -221,5 +235,5 @@ class Note:
 
 Event = (
     Produced | Gone | Begun | Stored | Removed | Committed | GapKept | Touched | Ended | TargetShows
-    | Entered | Listed | Ruled | Moved | Note | Vouched
+    | Entered | Listed | Ruled | Moved | Note | StandsBy | Vouched
 )  # fmt: skip

@@ -129,6 +129,19 @@ class Play(Stage):
     def _restore(self, rng: Random) -> None:
         self.restore(self._process(rng, self._fate(rng)))
 
+    def _standby(self, rng: Random) -> None:
+        """A restore that follows while records come, and sinks store them."""
+        process = self._process(rng, replace(self._fate(rng), turns=rng.randint(2, 6)))
+
+        def meanwhile() -> None:
+            if rng.random() < 0.4:
+                self._produce(rng)
+            if rng.random() < 0.5:
+                self.sink(self._process(rng, self._fate(rng)))
+
+        process.on_wait = meanwhile
+        self.standby(process)
+
     def _verify(self, rng: Random) -> None:
         self.verify(self._process(rng, Script()), deep=rng.random() < 0.5)
 

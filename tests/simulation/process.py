@@ -199,6 +199,24 @@ class _Line(Line):
         return self._stopped.is_set()
 
 
+class Looks(threading.Event):
+    """The stop of a restore that follows: it is asked to stop after some looks at the bucket."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__()
+        self._process, self._left = process, process.script.turns
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Let time pass, and what happens in it."""
+        self._left -= 1
+        if self._left <= 0:
+            self.set()
+        self._process.clock.sleep(timeout or 0)
+        self._process.on_wait()
+        SerialBeats.due(self._process.clock)
+        return self.is_set()
+
+
 class Together:
     """Several processes at once, in threads of which one runs at a time.
 

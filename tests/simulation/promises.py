@@ -27,6 +27,7 @@ from tests.simulation.events import (
     Removed,
     Row,
     Ruled,
+    StandsBy,
     Stored,
     TargetShows,
     Touched,
@@ -41,6 +42,7 @@ REQUESTS_MAX = {
     "follow": 400,
     "status": 400,
     "restore": 1500,
+    "standby": 3000,
     "verify": 1500,
     "verify --deep": 3000,
 }
@@ -81,6 +83,7 @@ class _Source:
         times: When each became readable, in ms.
         begins: Where the backup of it begins, None before it has begun.
         claimed: What is before this offset is safe, by kbackup's own commits.
+        claims: When that was said, in ms, and of which offset.
         excused: Offsets that need not be stored: they went before they had to be.
     """
 
@@ -89,6 +92,7 @@ class _Source:
     times: dict[int, int] = field(default_factory=dict)
     begins: int | None = None
     claimed: int = 0
+    claims: list[tuple[int, int]] = field(default_factory=list)
     excused: set[int] = field(default_factory=set)
 
     def due(self) -> dict[int, Row]:
@@ -163,6 +167,8 @@ class Checker:
                 self._unruled.add(event.where)
             case Vouched():
                 self._vouched(event)
+            case StandsBy():
+                self._stands_by(event)
             case Note():
                 pass
         return self._broken
@@ -361,6 +367,7 @@ class Checker:
     def _committed(self, event: Committed) -> None:
         source = self._source(event.topic_id, event.where)
         source.claimed = max(source.claimed, event.offset)
+        source.claims.append((event.at_ms, event.offset))
         owner = self._ids.get(event.where, event.topic_id)
         if source.due():
             self._ids.setdefault(event.where, event.topic_id)
@@ -485,6 +492,23 @@ class Checker:
             ]
             if len(left) > event.may_leave:
                 self._break("P6", f"status vouches for {where}, which lacks {sorted(left)[:9]}")
+
+    def _stands_by(self, event: StandsBy) -> None:
+        """What was committed before then, and is there, is in the targets.
+
+        An object that people replaced is waited for, for ten minutes, before that is not claimed.
+        """
+        if self._is_tampered:
+            return
+        for where, target in event.targets.items():
+            source = self._of_key(where)
+            claims = () if source is None else source.claims
+            end = max((offset for at_ms, offset in claims if at_ms < event.until_ms), default=0)
+            shown = self._targets.get(target, TargetShows(target, ()))
+            seen = {_origin(row)[1] for row in shown.rows if _origin(row)[0] == where}
+            lacks = sorted(at for at in self.stored(where) if at < end and at not in seen)
+            if lacks:
+                self._break("P4", f"a standby says that it is complete, and {target} lacks {lacks}")
 
     def _restore_ended(self, event: Ended) -> None:
         if event.code != 0:

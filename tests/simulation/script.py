@@ -85,6 +85,10 @@ def _varied(seed: int, shape: Shape, steps: list[Step]) -> tuple[Shape, list[Ste
         if rng.random() < chance:
             at = rng.randint(2, len(steps) - 1)
             steps = [*steps[:at], Step(kind, rng.randrange(10**6)), *steps[at:]]
+    standby = Random(f"standby of script {seed}")
+    if standby.random() < 0.05:
+        at = standby.randint(2, len(steps) - 1)
+        steps = [*steps[:at], Step("standby", standby.randrange(10**6)), *steps[at:]]
     return shape, steps
 
 

@@ -24,8 +24,8 @@ from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 from tests.simulation.bucket import Bucket, SimStoreSettings
 from tests.simulation.clients import SimConnection
 from tests.simulation.cluster import Kafka
-from tests.simulation.events import Ended, Event, Note, Ruled, Vouched
-from tests.simulation.process import Clock, KilledError, Process, Script, Tasks
+from tests.simulation.events import Ended, Event, Note, Ruled, StandsBy, Vouched
+from tests.simulation.process import Clock, KilledError, Looks, Process, Script, Tasks
 from tests.simulation.promises import CANARY, Checker, Violation
 from tests.simulation.script import Shape
 
@@ -199,6 +199,27 @@ class Stage:
             process, lambda: RestoreRun(settings, told.append, Stop(), self._world(process))()
         )
         return self._end("restore", process, summary, told, targets)
+
+    def standby(self, process: Process) -> Ended | None:
+        """Run a restore that follows, until it has had its looks."""
+        given = {} if self.shape.exactly_once else {"exactly_once": False}
+        names = ",".join(name for name, _ in self.shape.topics)
+        settings = self._settings("restore", rename=COPY, follow=True, topics=names, **given)
+        told: list[Any] = []
+        stop = Stop()
+        stop.event = Looks(process)
+        summary = self._survive(
+            process, lambda: RestoreRun(settings, told.append, stop, self._world(process))(None)
+        )
+        targets = {
+            where: TopicPartition(COPY.replace("$0", where.topic), where.partition)
+            for where in self._wheres()
+        }
+        self._check(-1)
+        if summary is not None and summary.get("last_success") is not None:
+            until = datetime.fromisoformat(summary["last_success"]).timestamp() * 1000
+            self.history.append(StandsBy(int(until), targets))
+        return self._end("standby", process, summary, told, targets)
 
     def verify(self, process: Process, *, deep: bool) -> Ended | None:
         """Run a verification."""

@@ -19,6 +19,7 @@ from tests.simulation.events import (
     Removed,
     Row,
     Ruled,
+    StandsBy,
     Stored,
     TargetShows,
     Touched,
@@ -59,7 +60,7 @@ GOOD: list[Event] = [
     Touched("object", FIRST),
     Committed("id", WHERE, 2),
     Stored(SECOND, rows(2, 3)),
-    Committed("id", WHERE, 4),
+    Committed("id", WHERE, 4, 7),
     Touched("group", "kbackup-sink"),
     ended("sink", records=4),
     ended("verify"),
@@ -92,6 +93,7 @@ def shown(*found: Row) -> list[Event]:
 
 
 SINK, RESTORE = GOOD[9], GOOD[-1]
+STANDBY, LATER = (StandsBy(until, {WHERE: COPY}) for until in (5, 9))
 
 
 def test_a_good_history_breaks_nothing() -> None:
@@ -151,6 +153,8 @@ def test_a_good_history_breaks_nothing() -> None:
         pytest.param("P6", [*GOOD, GapKept(WHERE, 0, 2)], id="a gap that is none"),
         pytest.param("P6", [*GOOD, Produced("id", WHERE, rows(4), 5), Vouched(6, {WHERE: "id"})],
                      id="status vouches for what is not stored"),
+        pytest.param("P4", [*GOOD[:-2], TargetShows(COPY, rows(0, 1, 2)), LATER],
+                     id="a standby says that it is complete, and lacks one"),
         pytest.param("P6", [*GOOD, ended("sink", 2)], id="an exit code that has no business here"),
         pytest.param("P7", [*GOOD, ended("sink", requests=10**6)], id="too many requests"),
         pytest.param("P8", [*GOOD, ended("verify", text=f"password {CANARY}")], id="a secret"),
@@ -182,6 +186,8 @@ def test_what_is_planted_is_found(promise: str, history: list[Event]) -> None:
                       Begun("id", WHERE, 2), *GOOD[6:8], SINK, ended("verify --deep")],
                      id="people removed all that a killed first run had stored"),
         pytest.param([*GOOD, Stored(FIRST, rows(0, 1))], id="stored again"),
+        pytest.param([*GOOD[:-2], TargetShows(COPY, rows(0, 1)), STANDBY],
+                     id="a standby is complete up to what was committed by then"),
         pytest.param([*GOOD, Produced("id", WHERE, rows(4), 5), Vouched(5, {WHERE: "id"})],
                      id="status vouches for what came before"),
     ],
