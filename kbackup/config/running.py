@@ -106,6 +106,20 @@ class Restore(Group):
         le=1_000_000,
         example="12",
     )
+    max_records_per_second: OptionalInteger = declare(
+        None,
+        "Write at most so many records a second, all partitions together.",
+        ge=1,
+        le=2**31 - 1,
+        example="5000",
+    )
+    max_bytes_per_second: OptionalInteger = declare(
+        None,
+        "Write at most so many bytes a second, all partitions together.",
+        ge=1,
+        le=2**40,
+        example="10000000",
+    )
     replication_factor: OptionalInteger = declare(
         None,
         "Replication factor of created topics; default: the cluster's.",

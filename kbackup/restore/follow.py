@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from kbackup import engine, moments
 from kbackup.backup.catalog import Catalog
@@ -20,7 +20,7 @@ from kbackup.errors import KafkaError, KbackupError, RefusedError, SparkError, S
 from kbackup.events import PROGRESS, Event
 from kbackup.kafka import Cluster, check_idle
 from kbackup.reports import RestoreReport
-from kbackup.restore import audit, news
+from kbackup.restore import audit, news, pace
 from kbackup.restore.account import Account
 from kbackup.restore.asides import BUCKET, Asides, Failure, Subject
 from kbackup.restore.beginning import begin
@@ -317,7 +317,8 @@ class Following:
 
     def _restore(self, plan: RestorePlan, units: Sequence[RestoreUnit], cluster: Cluster) -> None:
         self._visits += 1
-        found = self._run_tasks(functools.partial(put_back, self._job(plan, self._visits)), units)
+        job = self._job(plan, self._visits)
+        found = self._run_tasks(functools.partial(put_back, job), units, **pace.manner(job))
         reports = [RestoreReport.from_dict(data) for data in found if "topic" in data]
         for data in found:
             if "topic" not in data:  # of a task that could not begin
@@ -346,10 +347,11 @@ class Following:
                 place = failure.get("topic"), failure.get("partition")
                 self._summary.standing["audit", *place] = failure
 
-    def _run_tasks(self, task: engine.Task, units: Sequence[Any]) -> list[engine.Report]:
-        return self._world.run_tasks(
-            task, units, self._hear, self._stop.event, timings=self._timings, keeps=True
-        )
+    def _run_tasks(
+        self, task: engine.Task, units: Sequence[Any], **manner: Unpack[engine.Manner]
+    ) -> list[engine.Report]:
+        manner |= {"timings": self._timings, "keeps": True}
+        return self._world.run_tasks(task, units, self._hear, self._stop.event, **manner)
 
     def _hear(self, event: Event) -> None:
         self._tell(self._account.progress(event) if event["type"] == PROGRESS else event)

@@ -29,6 +29,8 @@ class RestoreJob:
         offset_header: A header that keeps the offset of the backup; None if there is none.
         transforms: What is done to records before they are written, in order.
         is_renamed: Whether a transform is to see the new name of a topic from the beginning.
+        max_records_per_second: What all tasks together may write; None for no limit.
+        max_bytes_per_second: The same in bytes.
         visit: Which visit of a run that follows this is, from 1; 0 where the run does not follow.
     """
 
@@ -43,6 +45,8 @@ class RestoreJob:
     offset_header: str | None = None
     transforms: tuple[Step, ...] = ()
     is_renamed: bool = False
+    max_records_per_second: int | None = None
+    max_bytes_per_second: int | None = None
     visit: int = 0
 
     @property
@@ -83,6 +87,7 @@ class RestoreUnit:
         group: Keeps the positions of this source alone; None for the run's group.
         others: The further partitions that it writes to, with *target* all of the topic: a record
             goes by its key.  All lanes are committed together.
+        writers: How many tasks work at the same time, and share the run's limits.
     """
 
     target: TopicPartition
@@ -95,6 +100,7 @@ class RestoreUnit:
     window: Window = EVERYTHING
     group: str | None = None
     others: tuple[Lane, ...] = ()
+    writers: int = 1
 
     @property
     def lanes(self) -> tuple[Lane, ...]:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from kbackup import engine
 from kbackup.backup import catalog
@@ -12,7 +12,7 @@ from kbackup.errors import KbackupError
 from kbackup.events import PROGRESS, Event
 from kbackup.kafka import Cluster, check_idle
 from kbackup.reports import RestoreReport
-from kbackup.restore import audit, news
+from kbackup.restore import audit, news, pace
 from kbackup.restore.account import SKIPPED_MOST, Account
 from kbackup.restore.beginning import begin
 from kbackup.restore.follow import Following
@@ -208,10 +208,11 @@ class RestoreRun:
         begun = begin(plan, cluster, factor, exactly_once=exactly_once)  # empty topics too
         if not begun.units:
             return
-        task = functools.partial(put_back, self._job(plan))
+        job = self._job(plan)
+        task = functools.partial(put_back, job)
         if begun.first and self._has_failed(self._tasks(task, begun.first)):
             return
-        found = self._tasks(task, begun.units)
+        found = self._tasks(task, begun.units, **pace.manner(job))
         reports = [RestoreReport.from_dict(report) for report in found]
         for report in reports:
             if report.failure is not None:
@@ -239,13 +240,16 @@ class RestoreRun:
             offset_header=self._settings.offset_header,
             transforms=self._settings.transforms,
             is_renamed=self._settings.rename is not None,
+            max_records_per_second=self._settings.max_records_per_second,
+            max_bytes_per_second=self._settings.max_bytes_per_second,
             visit=visit,
         )
 
-    def _tasks(self, task: engine.Task, units: list[Any]) -> list[Report]:
-        reports = self._world.run_tasks(
-            task, units, self._hear, self._stop.event, timings=self._timings
-        )
+    def _tasks(
+        self, task: engine.Task, units: list[Any], **manner: Unpack[engine.Manner]
+    ) -> list[Report]:
+        manner["timings"] = self._timings
+        reports = self._world.run_tasks(task, units, self._hear, self._stop.event, **manner)
         self._summary.facts["timings"] = self._timings.to_dict()
         return reports
 

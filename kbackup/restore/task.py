@@ -14,6 +14,7 @@ from kbackup.engine import Report
 from kbackup.errors import KbackupError
 from kbackup.kafka import Outage
 from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.pace import Pace, rate_of
 from kbackup.restore.work import Work
 from kbackup.stores import open_store
 
@@ -33,12 +34,14 @@ def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Itera
     small units their records.
     """
     store = open_store(job.store)
+    rate = rate_of(job)
+    pace = Pace(rate, units[0].writers) if rate.is_limited and units else None
     outage = Outage(job.kafka)
 
     def report(unit: RestoreUnit) -> Report | None:
         if line.is_stopped():
             return None
-        work = Work(job, unit, store, line)
+        work = Work(job, unit, store, line, pace)
         try:
             outage.check()
             _write(work)

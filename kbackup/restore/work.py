@@ -4,6 +4,7 @@ Records are acknowledged, then the position is committed, by default both in one
 progress is shown.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Final
@@ -23,6 +24,7 @@ from kbackup.reports import NOTHING, Restored, RestoreReport, WrittenTo
 from kbackup.restore.ahead import Ahead
 from kbackup.restore.job import Lane, RestoreJob, RestoreUnit
 from kbackup.restore.mark import Mark, chain, digest
+from kbackup.restore.pace import OPEN_S, Pace
 from kbackup.restore.partition_map import spread
 from kbackup.restore.remaining import unfinished
 from kbackup.restore.sieve import Sieve
@@ -42,6 +44,7 @@ class Work:
         unit: What to restore.
         store: Where the backup is.
         line: To the driver.
+        pace: How fast the task may write; None for no limit.
         report: How far it is; what it counts is committed.
     """
 
@@ -49,6 +52,7 @@ class Work:
     unit: RestoreUnit
     store: Store
     line: Line
+    pace: Pace | None = None
     report: RestoreReport = field(init=False)
     _lanes: dict[TopicPartition, Lane] = field(init=False)
     _written: dict[TopicPartition, WrittenTo] = field(init=False)
@@ -88,7 +92,8 @@ class Work:
         )
         with Ahead(steps) as ahead:
             for step in ahead:
-                self._take(writer, step)
+                for part in self._parts(step):
+                    self._take(writer, part)
         self._commit(writer)
 
     def _resume(self, writer: Writer) -> list[FileSet]:
@@ -125,6 +130,22 @@ class Work:
             self._open.done = replace(self._open.done, objects=count, bytes_read=size)
         self.report = replace(self.report, done=self._open.done, committed=place.reached)
         return left
+
+    def _parts(self, step: merging.Step) -> Iterator[merging.Step]:
+        """Yield *step*, or parts of it that are each written within about a second."""
+        if self.pace is None or not isinstance(step, Rows):
+            yield step
+            return
+        count, batch = len(step.batch), step.batch
+        at_once = self.pace.rows(count, batch.nbytes)
+        for start in range(0, count, at_once):
+            end = min(count, start + at_once)
+            yield replace(
+                step,
+                batch=batch.slice(start, end - start),
+                end_row=step.end_row and step.end_row - (count - end),
+                duplicates=0 if start else step.duplicates,
+            )
 
     def _follow(self, writer: Writer, found: Position | None) -> None:
         """Continue after what was committed since the run was planned.
@@ -190,7 +211,13 @@ class Work:
             case Failed(files, error):
                 self._enter(files)
                 self._fail(writer, files, error)
-        if self._open.records >= TRANSACTION_RECORDS or self._open.bytes >= self._limit_bytes:
+        opened = self._open
+        is_late = self.pace is not None and monotonic() - opened.begun >= OPEN_S
+        if (
+            opened.records >= TRANSACTION_RECORDS
+            or opened.bytes >= self._limit_bytes
+            or (opened.records and is_late)
+        ):
             self._commit(writer)
 
     def _enter(self, files: FileSet) -> None:
@@ -224,6 +251,11 @@ class Work:
         except BAD:
             self._commit(writer)  # what was good until here is safe
             raise
+        if self.pace is not None and len(good):
+            is_open = monotonic() - self._open.begun + self.pace.due_s() >= OPEN_S
+            if self._open.records and is_open:  # no transaction waits for long
+                self._commit(writer)
+            self.pace.wait(len(good), good.nbytes, self.line.is_stopped)
         if not self._open.records:
             self._open.begun = monotonic()
         zeros = self._send(writer, good) if len(good) else 0

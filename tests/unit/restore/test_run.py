@@ -49,13 +49,17 @@ def test_tasks_are_told_what_was_asked_for() -> None:
     """
     What an option says reaches whoever writes the records.
     """
-    options = {"offset_header": "was", "behavior_on_error": "log", "exactly_once": False}
+    options = {
+        "offset_header": "was", "behavior_on_error": "log", "exactly_once": False,
+        "max_records_per_second": 7, "max_bytes_per_second": 9,
+    }  # fmt: skip
 
     job = a_run([], **options)._job(RestorePlan((), "g", {}))
 
     assert ("g", "was", "log", False) == (
         job.group, job.offset_header, job.on_error, job.exactly_once,
     )  # fmt: skip
+    assert (7, 9) == (job.max_records_per_second, job.max_bytes_per_second)
 
 
 def test_what_is_left_out_or_altered_is_exit_3() -> None:
