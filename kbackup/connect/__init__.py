@@ -1,5 +1,5 @@
-"""Kafka Connect's data: its schemas, and columns of values under them.
+"""Kafka Connect's data: its schemas, and columns of values with these schemas.
 
-A column is an ordinary Arrow array, so partitioners and extractors read its fields as they are;
-its schema travels beside it as a `kbackup.columns.Schema` whose ``encoding`` is ``connect``.
+A column is an ordinary Arrow array, so partitioners and extractors read its fields directly;
+its schema accompanies it as a `kbackup.columns.Schema` whose ``encoding`` is ``connect``.
 """

@@ -1,9 +1,9 @@
 """From Avro datums to a column, all rows at once.
 
-Every row has a position in its datum, and each field is read for all rows by Arrow's functions, so
-no Python runs for a record.  What is out of the ordinary (maps, lists in several blocks or of very
-many elements, a datum that is not what its schema says) is left to `avro_values`, which reads
-row by row and says what is wrong with which.
+Every row has a position in its datum, and Arrow's functions read each field for all rows, so
+no Python runs per record.  Unusual data (maps, lists in several blocks or with very many
+elements, datums that do not match their schema) are left to `avro_values`, which reads row by
+row and reports what is wrong with which row.
 
 Source: Apache Avro 1.12, "Binary Encoding".
 """
@@ -19,33 +19,33 @@ import pyarrow.compute as pc
 from kbackup.connect.avro_schema import from_avro
 from kbackup.connect.schema import ConnectSchema, Type
 
-# 100,000 records of 8 fields (two strings, one optional, numbers, a list) on one core: 0.5 us a
-# record; fastavro takes 5.6 us, Arrow's share included.
+# 100,000 records of 8 fields (two strings, one optional, numbers, a list) on one core: 0.5 us per
+# record; fastavro takes 5.6 us, including Arrow.
 
 _LIST_MAX: Final = 64
-"""Elements of a list that are read so: each one costs as much as a field."""
+"""The most elements of a list that are read like this: each costs as much as a field."""
 _VARINT_MAX: Final = 10
 _ONE: Final = pa.scalar(1, pa.int64())
 _SEVEN: Final = pa.scalar(127, pa.uint64())
 
 
 class _UnsureError(Exception):
-    """Something here is for `avro_values`."""
+    """These data must be read by `avro_values`."""
 
 
 Place: TypeAlias = pa.Int64Array
-"""Where each row is in the bytes of all."""
+"""The position of each row in the bytes of all rows."""
 
 
 class _Bytes:
-    """The bytes of all rows, one row after the other."""
+    """The concatenated bytes of all rows."""
 
     def __init__(self, data: pa.Buffer) -> None:
         self.data = data
         self._each = pa.Array.from_buffers(pa.uint8(), data.size, [None, data])
 
     def at(self, place: Place) -> pa.UInt64Array:
-        """Return the byte at each place; one outside is for `avro_values`."""
+        """Return the byte at each position; `avro_values` handles one outside."""
         return self._each.take(place).cast(pa.uint64())
 
     def slices(self, start: Place, end: Place) -> pa.BinaryArray:
@@ -59,7 +59,7 @@ class _Bytes:
         )
         if not in_order.as_py() or end[rows - 1].as_py() > self.data.size:
             raise _UnsureError
-        # both as one number make the offsets start, end, start, end ...: every second value counts
+        # interleaved offsets start, end, start, end ...: every second value counts
         both = pc.bit_wise_or(start, pc.shift_left(end, pa.scalar(32, pa.int64())))
         spans = pa.BinaryArray.from_buffers(
             pa.binary(), 2 * rows - 1, [None, both.buffers()[1], self.data]
@@ -68,18 +68,18 @@ class _Bytes:
 
 
 Read: TypeAlias = Callable[[_Bytes, Place], tuple[pa.Array, Place]]
-"""Reads one value a row; gives the values, and where each row continues."""
+"""Reads one value per row; returns the values, and where each row continues."""
 
 
 def decode(datums: pa.BinaryArray, text: str) -> pa.Array | None:
     """Return each row of *datums*, one datum and none of them null, as a row of a column.
 
     Args:
-        datums: One Avro datum a row.
+        datums: One Avro datum per row.
         text: Their Avro schema in JSON.
 
     Returns:
-        What `avro_values.decode_each` gives; None where that has to be asked.
+        What `avro_values.decode_each` returns; None if that must be called.
     """
     read = _reader_of(text)
     if read is None or not len(datums) or datums.total_values_length >= 2**30:
@@ -111,7 +111,7 @@ class _Plan:
         self._named: dict[str, tuple[Any, str]] = {}
 
     def of(self, found: Any, schema: ConnectSchema, namespace: str) -> Read:
-        """Return what reads values of the Avro schema *found*, which are under *schema*."""
+        """Return the reader of values of the Avro schema *found*, for the Connect *schema*."""
         if isinstance(found, list):
             return self._union(found, schema, namespace)
         if isinstance(found, str) and (named := self._known(found, namespace)) is not None:
@@ -161,7 +161,7 @@ class _Plan:
 
 
 def _long(data: _Bytes, at: Place) -> tuple[pa.Int64Array, Place]:
-    """Read whole numbers of variable length."""
+    """Read variable-length integers."""
     byte = data.at(at)
     at = pc.add(at, _ONE)
     found = pc.bit_wise_and(byte, _SEVEN)
@@ -176,7 +176,7 @@ def _long(data: _Bytes, at: Place) -> tuple[pa.Int64Array, Place]:
 
 
 def _rest(data: _Bytes, at: Place, found: pa.UInt64Array) -> tuple[pa.UInt64Array, Place]:
-    """Read on where the first byte of a number is not its last."""
+    """Continue reading numbers of more than one byte."""
     for step in range(1, _VARINT_MAX):
         byte = data.at(at)
         at = pc.add(at, _ONE)
@@ -320,7 +320,7 @@ def _list(item: Read, kind: pa.ListType) -> Read:
             parts.append(found)
             owners.append(rows.filter(has))
         has = pc.greater(count, 0)
-        last, end = _long(data, at.filter(has))  # the block of none that ends the list
+        last, end = _long(data, at.filter(has))  # the empty block that ends the list
         if most and pc.max(last).as_py() != 0:
             raise _UnsureError
         at = pc.replace_with_mask(at, has, end)

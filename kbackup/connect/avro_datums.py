@@ -1,7 +1,7 @@
-"""From a column under a schema of Connect to Avro datums, column by column.
+"""From a column with a Connect schema to Avro datums, column by column.
 
-Each field is encoded for all rows at once, and the rows are joined in the end; no Python runs for
-a record.
+Each field is encoded for all rows at once, and the rows are joined at the end; no Python runs per
+record.
 """
 
 from typing import Final
@@ -13,8 +13,8 @@ from kbackup.connect import nested, varints
 from kbackup.connect.avro_schema import AvroStyle
 from kbackup.connect.schema import ConnectSchema, Type
 
-# 100,000 records of 8 fields (two strings, one optional, numbers, a list) on one core: 1.4 us a
-# record; fastavro's writer takes 3.6 us, after 2.7 us for making dictionaries of the columns.
+# 100,000 records of 8 fields (two strings, one optional, numbers, a list) on one core: 1.4 us per
+# record; fastavro's writer takes 3.6 us, after 2.7 us for turning the columns into dictionaries.
 
 _BYTES: Final = pa.array([bytes([at]) for at in range(256)], pa.binary())
 _NOTHING: Final = pa.scalar(b"", pa.binary())
@@ -26,8 +26,8 @@ def encode(values: pa.Array, schema: ConnectSchema, style: AvroStyle) -> pa.Bina
     """Return each row as one Avro datum under ``to_avro(schema, style)``.
 
     Returns:
-        ``binary``; null where a row, or something in it, is null and must not be, or is no symbol
-        of its enum.
+        ``binary``; null where a row, or something in it, is null and must not be, or is not a
+        symbol of its enum.
     """
     plain = _plain(values, schema, style)
     if not schema.optional:
@@ -38,7 +38,7 @@ def encode(values: pa.Array, schema: ConnectSchema, style: AvroStyle) -> pa.Bina
 
 
 def _plain(values: pa.Array, schema: ConnectSchema, style: AvroStyle) -> pa.BinaryArray:
-    """Return the rows of *values* without what says whether they are null."""
+    """Return the rows of *values* without the branch that marks null."""
     symbols = style.symbols(schema)
     if symbols is not None:
         return varints.signed(pc.index_in(values, pa.array(symbols, pa.string())))

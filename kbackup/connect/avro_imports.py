@@ -1,4 +1,4 @@
-"""Avro schemas that refer to others, as a registry keeps them, made into one."""
+"""Combines an Avro schema with those that it refers to in a registry."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ _NAMED: Final = ("record", "enum", "fixed")
 
 
 def united(text: str, imports: Sequence[str]) -> str:
-    """Return the Avro schema *text* with each type of *imports* written out where it is first used.
+    """Return the Avro schema *text* with each type of *imports* expanded where it is first used.
 
     Raises:
         ValueError: If one of them is not JSON.
@@ -28,7 +28,7 @@ def united(text: str, imports: Sequence[str]) -> str:
 
 @dataclass(slots=True)
 class _Writing:
-    """One schema being written out."""
+    """One schema being expanded."""
 
     known: Mapping[str, Any]
     written: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""From a schema of Connect to the Avro schema of its file, and back, as ``AvroData`` does it.
+"""From a Connect schema to the Avro schema of its file, and back, as in ``AvroData``.
 
 Source: schema-registry, ``AvroData``, restated in ``connect-compat`` section 3.2, and objects that
 the connector wrote.
@@ -13,7 +13,7 @@ from typing import Any, Final
 from kbackup.connect.schema import DATE, DECIMAL, ENUM, TIME, TIMESTAMP, ConnectSchema, Type
 
 UNION: Final = "io.confluent.connect.avro.Union"
-"""Name of the struct that stands for a union of several types."""
+"""Name of the struct that represents a union of several types."""
 
 MAP_ENTRY: Final = "MapEntry"
 _FIXED_SIZE: Final = "connect.fixed.size"
@@ -50,7 +50,7 @@ _LOGICAL_BACK: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AvroStyle:
-    """What the configuration says about Avro schemas.
+    """The configuration of Avro schemas.
 
     Attributes:
         connect_meta: ``connect.meta.data``: keep what only Connect knows in ``connect.*``.
@@ -68,7 +68,7 @@ class AvroStyle:
         return keys.type is not Type.STRING or (keys.optional and not self.optional_keys)
 
     def symbols(self, schema: ConnectSchema) -> list[str] | None:
-        """Return the symbols of an enum, None where *schema* is written as something else."""
+        """Return the symbols of an enum, None if *schema* is written as something else."""
         kind = schema.parameter(ENUM)
         if not self.enhanced or kind is None or schema.type is not Type.STRING:
             return None
@@ -82,15 +82,15 @@ def to_avro(schema: ConnectSchema, style: AvroStyle) -> Any:
     """Return the Avro schema of a file, as JSON.
 
     Raises:
-        ValueError: If Avro has none: for a name with other than letters, digits and ``_``, or for
-            two types of one name.
+        ValueError: If Avro has none: for a name with characters other than letters, digits and
+            ``_``, or for two types with the same name.
     """
     return _Naming(style).schema(schema)
 
 
 @dataclass(slots=True)
 class _Naming:
-    """One Avro schema being made; named types are written out once, and named afterwards."""
+    """One Avro schema being built; a named type is defined once, and referred to afterwards."""
 
     style: AvroStyle
     named: dict[str, ConnectSchema] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class _Naming:
     unnamed: int = 0
 
     def schema(self, schema: ConnectSchema) -> Any:
-        """Return *schema*, a union with null where it is optional."""
+        """Return *schema*, as a union with null if it is optional."""
         plain = self._base(schema)
         if not schema.optional:
             return plain
@@ -132,7 +132,7 @@ class _Naming:
         return found["type"] if len(found) == 1 else found
 
     def _is_known(self, name: str, schema: ConnectSchema) -> bool:
-        """Whether the type *name* has been written out; from now on it has."""
+        """Whether the type *name* has been defined; from now on it has."""
         if _NAME.fullmatch(name) is None:
             raise ValueError(f"{name!r} is not a name in Avro")
         known = self.named.setdefault(name, _bare(schema))
@@ -209,10 +209,10 @@ def _metadata(schema: ConnectSchema) -> dict[str, Any]:
 
 
 def from_avro(found: Any) -> ConnectSchema:
-    """Return the schema of Connect that stands for an Avro schema.
+    """Return the Connect schema that corresponds to an Avro schema.
 
     Raises:
-        ValueError: If Connect has nothing for it, such as for a type that contains itself.
+        ValueError: If there is none, for example for a recursive type.
     """
     return _Reading().schema(found, "")
 
@@ -319,7 +319,7 @@ def _logical(schema: ConnectSchema, found: Mapping[str, Any]) -> ConnectSchema:
 
 
 def _described(schema: ConnectSchema, found: Mapping[str, Any]) -> ConnectSchema:
-    """Return *schema* with what its writer kept in ``connect.*``."""
+    """Return *schema* with what its writer stored in ``connect.*``."""
     more: dict[str, Any] = {}
     if found.get("connect.type") in ("int8", "int16"):
         more["type"] = Type(found["connect.type"])

@@ -1,4 +1,4 @@
-"""From Avro datums to a column under a schema of Connect."""
+"""From Avro datums to a column with a Connect schema."""
 
 import io
 import json
@@ -18,7 +18,7 @@ _CORRUPT: Final = (
     EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error,
     StopIteration,
 )  # fmt: skip
-"""What fastavro raises for bytes that are no datums of the schema."""
+"""What fastavro raises for bytes that are not datums of the schema."""
 
 
 def connect_schema(text: str) -> ConnectSchema:
@@ -31,12 +31,12 @@ def connect_schema(text: str) -> ConnectSchema:
 
 
 def decode(data: bytes, count: int, text: str) -> pa.Array:
-    """Return *count* datums, one after the other, as a column.
+    """Return *count* consecutive datums as a column.
 
     Args:
         data: The datums, and nothing else.
         count: How many.
-        text: Their Avro schema in JSON; `connect_schema` of it is what the column is under.
+        text: Their Avro schema in JSON; the column has its `connect_schema`.
 
     Raises:
         ValueError: If *data* is not *count* datums of the schema, or the schema has no column.
@@ -44,7 +44,7 @@ def decode(data: bytes, count: int, text: str) -> pa.Array:
     header, schema, convert = _reading(text)
     block = b"".join([header, long(count), long(len(data)), data, _SYNC])
     file = io.BytesIO(block)
-    # 3.9 us a record of 8 fields, Arrow's share included
+    # 3.9 us per record of 8 fields, including Arrow
     try:
         rows = [*fastavro.reader(file)] if count else []
     except _CORRUPT as error:
@@ -57,15 +57,15 @@ def decode(data: bytes, count: int, text: str) -> pa.Array:
 def decode_each(datums: pa.BinaryArray, text: str) -> tuple[pa.Array, dict[int, str]]:
     """Return each row of *datums*, one datum or null, as a row of a column.
 
-    Where `decode` trusts a file's blocks, this looks at the end of each datum: a value that is
-    cut short, or followed by something else, does not shift those after it.
+    While `decode` trusts a file's blocks, this checks the end of each datum: a value that is
+    truncated, or followed by something else, does not shift those after it.
 
     Args:
-        datums: One Avro datum a row.
-        text: Their Avro schema in JSON; `connect_schema` of it is what the column is under.
+        datums: One Avro datum per row.
+        text: Their Avro schema in JSON; the column has its `connect_schema`.
 
     Returns:
-        The column, null where a datum is no value of the schema; and why, by row.
+        The column, null where a datum is not a value of the schema; and the reasons, by row.
 
     Raises:
         ValueError: If the schema has no column.
@@ -75,7 +75,7 @@ def decode_each(datums: pa.BinaryArray, text: str) -> tuple[pa.Array, dict[int, 
     rows: list[Any] = []
     bad: dict[int, str] = {}
     read, file = fastavro.schemaless_reader, io.BytesIO
-    # 5.6 us a record of 8 fields, Arrow's share included; nothing in Arrow reads Avro
+    # 5.6 us per record of 8 fields, including Arrow, which cannot read Avro
     for at, datum in enumerate(datums.to_pylist()):
         row = None
         if datum is not None:
@@ -102,7 +102,7 @@ def decode_each(datums: pa.BinaryArray, text: str) -> tuple[pa.Array, dict[int, 
 
 
 def long(number: int) -> bytes:
-    """Return a whole number in Avro's variable length."""
+    """Return an integer in Avro's variable-length encoding."""
     left = number << 1 if number >= 0 else ~(number << 1)
     found = bytearray()
     while left > 127:
@@ -114,7 +114,7 @@ def long(number: int) -> bytes:
 
 @lru_cache(100)
 def _reading(text: str) -> tuple[bytes, ConnectSchema, Callable[[Any], Any] | None]:
-    """Return the head of a file of such datums, their schema, and what makes a row of each."""
+    """Return the header of a file of such datums, their schema, and what turns each into a row."""
     try:
         found = json.loads(text)
         schema = from_avro(found)
@@ -135,7 +135,7 @@ def _parsed(text: str) -> Any:
 
 
 def _without_logical(found: Any) -> Any:
-    """Return *found* so that values are read as they are stored."""
+    """Return *found* changed so that values are read as they are stored."""
     if isinstance(found, list):
         return [_without_logical(each) for each in found]
     if isinstance(found, dict):
@@ -148,7 +148,7 @@ def _without_logical(found: Any) -> Any:
 
 
 def _row(schema: ConnectSchema) -> Callable[[Any], Any] | None:
-    """Return what makes of fastavro's value what Arrow takes, None where it takes it as it is."""
+    """Return what turns fastavro's value into one that Arrow accepts, None if not needed."""
     if schema.type is Type.STRUCT:
         parts = [(name, _row(field)) for name, field in schema.fields]
         changed = [(name, change) for name, change in parts if change is not None]
@@ -172,7 +172,7 @@ def _row(schema: ConnectSchema) -> Callable[[Any], Any] | None:
 
 
 def _map_row(schema: ConnectSchema) -> Callable[[Any], Any]:
-    """Avro's maps, and the arrays of entries that stand for maps whose keys are not plain text."""
+    """Avro's maps, and the arrays of entries that represent maps whose keys are not plain text."""
     key_of = _row(schema.keys) or _same
     value_of = _row(schema.items) or _same
 

@@ -1,19 +1,19 @@
-"""Whether datums of one Avro schema are, byte for byte, datums of another one."""
+"""Whether datums of one Avro schema are, byte for byte, datums of another."""
 
 import json
 from functools import lru_cache
 from typing import Any, Final
 
 AVRO: Final = "avro"
-"""``Schema.encoding`` of datums under an Avro schema."""
+"""``Schema.encoding`` of datums with an Avro schema."""
 
 
 @lru_cache(1000)
 def is_same(one: str, other: str) -> bool:
-    """Whether values are encoded alike under two Avro schemas in JSON, whatever they mean by them.
+    """Whether two Avro schemas in JSON encode values alike, whatever the values mean.
 
-    Names, documentation, defaults and logical types do not count; the order of fields, symbols and
-    branches does.  An ``int`` is no ``long`` here, because its reader may refuse what is longer.
+    Names, documentation, defaults and logical types do not matter; the order of fields, symbols and
+    branches does.  An ``int`` is not a ``long`` here, because its reader may refuse longer values.
     """
     try:
         return bool(_Shape().of(json.loads(one), "") == _Shape().of(json.loads(other), ""))
@@ -39,7 +39,7 @@ class _Shape:
         if kind == "array":
             return (kind, self.of(found["items"], namespace))
         if kind == "map":
-            # an entry of a map is written as one of an array of key and value is
+            # an entry of a map is encoded like an entry of an array of key and value
             return ("array", ("record", "string", self.of(found["values"], namespace)))
         name: str = found["name"]
         space = found.get("namespace", namespace)

@@ -1,4 +1,4 @@
-"""The JSON Schema under which values of a schema of Kafka Connect are written.
+"""The JSON Schema with which values of a Kafka Connect schema are written.
 
 Source: schema-registry, ``JsonSchemaData``.
 """
@@ -13,13 +13,13 @@ from kbackup.connect.json_values import JsonForm
 from kbackup.connect.schema import DECIMAL, ConnectSchema, Type
 
 ENUM: Final = "io.confluent.connect.json.Enum"
-"""Parameter that says a string was an enum; with ``.VALUE`` appended, one for each value."""
+"""Parameter that marks a string as an enum; with ``.VALUE`` appended, one for each value."""
 
 UNION: Final = "io.confluent.connect.json.OneOf"
-"""Name of the struct that stands for a choice between several schemas."""
+"""Name of the struct that represents a choice between several schemas."""
 
 FORM: Final = JsonForm(has_entries=True, union=UNION)
-"""How values under a JSON Schema stand in JSON."""
+"""How values with a JSON Schema are represented in JSON."""
 
 CONNECT_TYPES: Final = {
     "int8": Type.INT8,
@@ -30,7 +30,7 @@ CONNECT_TYPES: Final = {
     "float64": Type.FLOAT64,
     "bytes": Type.BYTES,
 }
-"""Types of Connect by the names that schemas give them as ``connect.type``."""
+"""Connect's types by their names in ``connect.type``."""
 
 _NAMES: Final = {kind: name for name, kind in CONNECT_TYPES.items()}
 _OWN: Final = "io.confluent.connect.json"
@@ -38,7 +38,7 @@ _OWN: Final = "io.confluent.connect.json"
 
 @dataclass(frozen=True, slots=True)
 class JsonSchemaStyle:
-    """What the configuration says about JSON Schemas.
+    """The configuration of JSON Schemas.
 
     Attributes:
         optional_unless_required: ``use.optional.for.nonrequired``: a property that is not among
@@ -52,7 +52,7 @@ class JsonSchemaStyle:
 
 
 def to_json_schema(schema: ConnectSchema, style: JsonSchemaStyle | None = None) -> Any:
-    """Return the JSON Schema under which values of *schema* are written, as JSON."""
+    """Return the JSON Schema with which values of *schema* are written, as JSON."""
     return _written(schema, style or JsonSchemaStyle(), None)
 
 
@@ -124,7 +124,7 @@ def _about(schema: ConnectSchema) -> dict[str, Any]:
 
 
 def _written_default(schema: ConnectSchema) -> Any:
-    """Return the default of *schema* as values under its JSON Schema stand."""
+    """Return the default of *schema* in the form of its JSON Schema's values."""
     plain = replace(schema, default=None, optional=False)
     found = json_values.column([json_values.default_of(schema)], plain)
     return json.loads(json_text.encode(found, plain, JsonStyle(form=FORM))[0].as_py())

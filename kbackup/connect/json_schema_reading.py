@@ -1,6 +1,6 @@
-"""The schema of Kafka Connect that stands for a JSON Schema.
+"""The Kafka Connect schema that corresponds to a JSON Schema.
 
-Where it takes fields in the order of a hash table, we keep that of the text.
+Where the connector orders fields by a hash table, we keep the order of the text.
 
 Source: schema-registry, ``JsonSchemaData``, ``JsonSchema``.
 """
@@ -29,7 +29,7 @@ _PARTS_MAX: Final = 10_000
 def from_json_schema(
     text: str, imports: Iterable[tuple[str, str]] = (), style: JsonSchemaStyle | None = None
 ) -> ConnectSchema:
-    """Return the schema of Connect that stands for a JSON Schema.
+    """Return the Connect schema that corresponds to a JSON Schema.
 
     Args:
         text: The schema.
@@ -37,8 +37,8 @@ def from_json_schema(
         style: Whether all properties are required.
 
     Raises:
-        ValueError: If it is no JSON Schema, or Connect has nothing for it, such as for a schema
-            that contains itself.
+        ValueError: If it is not a JSON Schema, or Connect has no equivalent, for example for a
+            recursive schema.
     """
     return _from_text(text, tuple(imports), style or JsonSchemaStyle())
 
@@ -66,10 +66,10 @@ class _Reading:
     """One JSON Schema being read.
 
     Attributes:
-        documents: The schema under no name, and those that it refers to.
+        documents: The schema, without a name, and those that it refers to.
         style: Whether all properties are required.
-        begun: The parts that are being read, by identity, for none can contain itself.
-        parts: How many have been read; references make many of a short text.
+        begun: The parts being read, by identity, because none may contain itself.
+        parts: How many have been read; references can multiply a short text.
     """
 
     documents: dict[str, Any]
@@ -78,7 +78,7 @@ class _Reading:
     parts: int = 0
 
     def schema(self, found: Any, document: str, *, optional: bool = False) -> ConnectSchema:
-        """Return what stands for *found*, which is a part of *document*."""
+        """Return the schema for *found*, which is a part of *document*."""
         if not isinstance(found, dict) or not found:
             raise ValueError(f"a schema that takes any value, {shown(found)}, has no column")
         name = found.get("title") or "a schema"
@@ -128,7 +128,7 @@ class _Reading:
                 raise ValueError(f"a schema of type {shown(kind)} has no column")
 
     def _of_types(self, found: dict[str, Any], document: str, optional: bool) -> ConnectSchema:
-        """Read several types as a choice; what describes the whole describes none of them."""
+        """Read several types as a choice; annotations of the whole do not apply to each."""
         rest = {name: value for name, value in found.items() if name not in ("type", *_PROSE)}
         choice = [{**rest, "type": kind} for kind in found["type"]]
         if len(choice) == 1:
@@ -241,7 +241,7 @@ class _Reading:
         return ConnectSchema(Type.ARRAY, value=self.schema(items, document))
 
     def _referred(self, reference: Any, document: str) -> tuple[Any, str]:
-        """Return the schema that *reference* in *document* is to, and the document it is in."""
+        """Return the schema that *reference* in *document* refers to, and its document."""
         base, _, pointer = str(reference).partition("#")
         where = self._document(base, document)
         if where is None:
@@ -275,7 +275,7 @@ _COMPOSED: Final = frozenset({"$ref", "oneOf", "anyOf", "allOf", "enum"})
 
 
 def _type_of(found: Mapping[str, Any]) -> Any:
-    """Return the type of *found*, as its other keywords have it where it says none."""
+    """Return the type of *found*, inferred from its other keywords if it has none."""
     if "type" in found:
         return found["type"]
     for kind, words in (
@@ -313,7 +313,7 @@ def _identified(found: Any, name: str) -> Any:
 
 
 def _described(schema: ConnectSchema, found: Mapping[str, Any], optional: bool) -> ConnectSchema:
-    """Return *schema* with what *found* says about it."""
+    """Return *schema* with the annotations of *found*."""
     more: dict[str, Any] = {"optional": optional}
     if isinstance(title := found.get("title"), str) and schema.name is None:
         more["name"] = title
@@ -330,7 +330,7 @@ def _described(schema: ConnectSchema, found: Mapping[str, Any], optional: bool) 
 
 
 def _default(schema: ConnectSchema, value: Any) -> str | None:
-    """Return a default as ``JsonConverter`` writes it, None where it is no value of *schema*."""
+    """Return a default as ``JsonConverter`` writes it, None if it is not a value of *schema*."""
     plain = replace(schema, default=None, optional=False)
     try:
         found = json_values.column([json_values.reader(plain, FORM)(value)], plain)

@@ -1,7 +1,7 @@
-"""From a column under a schema of Connect to JSON, column by column, as Connect and Jackson do.
+"""From a column with a Connect schema to JSON, column by column, as Connect and Jackson do.
 
-Each field becomes text for all rows at once, and the rows are joined in the end.  Numbers are as
-Java writes them, text as `jackson.quote` does.
+Each field becomes text for all rows at once, and the rows are joined at the end.  Numbers are
+written as in Java, text as in `jackson.quote`.
 
 Source: Apache Kafka 4.1, ``JsonConverter``; kafka-connect-storage-cloud 87eb7d39,
 ``JsonRecordWriterProvider``; ``connect-compat`` section 3.1.
@@ -36,9 +36,9 @@ class JsonStyle:
         numeric_decimals: ``decimal.format=NUMERIC``: a Decimal as a number, its scale kept;
             otherwise as base64 of its unscaled bytes.
         is_java: As Jackson writes Java's own objects, which is what the connector does with a
-            value that is no struct: a Decimal is a number, a Date is in ms, and every map is an
-            object.
-        form: How values stand that JSON has no form for.
+            value that is not a struct: a Decimal is a number, a Date is in ms, and every map is
+            an object.
+        form: How to represent values that JSON cannot represent directly.
     """
 
     numeric_decimals: bool = False
@@ -107,7 +107,7 @@ def _object(values: pa.StructArray, schema: ConnectSchema, style: JsonStyle) -> 
 
 
 def _chosen(values: pa.StructArray, schema: ConnectSchema, style: JsonStyle) -> pa.StringArray:
-    """Return the text of the first field that is not null, ``null`` where all are."""
+    """Return the text of the first field that is not null, ``null`` if all are."""
     columns = zip(values.flatten(), schema.fields, strict=True)
     texts = [
         pc.if_else(column.is_valid(), encode(column, field, style), pa.scalar(None, pa.string()))
@@ -122,9 +122,9 @@ def _list(values: pa.ListArray, items: pa.StringArray, begin: str, end: str) -> 
 
 
 def _each(values: pa.Array, text: Callable[[Any], str]) -> pa.StringArray:
-    """Return the text of each value, each different value once.
+    """Return the text of each value, computing each distinct value once.
 
-    Arrow has neither base64 nor Java's way with numbers: 0.5 us a value.
+    Arrow has neither base64 nor Java's number format: 0.5 us per value.
     """
     coded = values.dictionary_encode()
     texts = pa.array([text(value) for value in coded.dictionary.to_pylist()], pa.string())
@@ -156,5 +156,5 @@ def _is_finite(value: float) -> bool:
 
 
 def _not_finite(value: float) -> str:
-    """As Jackson has them, which are no numbers of JSON."""
+    """As Jackson writes them, although they are not JSON numbers."""
     return '"NaN"' if value != value else '"Infinity"' if value > 0 else '"-Infinity"'  # noqa: PLR0124

@@ -1,7 +1,7 @@
-"""From JSON to a column under a schema of Connect, as ``JsonConverter`` reads it.
+"""From JSON to a column with a Connect schema, as ``JsonConverter`` reads it.
 
-Stricter than Connect, which takes a text for the number 0 and cuts a number that is too large:
-what is not of its type is an error here.
+Stricter than Connect, which reads text as the number 0 and truncates numbers that are too large:
+here, a value that does not have its type is an error.
 
 Source: Apache Kafka 4.1, ``org.apache.kafka.connect.json.JsonConverter``.
 """
@@ -20,7 +20,7 @@ import pyarrow as pa
 from kbackup.connect.schema import DECIMAL, ENUM, ConnectSchema, Type
 
 Read = Callable[[Any], Any]
-"""Turns parsed JSON into what `pyarrow.array` takes; its ``ValueError`` says what is wrong."""
+"""Turns parsed JSON into what `pyarrow.array` accepts; its ``ValueError`` says what is wrong."""
 
 _NOT_FINITE: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 """How Jackson writes them, in quotes."""
@@ -30,12 +30,12 @@ _EXPONENT_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class JsonForm:
-    """How values that JSON has no form for stand in it.
+    """How to represent values that JSON cannot represent directly.
 
     Attributes:
         has_entries: A map whose keys are not plain text is an array of ``{"key":..,"value":..}``;
             otherwise an array of pairs.
-        union: Name of structs of which one field has a value, which stands for the struct.
+        union: Name of structs with a single set field, whose value represents the struct.
     """
 
     has_entries: bool = False
@@ -51,13 +51,13 @@ class InexactError(ValueError):
 
 
 def column(values: Sequence[Any], schema: ConnectSchema) -> pa.Array:
-    """Return a column of what `reader` gave."""
+    """Return a column of what `reader` returned."""
     return pa.array(values, schema.arrow())
 
 
 @lru_cache(1000)
 def reader(schema: ConnectSchema, form: JsonForm = CONNECT) -> Read:
-    """Return what reads JSON under *schema*: null, absent and the default as Connect does."""
+    """Return the reader of JSON with *schema*; null, absent and default are as in Connect."""
     read = _plain(schema, form)
     if schema.default is not None:
         default, read_default = json.loads(schema.default), _plain(schema, CONNECT)
@@ -74,7 +74,7 @@ def reader(schema: ConnectSchema, form: JsonForm = CONNECT) -> Read:
 
 
 def default_of(schema: ConnectSchema) -> Any:
-    """Return the default of *schema*, which has one, as `pyarrow.array` takes it."""
+    """Return the default of *schema*, which has one, as `pyarrow.array` accepts it."""
     return reader(schema)(None)
 
 
@@ -176,7 +176,7 @@ def _decimal(scale: int) -> Read:
 
 
 def unscaled(number: int) -> bytes:
-    """Return Java's ``BigInteger.toByteArray``: big-endian, as short as can be."""
+    """Return Java's ``BigInteger.toByteArray``: big-endian, as short as possible."""
     size = (number if number >= 0 else ~number).bit_length() // 8 + 1
     return number.to_bytes(size, "big", signed=True)
 
@@ -223,7 +223,7 @@ def _entries(value: list[Any]) -> list[tuple[Any, Any]]:
 
 
 def _union(schema: ConnectSchema, form: JsonForm) -> Read:
-    """Read a value as the first field that takes it."""
+    """Read a value as the first field that accepts it."""
     fields = [(name, field, reader(field, form)) for name, field in schema.fields]
 
     def read(value: Any) -> dict[str, Any]:

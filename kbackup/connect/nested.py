@@ -1,4 +1,4 @@
-"""The parts of nested columns: what Arrow keeps under offsets, without copying."""
+"""The parts of nested columns, without copying, whatever their offsets."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,7 +10,7 @@ from kbackup.connect.schema import ConnectSchema
 def fields(values: pa.StructArray, schema: ConnectSchema) -> list[pa.Array]:
     """Return the columns of a struct, null where the struct is, defaults in place of null.
 
-    Connect's ``Struct.get`` gives the default of a field that is null.
+    Connect's ``Struct.get`` returns the default of a field that is null.
     """
     return [
         filled(column, field)
@@ -19,7 +19,7 @@ def fields(values: pa.StructArray, schema: ConnectSchema) -> list[pa.Array]:
 
 
 def filled(values: pa.Array, schema: ConnectSchema) -> pa.Array:
-    """Return *values* with the default of *schema*, where it has one, in place of null."""
+    """Return *values* with null replaced by the default of *schema*, if it has one."""
     if schema.default is None or not values.null_count:
         return values
     default = pa.scalar(default_of(schema), values.type)
@@ -39,7 +39,7 @@ def lists(values: pa.Array) -> pa.ListArray:
 
 
 def relisted(values: pa.ListArray, elements: pa.Array) -> tuple[pa.ListArray, pa.Array]:
-    """Return the lists that *elements*, those of *values* turned into something, make up.
+    """Return the lists made of *elements*, the converted elements of *values*.
 
     Returns:
         The lists, empty where *values* is null, and the length of each.

@@ -1,7 +1,7 @@
-"""Values of one schema brought under another: ``schema.compatibility``.
+"""Values of one schema projected to another: ``schema.compatibility``.
 
-What Connect's ``SchemaProjector`` can do without a loss: fields that the file does not have are
-left out, fields that the record lacks have their default or are null, numbers are widened.
+What Connect's ``SchemaProjector`` does without loss: fields that the file does not have are
+dropped, fields that the record lacks get their default or null, numbers are widened.
 
 Source: kafka-connect-storage-common 9bb1f372, ``StorageSchemaCompatibility``; Apache Kafka 4.1,
 ``org.apache.kafka.connect.data.SchemaProjector``; restated in ``connect-compat`` section 4.5.
@@ -18,16 +18,16 @@ from kbackup.connect.json_values import default_of
 from kbackup.connect.schema import ConnectSchema, Type
 
 _WIDER: Final = (Type.INT8, Type.INT16, Type.INT32, Type.INT64, Type.FLOAT32, Type.FLOAT64)
-"""Each type can be brought under those after it."""
+"""Each type can be projected to those after it."""
 _PROSE: Final = re.compile(
     r"connect\.record\.(doc|aliases|namespace)|io\.confluent\.connect\.avro\.field\.doc\..*"
 )
-"""Parameters that say nothing about values."""
+"""Parameters that do not affect values."""
 _SYMBOL: Final = "io.confluent.connect.avro.Enum."
 
 
 def is_projectable(record: ConnectSchema, file: ConnectSchema) -> bool:
-    """Whether every value under *record* can be brought under *file*."""
+    """Whether every value with schema *record* can be projected to *file*."""
     if not _is_type_taken(record.type, file.type) or record.name != file.name:
         return False
     if not _are_parameters_taken(record, file):
@@ -48,7 +48,7 @@ def is_projectable(record: ConnectSchema, file: ConnectSchema) -> bool:
 
 
 def projected(values: pa.Array, record: ConnectSchema, file: ConnectSchema) -> pa.Array:
-    """Return *values*, which are under *record*, under *file*; it must be projectable."""
+    """Return *values*, which have schema *record*, projected to *file*; this must be possible."""
     if record == file:
         return values
     if file.type is Type.STRUCT:
@@ -77,7 +77,7 @@ def _struct(values: pa.StructArray, record: ConnectSchema, file: ConnectSchema) 
 
 
 def _elements(values: pa.Array, record: ConnectSchema, file: ConnectSchema) -> pa.Array:
-    """Return lists or maps whose elements are under *file*."""
+    """Return lists or maps with their elements projected to *file*."""
     if file.type is Type.ARRAY:
         elements = projected(values.flatten(), record.items, file.items)
         kind = file.arrow()

@@ -1,7 +1,7 @@
 """From the text of ``.proto`` files to the messages that they declare, by Protobuf's own compiler.
 
-The compiler runs in a process of its own: a registry's text is anyone's, and what it says about
-an error goes to a console.  0.25 s a schema, once in a process.
+The compiler runs in a separate process, because a registry's text is not trusted, and because the
+compiler writes its errors to a console.  0.25 s per schema, once in a process.
 """
 
 import base64
@@ -58,7 +58,7 @@ extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
     + "message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; "
     "int32 nanos = 4; }",
 }
-"""Files that registries know without being told, which no schema refers to."""
+"""Files that registries know implicitly, without a reference in the schema."""
 
 
 @lru_cache(100)
@@ -90,7 +90,7 @@ def compiled(text: str, imports: tuple[tuple[str, str], ...] = ()) -> Any:
 
 
 def message_at(file: Any, indexes: Sequence[int]) -> Any:
-    """Return the descriptor of the message that *indexes* lead to, from the outermost inwards.
+    """Return the descriptor of the message that *indexes* select, from the outermost inwards.
 
     Raises:
         ValueError: If there is none.
@@ -105,7 +105,7 @@ def message_at(file: Any, indexes: Sequence[int]) -> Any:
 
 
 def _packed(text: str) -> Any:
-    """Return the descriptor that *text* is in base64, None where it is a ``.proto`` file."""
+    """Return the descriptor encoded in *text* as base64, None if it is a ``.proto`` file."""
     try:
         data = base64.b64decode(text, validate=True)
         return descriptor_pb2.FileDescriptorProto.FromString(data)
@@ -143,6 +143,6 @@ def _compiled(texts: dict[str, str], wanted: Sequence[str]) -> list[Any]:
 
 
 def _why(said: str) -> str:
-    """Return what the compiler says about files, without what it says about its log."""
+    """Return the compiler's messages about files, without those about its log."""
     lines = [f"line {found}" if found[:1].isdigit() else found for found in _SAID.findall(said)]
     return "; ".join(lines[:3]) or said.strip()[-200:]

@@ -1,7 +1,7 @@
-"""From a column under a schema of Kafka Connect to messages of Protobuf, column by column.
+"""From a column with a Kafka Connect schema to Protobuf messages, column by column.
 
-Each field is encoded for all rows at once, and the rows are joined in the end; no Python runs for
-a record.
+Each field is encoded for all rows at once, and the rows are joined at the end; no Python runs per
+record.
 
 Source: Protocol Buffers, "Encoding".
 """
@@ -15,7 +15,7 @@ from kbackup.connect import nested, varints
 from kbackup.connect.protobuf_plan import Field, Message
 from kbackup.connect.schema import DATE, DECIMAL, TIME, ConnectSchema
 
-# 100,000 records of 8 fields (two strings, one optional, numbers, a list) on one core: 1.6 us a
+# 100,000 records of 8 fields (two strings, one optional, numbers, a list) on one core: 1.6 us per
 # record.
 
 _NOTHING: Final = pa.scalar(b"", pa.binary())
@@ -32,8 +32,8 @@ def encode(values: pa.Array, message: Message) -> pa.BinaryArray:
     """Return each row as one *message*, which was planned for the schema of *values*.
 
     Returns:
-        ``binary``; null where a row, or something in it, is null and must not be, or has no form
-        in Protobuf: a list that is null or has a null in it, or a symbol that its enum lacks.
+        ``binary``; null where a row, or something in it, is null and must not be, or cannot be
+        represented: a list that is null or contains null, or a symbol that its enum lacks.
     """
     if not pa.types.is_struct(values.type):
         return _implicit(values, message.fields[0])
@@ -48,7 +48,7 @@ def _body(values: pa.StructArray, message: Message) -> pa.BinaryArray:
 
 
 def _encoded(values: pa.Array, each: Field) -> pa.BinaryArray:
-    """Return a field of each row, with what names it."""
+    """Return a field of each row, with its tag."""
     if each.oneof:
         chosen = zip(values.flatten(), each.oneof, strict=True)
         return _joined(*(_absent_or(column, one) for column, one in chosen))
@@ -69,7 +69,7 @@ def _absent_or(values: pa.Array, each: Field) -> pa.BinaryArray:
 
 
 def _implicit(values: pa.Array, each: Field) -> pa.BinaryArray:
-    """Return a field that is left out where it is 0, false or empty."""
+    """Return a field that is omitted if it is 0, false or empty."""
     found = _value(values, each)
     zero = {_VARINT: b"\0", _I32: bytes(4), _I64: bytes(8), _LEN: b"\0"}[_wire(each)]
     return pc.if_else(pc.equal(found, zero), _NOTHING, _tagged(found, each))
@@ -97,7 +97,7 @@ def _map(values: pa.MapArray, each: Field) -> pa.BinaryArray:
 
 
 def _value(values: pa.Array, each: Field) -> pa.BinaryArray:
-    """Return a value without what names it; null stays null."""
+    """Return a value without its tag; null stays null."""
     if each.message is not None:
         return _sized(_nullable(values, _body(values, each.message)))
     if each.schema.logical is not None:
@@ -120,7 +120,7 @@ def _nullable(values: pa.Array, found: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _numbers(values: pa.Array, each: Field) -> pa.Int64Array:
-    """Return the numbers of an enum's symbols, null for none of it."""
+    """Return the numbers of an enum's symbols, null for unknown ones."""
     if values.type == pa.int32() or each.symbols is None:
         return values.cast(pa.int64())
     known: dict[str, int] = {}
@@ -132,7 +132,7 @@ def _numbers(values: pa.Array, each: Field) -> pa.Int64Array:
 
 
 def _unknown(text: str) -> int | None:
-    """Return the number in what stands for a number that an enum has no symbol of."""
+    """Return the number in the placeholder of a number that has no symbol."""
     number = text.rpartition("_")[2]
     is_one = text.startswith(_UNKNOWN) and number.lstrip("-").isdecimal() and len(number) < 12
     return int(number) if is_one else None
@@ -183,7 +183,7 @@ def _is_message(each: Field) -> bool:
 
 
 def _wire(each: Field) -> int:
-    """Return how a value's end is found: the low bits of what names it."""
+    """Return the wire type: the low bits of the tag."""
     if _is_message(each) or (each.symbols is None and each.kind in ("string", "bytes")):
         return _LEN
     if each.symbols is None and each.kind in _FIXED:
@@ -213,5 +213,5 @@ def _joined(*parts: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def varint(numbers: pa.Array) -> pa.BinaryArray:
-    """Return whole numbers or booleans in Protobuf's variable length; null stays null."""
+    """Return integers or booleans in Protobuf's variable-length encoding; null stays null."""
     return varints.unsigned(numbers.cast(pa.int64()).view(pa.uint64()))

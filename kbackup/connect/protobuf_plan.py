@@ -1,7 +1,7 @@
-"""The message of Protobuf that stands for a schema of Kafka Connect, and its ``.proto`` file.
+"""The Protobuf message that corresponds to a Kafka Connect schema, and its ``.proto`` file.
 
-A field that may be null is ``optional``, so that null is not 0 in what is read again, where the
-connector writes both alike.
+A field that may be null is ``optional``, so that null does not read back as 0; the connector
+writes both alike.
 
 Source: schema-registry, ``ProtobufData``.
 """
@@ -58,7 +58,7 @@ class Symbols:
     """An enum.
 
     Attributes:
-        name: Of its type.
+        name: The name of its type.
         numbers: Symbol and number, 0 first.
     """
 
@@ -72,14 +72,14 @@ class Field:
 
     Attributes:
         name: As in the schema.
-        number: On the wire.
-        kind: A word for a plain type, or the name of a message or enum.
+        number: Its number on the wire.
+        kind: The name of a plain type, message or enum.
         label: "optional", "repeated" or nothing.
-        schema: That of the value, of each element where it is repeated.
-        message: What it holds where that is a message of its own.
-        symbols: Where it is an enum.
-        entry: Fields of key and value where it is a map.
-        oneof: The fields of which one is set where it is such a choice; it has no number then.
+        schema: The schema of the value, or of each element if it is repeated.
+        message: Its message type, if it has one of its own.
+        symbols: Its enum, if it is one.
+        entry: The fields of key and value, if it is a map.
+        oneof: The fields of which one is set, if it is a ``oneof``; it then has no number.
     """
 
     name: str
@@ -121,11 +121,11 @@ class Message:
 
 
 def planned(schema: ConnectSchema) -> Message:
-    """Return the message that stands for *schema*.
+    """Return the message that corresponds to *schema*.
 
     Raises:
-        ValueError: If there is none: for a list in a list, a name with other than letters, digits
-            and ``_``, or an enum without 0.
+        ValueError: If there is none: for a list in a list, a name with characters other than
+            letters, digits and ``_``, or an enum without 0.
     """
     if schema.type is Type.STRUCT:
         package, _, name = (schema.name or "").rpartition(".")
@@ -314,12 +314,12 @@ def _declared(each: Field) -> str:
 
 
 def _json_name(each: Field) -> str:
-    """Return the field's name in JSON, of which the compiler wants each once."""
+    """Return the field's name in JSON, which the compiler requires to be unique."""
     return re.sub(r"_+(.?)", lambda found: found[1].upper(), each.name)
 
 
 def _meta(each: Field) -> list[tuple[str, str]]:
-    """Return what Confluent's ``field_meta`` is to say about a field."""
+    """Return the contents of Confluent's ``field_meta`` for a field."""
     if each.schema.logical == DECIMAL:
         precision = each.schema.parameter(PRECISION)
         found = [("scale", str(each.schema.scale))]

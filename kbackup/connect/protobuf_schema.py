@@ -1,4 +1,4 @@
-"""From the messages of Protobuf to a schema of Kafka Connect, as ``ProtobufData`` makes it.
+"""From Protobuf messages to a Kafka Connect schema, as in ``ProtobufData``.
 
 Source: schema-registry, ``ProtobufData``, ``ProtobufDataConfig``.
 """
@@ -14,13 +14,13 @@ from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema
 
 _OWN: Final = "io.confluent.connect.protobuf"
 ENUM: Final = f"{_OWN}.Enum"
-"""Parameter that says a string was an enum; with ``.SYMBOL`` appended, its number."""
+"""Parameter that marks a string as an enum; with ``.SYMBOL`` appended, the symbol's number."""
 UNION: Final = f"{_OWN}.Union"
-"""What the name of a struct begins with that stands for a ``oneof``."""
+"""Prefix of the name of a struct that represents a ``oneof``."""
 TAG: Final = f"{_OWN}.Tag"
 """Parameter with a field's number."""
 KIND: Final = f"{_OWN}.Type"
-"""Parameter with a number's type where it is not the plainest of its size."""
+"""Parameter with a number's type if it is not the default one of its size."""
 PRECISION: Final = "connect.decimal.precision"
 
 DECIMAL_MESSAGE: Final = "confluent.type.Decimal"
@@ -39,7 +39,7 @@ WRAPPERS: Final = {
     "google.protobuf.StringValue": Type.STRING,
     "google.protobuf.BytesValue": Type.BYTES,
 }
-"""Messages of one value, and its type."""
+"""Messages that wrap one value, and its type."""
 
 _SCALARS: Final = {
     F.TYPE_INT32: ("int32", Type.INT32),
@@ -65,12 +65,12 @@ _DEPTH_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ProtobufStyle:
-    """What the configuration says about Protobuf's messages.
+    """The configuration of Protobuf messages.
 
     Attributes:
         enhanced: ``enhanced.protobuf.schema.support``: names have their package.
         int_enums: ``int.for.enums``: an enum is the number of its symbol.
-        optional_by_keyword: ``optional.for.nullables``: a field is optional where the file says so.
+        optional_by_keyword: ``optional.for.nullables``: a field is optional if the file says so.
         wrapped: ``wrapper.for.nullables``: a message such as ``Int64Value`` is an optional number.
         wrapped_alone: ``wrapper.for.raw.primitives``: the same where it is the whole value.
         indexed_unions: ``generate.index.for.unions``: fields of ``oneof`` have its index in their
@@ -89,7 +89,7 @@ def from_message(found: Any, style: ProtobufStyle) -> ConnectSchema:
     """Return the schema of Connect for the message with the descriptor *found*.
 
     Raises:
-        ValueError: If Connect has nothing for it, such as for a message that contains itself.
+        ValueError: If there is none, for example for a recursive message.
     """
     if style.wrapped_alone and found.full_name in WRAPPERS:
         return ConnectSchema(WRAPPERS[found.full_name])
@@ -97,7 +97,7 @@ def from_message(found: Any, style: ProtobufStyle) -> ConnectSchema:
 
 
 def real_oneofs(found: Any) -> list[Any]:
-    """Return the ``oneof`` that a message has, without those that stand for ``optional``."""
+    """Return the ``oneof`` fields of a message, without those that represent ``optional``."""
     proto = descriptor_pb2.DescriptorProto()
     found.CopyToProto(proto)
     synthetic = {each.oneof_index for each in proto.field if each.proto3_optional}
@@ -105,7 +105,7 @@ def real_oneofs(found: Any) -> list[Any]:
 
 
 def union_name(found: Any, style: ProtobufStyle) -> str:
-    """Return what the field of a ``oneof`` is called."""
+    """Return the name of a ``oneof``'s field."""
     return f"{found.name}_{found.index}" if style.indexed_unions else str(found.name)
 
 
@@ -122,8 +122,8 @@ class _Reading:
 
     Attributes:
         style: As configured.
-        begun: The messages whose fields are being read, for none can contain itself.
-        fields: How many have been read; messages in messages make many of a short file.
+        begun: The messages whose fields are being read, because none may contain itself.
+        fields: How many have been read; nested messages can multiply a short file.
     """
 
     style: ProtobufStyle
@@ -234,7 +234,7 @@ def _has_keyword(found: Any) -> bool:
 
 
 def _meta(found: Any) -> dict[str, str]:
-    """Return what Confluent's ``field_meta`` says about a field."""
+    """Return Confluent's ``field_meta`` of a field."""
     options = found.GetOptions().SerializeToString()
     if not options:
         return {}
@@ -242,7 +242,7 @@ def _meta(found: Any) -> dict[str, str]:
 
 
 def _options_class() -> Any:
-    """Return a message that has of the options of a field only Confluent's."""
+    """Return a message with only Confluent's part of a field's options."""
     file = descriptor_pb2.FileDescriptorProto(name="kbackup_options.proto", syntax="proto3")
     meta = file.message_type.add(name="Meta")
     entry = meta.nested_type.add(name="ParamsEntry")

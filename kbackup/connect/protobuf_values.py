@@ -1,4 +1,4 @@
-"""From messages of Protobuf to rows under a schema of Kafka Connect.
+"""From Protobuf messages to rows with a Kafka Connect schema.
 
 Source: schema-registry, ``ProtobufData``.
 """
@@ -24,7 +24,7 @@ from kbackup.connect.protobuf_schema import (
 from kbackup.connect.schema import ConnectSchema, Type
 
 Read = Callable[[Any], Any]
-"""Turns a value of a message into what `pyarrow.array` takes."""
+"""Turns a value of a message into what `pyarrow.array` accepts."""
 
 _EPOCH: Final = dt.date(1970, 1, 1).toordinal()
 _SCALE_MAX: Final = 10_000
@@ -32,9 +32,9 @@ _SCALE_MAX: Final = 10_000
 
 @lru_cache(100)
 def reader(found: Any, schema: ConnectSchema, style: ProtobufStyle) -> Callable[[bytes], Any]:
-    """Return what reads the bytes of a message with the descriptor *found* under *schema*.
+    """Return the reader for bytes of a message with the descriptor *found* and *schema*.
 
-    Its ``ValueError`` says why bytes are no such message.
+    Its ``ValueError`` says why bytes are not such a message.
     """
     parse = message_factory.GetMessageClass(found).FromString
     read = _message(found, schema, style) if schema.type is Type.STRUCT else _unwrapped(found)
@@ -78,7 +78,7 @@ def _union(found: Any, schema: ConnectSchema, style: ProtobufStyle) -> Read:
 
 
 def _field(found: Any, schema: ConnectSchema, style: ProtobufStyle) -> Read:
-    """Return what reads a field of a message, None where it is not set and need not be."""
+    """Return the reader of a field, which returns None if it is not set and need not be."""
     name = found.name
     if protobuf_schema.is_map(found):
         key, item = found.message_type.fields
@@ -128,7 +128,7 @@ def _same(value: Any) -> Any:
 
 
 def _signed(value: int) -> int:
-    """Return the bits of an unsigned number as Java has them, which knows only signed ones."""
+    """Return the bits of an unsigned number as a signed one, as in Java."""
     return value - 2**64 if value >= 2**63 else value
 
 
@@ -144,7 +144,7 @@ def _small(bits: int) -> Read:
 
 
 def _symbol(found: Any) -> Read:
-    """Read an enum as text; of several symbols of a number the first one counts."""
+    """Read an enum as text; of several symbols with the same number, the first one counts."""
     symbols: dict[int, str] = {}
     for value in found.values:
         symbols.setdefault(value.number, value.name)

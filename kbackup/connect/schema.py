@@ -1,6 +1,6 @@
-"""Schemas of Kafka Connect: what they say, their JSON, and the Arrow type of values under them.
+"""Kafka Connect's schemas: their contents, their JSON, and the Arrow type of their values.
 
-Values are kept as Connect's own types, whatever a logical type makes of them: a Date is an
+Values keep Connect's own types, whatever their logical type: a Date is an
 ``int32`` of days, a Timestamp an ``int64`` of ms, a Decimal the bytes of its unscaled number.  So
 no value is too large or too early, and nothing is rounded.
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from kbackup.columns import Schema
 
 ENCODING: Final = "connect"
-"""``Schema.encoding`` of a column under a schema of Connect."""
+"""``Schema.encoding`` of a column with a Connect schema."""
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 DATE: Final = "org.apache.kafka.connect.data.Date"
@@ -27,11 +27,11 @@ TIME: Final = "org.apache.kafka.connect.data.Time"
 TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 
 ENUM: Final = "io.confluent.connect.avro.Enum"
-"""Parameter that says a string was an Avro enum; with ``.SYMBOL`` appended, one for each."""
+"""Parameter that marks a string as an Avro enum; with ``.SYMBOL`` appended, one for each."""
 
 
 class Type(StrEnum):
-    """Connect's types, by the names that its JSON has for them."""
+    """Connect's types, by their names in its JSON."""
 
     INT8 = "int8"
     INT16 = "int16"
@@ -68,17 +68,17 @@ class ConnectSchema:
     """One schema; equal schemas are equal to Connect too.
 
     Attributes:
-        type: What values are.
+        type: The type of values.
         optional: Whether a value may be null.
-        name: Such as ``com.example.Order``, or that of a logical type.
+        name: Such as ``com.example.Order``, or the name of a logical type.
         version: The schema's own number.
-        doc: Prose.
-        parameters: Whatever else a converter kept, as pairs of text.
-        default: JSON of the value that stands for null, as `JsonConverter` writes it; None
-            without.
-        fields: Of a struct, in order: name and schema.
-        key: Of a map.
-        value: Of a map, or of an array's elements.
+        doc: Documentation.
+        parameters: Anything else that a converter kept, as pairs of text.
+        default: JSON of the value that replaces null, as `JsonConverter` writes it; None
+            if there is none.
+        fields: The fields of a struct, in order: name and schema.
+        key: The schema of a map's keys.
+        value: The schema of a map's values, or of an array's elements.
     """
 
     type: Type
@@ -94,12 +94,12 @@ class ConnectSchema:
 
     @property
     def bits(self) -> int | None:
-        """The size of an integer, None where the type is another."""
+        """The size of an integer, None for another type."""
         return _BITS.get(self.type)
 
     @property
     def logical(self) -> str | None:
-        """The name of the logical type, None where it is none."""
+        """The name of the logical type, None if there is none."""
         return self.name if _LOGICAL.get(self.name or "") == self.type else None
 
     def parameter(self, name: str) -> str | None:
@@ -112,7 +112,7 @@ class ConnectSchema:
         return int(self.parameter("scale") or 0)
 
     def as_optional(self) -> Self:
-        """Return the same, null allowed."""
+        """Return the same schema, but optional."""
         return self if self.optional else replace(self, optional=True)
 
     def arrow(self) -> pa.DataType:
@@ -145,7 +145,7 @@ class ConnectSchema:
         return self.key
 
     def of_column(self) -> Schema:
-        """Return what describes a column of such values."""
+        """Return the description of a column of such values."""
         return Schema(self.text(), self.version, ENCODING, self.name)
 
     def text(self) -> str:
@@ -176,7 +176,7 @@ class ConnectSchema:
         """Read what `to_json` writes.
 
         Raises:
-            ValueError: If *found* is no schema.
+            ValueError: If *found* is not a schema.
         """
         if not isinstance(found, Mapping):
             raise ValueError(f"a schema is an object, not {_shown(found)}")
@@ -213,15 +213,15 @@ class ConnectSchema:
 
 
 def of(schema: Schema | None) -> ConnectSchema | None:
-    """Return the schema of Connect that a column is under, None where it is under none."""
+    """Return the Connect schema of a column, None if it has none."""
     return _parsed(schema.text) if schema is not None and schema.encoding == ENCODING else None
 
 
 def of_arrow(kind: pa.DataType, *, optional: bool = True) -> ConnectSchema:
-    """Return the plainest schema of values of an Arrow type.
+    """Return the simplest schema for values of an Arrow type.
 
     Raises:
-        ValueError: If Connect has nothing for it.
+        ValueError: If Connect has none.
     """
     if kind in _BY_ARROW:
         return ConnectSchema(_BY_ARROW[kind], optional)

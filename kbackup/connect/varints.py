@@ -1,4 +1,4 @@
-"""Whole numbers in seven bits a byte, the lowest first: what Avro and Protobuf have in common."""
+"""Integers with seven bits per byte, lowest first, as in both Avro and Protobuf."""
 
 from typing import Final
 

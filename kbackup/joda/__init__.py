@@ -1,5 +1,5 @@
 """Joda-Time as the connectors use it: patterns, zones, names and ISO texts, without Java.
 
-Moments are ms since the epoch; *local* ms are those that a clock on the wall of a zone shows.
-Source: Joda-Time 2.13, restated; names as OpenJDK 17 gives them.
+Moments are ms since the epoch; *local* ms are the wall-clock time of a zone.
+Source: Joda-Time 2.13, restated; names as in OpenJDK 17.
 """

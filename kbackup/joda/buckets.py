@@ -11,19 +11,19 @@ from kbackup.joda.pattern import Pattern
 from kbackup.joda.zones import Zone
 
 _SHIFT: Final = 20
-"""Moments whose higher bits are equal lie within 17 minutes, where a zone changes once at most."""
+"""Moments with equal higher bits are within 17 minutes, in which a zone changes at most once."""
 _FARTHEST: Final = 2**62
 """Moments farther from the epoch, in ms, have no bucket: their sums would overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """Spans of local time, such as days, and what each is called.
+    """Spans of local time, such as days, and their names.
 
     Attributes:
         duration_ms: Length of a bucket, 1 at least.
-        pattern: Prints its begin.
-        zone: Whose midnight buckets begin at.
+        pattern: Formats its beginning.
+        zone: The zone at whose midnight buckets begin.
     """
 
     duration_ms: int
@@ -33,8 +33,8 @@ class Buckets:
     def printed(self, times: pa.Int64Array) -> pa.DictionaryArray:
         """Return the text of the bucket of each moment; null stays null.
 
-        Before 1970 buckets are cut towards it, as integers are divided in Java, so that what is
-        local 1969-12-31 is in the bucket of the day after it.
+        Before 1970, buckets are rounded towards 1970, as in Java's integer division, so that
+        local 1969-12-31 is in the bucket of the following day.
 
         Args:
             times: ms since the epoch.
@@ -71,6 +71,6 @@ class Buckets:
 
 @lru_cache(maxsize=4096)
 def _offset_in(zone: Zone, span: int) -> int | None:
-    """Return the offset in one stretch of `_SHIFT` bits, None where it changes there."""
+    """Return the offset in one span of `_SHIFT` bits, None if it changes within it."""
     first = zone.offset(span << _SHIFT)
     return first if first == zone.offset(((span + 1) << _SHIFT) - 1) else None

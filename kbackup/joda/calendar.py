@@ -1,4 +1,4 @@
-"""Days to dates and back, for every year: ``datetime`` ends at 1 and at 9999."""
+"""Days to dates and back, for every year: ``datetime`` covers only 1 to 9999."""
 
 from typing import Final, NamedTuple
 

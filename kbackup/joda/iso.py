@@ -22,11 +22,11 @@ _UNITS: Final = {"h": 3_600_000, "m": 60_000, "s": 1000}
 
 
 def moment(text: str, zone: Zone) -> int | None:
-    """Return ms since the epoch of *text*; None where it is no time.
+    """Return ms since the epoch of *text*; None if it is not a time.
 
     Args:
         text: Up to 19 digits, which are ms themselves, or a date, a time or both by ISO 8601.
-        zone: Where a text without an offset is local time.
+        zone: The zone of a text without an offset.
     """
     if _NUMBER.fullmatch(text):
         number = int(text)
@@ -65,7 +65,7 @@ def _days(match: re.Match[str]) -> int | None:
 
 
 def _clock(match: re.Match[str]) -> int | None:
-    """Return the ms since midnight; a fraction is of the smallest unit that is written."""
+    """Return the ms since midnight; a fraction belongs to the smallest unit in the text."""
     hours, minutes, seconds = (int(match[unit] or 0) for unit in _UNITS)
     if hours > 23 or minutes > 59 or seconds > 59:
         return None

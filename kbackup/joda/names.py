@@ -1,9 +1,9 @@
 """Names of months, days, halves of a day and eras, in each language.
 
-The connectors hand ``locale`` to Java's one-argument ``Locale`` whole, so that only a bare
-language, such as ``fr``, has names; ``fr-FR`` is a language that nobody has heard of, whose names
-are those of Java's root locale.  ``names.tsv`` is what OpenJDK 17 gives for every language of ISO
-639 (``DateFormatSymbols``, data of CLDR 39); libraries with data of another age differ in about
+The connectors pass the whole ``locale`` to Java's one-argument ``Locale``, so only a bare
+language, such as ``fr``, has names; ``fr-FR`` is an unknown language, whose names
+are those of Java's root locale.  ``names.tsv`` has what OpenJDK 17 returns for every language of
+ISO 639 (``DateFormatSymbols``, data of CLDR 39); libraries with older or newer data differ in about
 half of the languages.
 """
 
@@ -22,9 +22,9 @@ class Names:
     Attributes:
         language: Its code, empty for the root locale.
         months: January first.
-        short_months: The same, short.
+        short_months: Their short names.
         days: Monday first.
-        short_days: The same, short.
+        short_days: Their short names.
         halves: Before noon, after noon.
         eras: Before Christ, after.
     """

@@ -1,7 +1,7 @@
-"""``path.format``: a pattern of Joda's, compiled once, printing one moment after the other.
+"""``path.format``: a Joda-Time pattern, compiled once, that formats moments.
 
-Its letters are not those of ``SimpleDateFormat``: ``Y`` is the year, ``x`` the year that weeks
-belong to.  Source: Joda-Time 2.13, ``DateTimeFormat.parsePatternTo``, ISO chronology.
+Its letters differ from those of ``SimpleDateFormat``: ``Y`` is the year, ``x`` the week-based
+year.  Source: Joda-Time 2.13, ``DateTimeFormat.parsePatternTo``, ISO chronology.
 """
 
 import re
@@ -15,17 +15,17 @@ from kbackup.joda.names import Names
 from kbackup.joda.zones import Zone, offset_text
 
 _TOKEN: Final = re.compile(r"([A-Za-z])\1*|(?:'[^']*(?:'|\Z)|[^A-Za-z'])+")
-"""A run of one letter, or literal text: quoted, with '' for a quote, or of no letters."""
+"""A run of one letter, or literal text: quoted, with '' for a quote, or without letters."""
 
 
 @dataclass(frozen=True)
 class _Moment:
-    """What clocks and calendars show.
+    """A moment in a zone.
 
     Attributes:
         utc: ms since the epoch.
         local: ms of local time.
-        zone: Where.
+        zone: The zone.
     """
 
     utc: int
@@ -67,16 +67,16 @@ _COUNTED: Final[dict[str, Callable[[_Moment], int]]] = {
     "s": lambda at: at.ms // 1000 % 60,
     "C": lambda at: at.year_of_era // 100,
 }  # fmt: skip
-"""Letters that print a number, with as many digits as there are letters at least."""
+"""Letters that print a number, with at least as many digits as there are letters."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern with the words of one language; `printed` is what it makes of a moment.
+    """A pattern with the words of one language; `printed` formats a moment.
 
     Attributes:
-        text: As it was written.
-        names: Of months and days.
+        text: The pattern as given.
+        names: The names of months and days.
     """
 
     text: str
@@ -101,7 +101,7 @@ def _part(token: str, names: Names) -> _Print:
     """Compile one token.
 
     Raises:
-        ValueError: If its letter means nothing, or its words are not known here.
+        ValueError: If its letter has no meaning, or its words are not known here.
     """
     letter, width = token[0], len(token)
     if re.match(r"[A-Za-z]", letter, re.ASCII) is None:
@@ -163,7 +163,7 @@ def _zone(letter: str, width: int, names: Names) -> _Print | None:
 
 
 def _literal(token: str) -> str:
-    """Return what a token of literal text prints: quotes away, two of them are one."""
+    """Return what a token of literal text prints: without quotes, two of them as one."""
     return re.sub(r"''|'", lambda quote: "'" if quote[0] == "''" else "", token)
 
 

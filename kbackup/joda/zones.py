@@ -18,9 +18,9 @@ _OFFSET: Final = re.compile(
 _UTC: Final = frozenset({"UTC", "UT", "Z", "GMT"})
 _FIRST: Final = -62_135_510_400_000
 _LAST: Final = 253_370_764_800_000
-"""Between these ms ``datetime`` can ask a zone; one more day on each side stays in its range."""
+"""Between these ms ``datetime`` supports zones; one more day on each side is still in its range."""
 _CYCLE_MS: Final = 146_097 * 86_400_000
-"""400 years, after which the calendar repeats, and so a zone's rule does."""
+"""400 years, after which the calendar repeats, and with it a zone's rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Zone:
 
     Attributes:
         id: As Joda prints it.
-        rules: From the tz database; None where the offset is fixed.
-        fixed_ms: The offset where it is fixed.
+        rules: From the tz database; None if the offset is fixed.
+        fixed_ms: The offset if it is fixed.
     """
 
     id: str
@@ -48,8 +48,8 @@ class Zone:
     def to_utc(self, local_ms: int) -> int:
         """Return the moment at which clocks show *local_ms*.
 
-        The first of two; where clocks skip it, the moment as late after the gap as *local_ms* is
-        after its beginning.
+        If there are two, the first; if clocks skip it, the moment as long after the gap as
+        *local_ms* is after its beginning.
         """
         local = self.offset(local_ms)
         offset = self.offset(local_ms - local)
@@ -70,10 +70,10 @@ class Zone:
 
 @cache
 def by_id(name: str) -> Zone:
-    """Return the zone that Joda knows by *name*; upper and lower case matter.
+    """Return the zone with Joda's id *name*; case matters.
 
     Raises:
-        ValueError: If it knows none.
+        ValueError: If there is none.
     """
     if name in _UTC:
         return Zone("Etc/GMT" if name == "GMT" else "UTC")
@@ -103,6 +103,6 @@ def _offset_text(ms: int) -> str:
 
 @cache
 def _names() -> frozenset[str]:
-    """Return the names of the tz database, which a file system may spell in any case."""
+    """Return the names of the tz database; some file systems ignore their case."""
     listed = files("tzdata").joinpath("zones").read_text("ascii").split()
     return frozenset(listed) - {"Factory"}
