@@ -42,8 +42,11 @@ class Checked:
     failure: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data: what Spark hands over."""
-        return asdict(self)
+        """Return it as plain data, with a ``failure`` only if there is one: what Spark returns."""
+        found = asdict(self)
+        if self.failure is None:
+            del found["failure"]
+        return found
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:

@@ -1,0 +1,32 @@
+"""What reading a file set has shown, as it crosses processes."""
+
+import json
+
+import pytest
+
+from kbackup.backup.checked import Checked
+from kbackup.backup.claims import Problem
+from kbackup.engine import check_whole
+
+PROBLEM = Problem("corrupt", "a", "it is cut short")
+
+
+@pytest.mark.parametrize(
+    "checked",
+    [
+        pytest.param(Checked("a", 2, 70, 9, 0, 8, ("a",), "5e1f", (PROBLEM,), True, 3), id="read"),
+        pytest.param(Checked("a", failure={"code": "store", "what": "gone"}), id="not read"),
+    ],
+)
+def test_it_crosses_processes_as_plain_data(checked: Checked) -> None:
+    """
+    What a task says of a set is what the driver reads.
+    """
+    assert checked == Checked.from_dict(json.loads(json.dumps(checked.to_dict())))
+
+
+def test_a_set_that_was_read_counts_as_no_failure() -> None:
+    """
+    The driver looks for failures before it takes the reports of tasks.
+    """
+    check_whole([Checked("a").to_dict()], 1)
