@@ -67,6 +67,6 @@ def test_an_object_that_is_gone_is_no_archived_one(store: Archive) -> None:
 )
 def test_the_header_is_read_in_each_of_its_forms(header: str, expected: str) -> None:
     """
-    A date that is none does not keep an object from being read.
+    An invalid date does not prevent an object from being read.
     """
     assert expected == read(header).state

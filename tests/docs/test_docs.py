@@ -269,7 +269,7 @@ def test_the_memory_formula_has_the_numbers_of_the_code(said: str, value: float)
 
 def test_a_transaction_is_as_large_as_is_said() -> None:
     """
-    What a killed restore may have to write again is told as it is.
+    The documentation states how much a killed restore may have to write again.
     """
     size = f"{TRANSACTION_RECORDS:,} records or {TRANSACTION_BYTES // MIB} MiB"
 
@@ -311,7 +311,7 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(
     tmp_path: Path,
 ) -> None:
     """
-    Every link leads somewhere, and reading the documentation tells nobody.
+    Every link leads somewhere, and the documentation loads nothing from other servers.
     """
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     built = subprocess.run(

@@ -72,7 +72,7 @@ def test_each_named_test_exists(path: str, test: str) -> None:
 
 def test_everything_in_a_comment_is_understood() -> None:
     """
-    A name with a typing error is no name.
+    A misspelt test name is found.
     """
     for comment in re.findall(r"<!--(.*?)-->", PAGE, re.DOTALL):
         assert comment.strip() == "context" or all(

@@ -122,7 +122,7 @@ def test_the_second_process_is_told_at_once(start: Callable[..., Contender], hos
 @pytest.mark.parametrize("host", ["here", "there"])
 def test_a_waiting_process_gets_the_lock(start: Callable[..., Contender], host: str) -> None:
     """
-    A run that was told to wait goes on when the other one has ended.
+    A run that waits for the lock continues when the other run has ended.
     """
     first, second = start("r1"), start("r2", host, timeout_s=60.0)
     first.go_on().says()

@@ -180,7 +180,7 @@ def test_pages_that_hold_other_than_the_footer_says_are_not_read(
     lie: dict[str, int], version: str
 ) -> None:
     """
-    A footer that lies about its pages is found out before they are unpacked.
+    A footer that contradicts its pages is detected before they are decompressed.
     """
     records = batch_of([{"value": b"%d" % at * 20} for at in range(1000)])
     columns = {name: records[name] for name in SCHEMA.names}

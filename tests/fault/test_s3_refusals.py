@@ -53,7 +53,7 @@ def test_a_refusal_is_not_tried_again(
     store: S3Store, proxy: S3Faults, bucket: str, code: str, remedy: str
 ) -> None:
     """
-    B4: who is not allowed is told what to allow, at once.
+    B4: a refused request says at once which permission to grant.
     """
     proxy.faults = [Fault(PUT, "status", status=403, code=code)]
 
@@ -264,7 +264,7 @@ def test_no_credentials_is_an_error_with_a_remedy(
     settings: StoreSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    B4: who has no credentials is told where they can be.
+    B4: missing credentials are an error that says where they can be.
     """
     for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN", "PROFILE"):
         monkeypatch.delenv(f"AWS_{name}", raising=False)

@@ -200,7 +200,7 @@ def test_a_server_that_is_gone_is_told() -> None:
 
 def test_a_trust_store_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The certificates that Python is told to trust become a trust store that Java reads.
+    The certificates that Python trusts become a trust store that Java can read.
     """
     pytest.importorskip("cryptography")
     bundle = next(

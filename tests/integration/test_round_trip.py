@@ -262,7 +262,7 @@ def test_group_moved_ahead_by_somebody_leaves_no_hole(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
     """
-    Where the group stands behind the bucket's end, the lower one is taken, and the run says so.
+    If the group is behind the end of the bucket, the lower one is used, with a warning.
     """
     cluster.create(topic)
     records = varied(300)

@@ -137,7 +137,7 @@ def test_a_longer_rerun_replaces_and_a_shorter_one_does_not(
     batch: pa.RecordBatch, length: int
 ) -> None:
     """
-    What lies in the store never loses records, in whichever order two runs store a file.
+    Stored records are never lost, in whichever order two runs store a file.
     """
     work = job(WHOLE, Rule())
     for first, second in ((batch.slice(0, length), batch), (batch, batch.slice(0, length))):

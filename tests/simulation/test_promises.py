@@ -194,7 +194,7 @@ def test_what_is_planted_is_found(promise: str, history: list[Event]) -> None:
 )  # fmt: skip
 def test_what_may_be_is_not_found_fault_with(history: list[Event]) -> None:
     """
-    A gap that is told, a hole that compaction made, damage that is named: these are no lies.
+    A reported gap, a hole from compaction and named damage are not violations.
     """
     history = [
         replace(event, records=0, done=0) if isinstance(event, Ended) else event

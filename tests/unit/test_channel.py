@@ -33,7 +33,7 @@ class Ear:
 
 def test_events_arrive_in_order() -> None:
     """
-    What a task tells, the driver hears.
+    The driver receives what a task sends.
     """
     ear = Ear()
     hub = Hub("127.0.0.1", ear)
@@ -47,7 +47,7 @@ def test_events_arrive_in_order() -> None:
 
 def test_threads_of_a_task_do_not_mix_their_lines() -> None:
     """
-    What two threads tell at the same time arrives whole, each thread's in its order.
+    Messages of two threads arrive complete, each thread's in order.
     """
     ear = Ear()
     hub = Hub("127.0.0.1", ear)
@@ -180,7 +180,7 @@ def test_a_display_that_fails_does_not_stop_the_task() -> None:
 
 def test_orders_reach_every_task_and_those_that_call_later() -> None:
     """
-    A task that Spark runs again hears all that was ordered before, in its order, once.
+    A task that Spark runs again receives all earlier orders once, in order.
     """
     hub = Hub("127.0.0.1", Ear())
     with Line(hub.address) as first:

@@ -69,7 +69,7 @@ def test_a_double_is_written_as_java_does(number: float, text: str) -> None:
 )
 def test_json_is_written_as_jackson_does(text: bytes, expected: str | None) -> None:
     """
-    What a record means is kept, in the connectors' spelling; what is no JSON is refused.
+    A record keeps its meaning, in the connectors' spelling; anything but JSON is refused.
     """
     assert [expected] == canonical(text)
     assert (expected is None) == bool(bad_rows(text))
@@ -143,7 +143,7 @@ def test_text_is_quoted_as_jackson_does() -> None:
 )
 def test_what_a_json_string_says(text: str, value: str | None) -> None:
     """
-    A string is told from JSON of other kinds.
+    A string is distinguished from other JSON.
     """
     assert value == jackson.string_value(text)
 

@@ -65,7 +65,7 @@ def test_configurations_of_every_kind_are_checked() -> None:
 
 def test_a_doubt_has_level_name_value_origin_and_a_remedy(tmp_path: Path) -> None:
     """
-    A doubt is told so that the line in the file can be found and mended.
+    A doubt names the line in the file, so that it can be found and corrected.
     """
     path = tmp_path / "s3.properties"
     path.write_text("topics=orders\ns3.bucket.name=b\nrotate.bytes=many\ntopic.dir=t\n")

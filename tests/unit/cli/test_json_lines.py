@@ -71,7 +71,7 @@ def test_the_schema_refuses(line: dict[str, Any]) -> None:
 )
 def test_a_peeked_record_fulfils_the_schema(value: Any) -> None:
     """
-    Records have the names kcat uses, and no type; null, empty and binary can be told apart.
+    Records use kcat's names, without a type; null, empty and binary are distinct.
     """
     record = {"topic": "t", "partition": 0, "offset": 7, "tstype": "create", "ts": -1,
               "headers": [["a", value], ["a", None]], "key": value, "payload": value}  # fmt: skip

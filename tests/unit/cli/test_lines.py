@@ -11,7 +11,7 @@ from kbackup.cli.progress import Progress, Row
 
 def test_lines_come_at_intervals() -> None:
     """
-    A run that tells nothing for a while still shows that it lives.
+    A run without news for a while still shows that it is alive.
     """
     seen = threading.Event()
 

@@ -116,7 +116,7 @@ def test_json_lines_parse() -> None:
 
 def test_the_file_gets_what_stderr_does_not(tmp_path: Path) -> None:
     """
-    With a live display, and with --quiet, the log file still tells the whole run.
+    With a live display, and with --quiet, the log file still has the whole run.
     """
     path = tmp_path / "log"
 

@@ -59,7 +59,7 @@ def test_quiet_skips_are_one_line(told: Any, show: Any) -> None:
 
 def test_quiet_lock_is_silent(told: Any, show: Any) -> None:
     """
-    Overlapping crons are no news.
+    Overlapping cron jobs print nothing.
     """
     each = told("sink,locked")
 
@@ -99,7 +99,7 @@ def test_a_terminal_gets_a_live_display_that_goes(told: Any, show: Any) -> None:
 
 def test_a_pipe_gets_lines(told: Any, show: Any) -> None:
     """
-    Without a terminal a run is told in log lines: its start, its warnings, its end.
+    Without a terminal, a run writes log lines: its start, its warnings, its end.
     """
     each = told("sink,skipped")
 
@@ -194,7 +194,7 @@ shown.finish({OK!r})
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_output_that_was_lost_is_an_error() -> None:
     """
-    A full disk under stdout is told, after the run has ended as it should.
+    A full disk under stdout is reported, after the run has ended properly.
     """
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         shown = output.choose("sink", json=True, stdout=full, stderr=io.StringIO())

@@ -97,7 +97,7 @@ def test_time_left_follows_from_what_is_safe() -> None:
 
 def test_what_is_read_and_not_safe_yet_moves_the_rate_and_not_the_bar() -> None:
     """
-    While a first file is filled the run is seen to work, and the time left can be told.
+    While a first file is being filled, the run shows progress and the time left.
     """
     clock = Clock()
     progress = Progress(clock)

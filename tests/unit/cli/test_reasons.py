@@ -66,7 +66,7 @@ def test_names_made_of_dots_survive_a_sentence() -> None:
 
 def test_a_narrow_error_hangs_below_itself() -> None:
     """
-    On a narrow screen the parts can still be told apart.
+    On a narrow screen, the parts can still be distinguished.
     """
     error = KbackupError("the topic orders was not read", "no answer for 10 s").to_dict()
 
@@ -182,6 +182,6 @@ def test_the_headline(summary: dict[str, Any], line: str) -> None:
 )
 def test_whether_there_is_something_to_go_on_with(summary: dict[str, Any], is_so: bool) -> None:
     """
-    Nobody is told to go on with what never began.
+    A command that never began does not advise continuing it.
     """
     assert is_so == has_worked(summary)

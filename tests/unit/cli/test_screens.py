@@ -422,7 +422,7 @@ def test_what_was_not_checked_is_not_called_ok(told: Any, show: Any) -> None:
 
 def test_what_could_not_be_read_is_not_called_good(show: Any) -> None:
     """
-    A disk that is full while ``verify --deep`` reads is no finding, and no clean bill either.
+    If the disk fills up during ``verify --deep``, that is neither a finding nor a success.
     """
     row = {"type": "partition", "topic": "a", "partition": 0, "objects": 0, "state": "not read"}
     error = {"code": "no_space", "exit_code": 1, "what": "no space in TMPDIR", "why": "", "do": ""}

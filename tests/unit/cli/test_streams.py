@@ -30,7 +30,7 @@ def test_text_and_bytes_keep_their_order() -> None:
 
 def test_bytes_in_text_are_escaped() -> None:
     """
-    Where only text can go, what is none is shown as its escape.
+    Where only text can be written, other bytes are shown as escapes.
     """
     text = io.StringIO()
 

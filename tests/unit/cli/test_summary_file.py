@@ -59,7 +59,7 @@ def test_a_held_lock_leaves_the_file_to_its_holder(tmp_path: Path) -> None:
 )
 def test_a_damaged_file_is_a_missing_one(tmp_path: Path, old: bytes) -> None:
     """
-    What an earlier crash left behind stops nothing.
+    Leftovers of an earlier crash do not stop a run.
     """
     path = tmp_path / "summary.json"
     path.write_bytes(old)

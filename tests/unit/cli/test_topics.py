@@ -118,7 +118,7 @@ def test_a_time_that_is_none_is_refused(folder: Path) -> None:
 
 def test_a_page_that_cannot_be_written_is_an_error(folder: Path, tmp_path: Path) -> None:
     """
-    Who asked for a page hears that there is none.
+    A page that cannot be written is reported.
     """
     (tmp_path / "file").touch()
 

@@ -112,7 +112,7 @@ def test_dates_of_upload_go_with_no_other_format(tmp_path: Path) -> None:
 
 def test_another_connector_of_the_same_simple_name_needs_its_format(tmp_path: Path) -> None:
     """
-    Only the full name of the class tells the two connectors apart.
+    Only the full class name distinguishes the two connectors.
     """
     text = CONNECTOR.replace("com.deviantart.kafka_connect_s3", "io.confluent.connect.s3")
 

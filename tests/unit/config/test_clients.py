@@ -53,7 +53,7 @@ def test_a_java_property_is_said_in_librdkafkas_words(
     name: str, text: str, expected: dict[str, str]
 ) -> None:
     """
-    A connector's client settings work without being written anew.
+    A connector's client settings work unchanged.
     """
     found = clients.translate({name: Value(text, Origin("option"))})
 

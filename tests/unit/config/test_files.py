@@ -48,7 +48,7 @@ def test_what_cannot_be_read_is_refused_with_its_path(
     tmp_path: Path, name: str, data: bytes, says: str
 ) -> None:
     """
-    A file that is no configuration is named, with what is wrong.
+    A file that is not a configuration is named, with the reason.
     """
     path = tmp_path / name
     path.write_bytes(data)

@@ -125,7 +125,7 @@ def test_an_unusable_key_converter_does_not_stop_a_restore(write: Write, convert
 
 def test_what_is_assumed_for_a_worker_is_named(write: Write) -> None:
     """
-    A file that relied on its worker's converter is told which one is taken.
+    If a file relied on its worker's converter, a warning names the one that is assumed.
     """
     path = write(SINK.partition("value.converter")[0])
 

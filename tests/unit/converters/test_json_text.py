@@ -51,7 +51,7 @@ def test_what_is_not_json_is_named(value: bytes) -> None:
 
 def test_other_columns_go_out_as_their_bytes() -> None:
     """
-    JSON that lies in a file of raw bytes is restored as it is.
+    JSON in a file of raw bytes is restored as it is.
     """
     column = pa.array([b" {} ", None], pa.binary())
 
@@ -110,7 +110,7 @@ def test_each_run_of_a_schema_is_a_column() -> None:
 )  # fmt: skip
 def test_what_its_schema_does_not_say_is_bad(value: bytes, why: str) -> None:
     """
-    A worker takes 0 for what is no number, and cuts one that is too large; here it is named.
+    A Connect worker reads text as 0 and truncates large numbers; here both are bad records.
     """
     column = pa.array([envelope("1"), value, envelope("2")], pa.binary())
 

@@ -52,7 +52,7 @@ def test_one_that_is_away_is_asked_once() -> None:
 
 def test_nothing_is_asked_where_no_value_is_read() -> None:
     """
-    Whole records need no registry, and keys that are not stored need none.
+    Neither whole records nor keys that are not stored need a registry.
     """
     with FakeRegistry() as found:
         given = {"schema.registry.url": found.url}

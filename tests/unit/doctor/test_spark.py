@@ -33,7 +33,7 @@ def spark_checks(find: Callable[[], Java], *, starts: bool = False) -> list[Chec
 
 def test_the_java_that_was_found_is_named() -> None:
     """
-    Version and place tell which of several it is.
+    Version and path show which of several Javas it is.
     """
     found = one(spark_checks(Java), "java")
 

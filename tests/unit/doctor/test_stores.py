@@ -64,7 +64,7 @@ def test_without_a_bucket_nothing_is_asked() -> None:
 
 def test_a_store_that_cannot_be_listed_is_one_line() -> None:
     """
-    Of one cause one line is told, with the server's words and a fix.
+    Each cause is reported once, with the server's words and a fix.
     """
     denied = FaultyStore("503 503 503 503")
 
@@ -139,7 +139,7 @@ def test_a_denied_upload_in_parts_fails_the_write_probe() -> None:
 @pytest.mark.parametrize(("ignored", "level"), [((), "ok"), (("If-Match on PutObject",), "warn")])
 def test_a_server_without_conditional_writes_is_named(ignored: tuple[str, ...], level: str) -> None:
     """
-    Where two runs at once could replace more by less, the operator is told so before a run.
+    If concurrent runs could replace more by less, doctor says so before a run.
     """
     bucket = Bucket(ignored=ignored)
 

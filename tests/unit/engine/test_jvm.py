@@ -27,7 +27,7 @@ def test_the_client_of_the_jvm_prints_nothing_by_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """
-    What it raises is told once, and the silence of a JVM that was ended is no error.
+    An error is raised once, and a JVM that was ended on purpose is not an error.
     """
     dead: Any = Dead()
 

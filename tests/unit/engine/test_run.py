@@ -45,7 +45,7 @@ def test_tasks_that_stopped_without_being_asked_are_a_failure(
     reports: list[Report], units: int
 ) -> None:
     """
-    A task that lost its line takes the driver for dead; what it left undone is no success.
+    A task that has lost its line assumes a dead driver; unfinished work is not a success.
     """
     with pytest.raises(SparkError, match="before their work was done"):
         check_whole(reports, units)
@@ -56,6 +56,6 @@ def test_tasks_that_stopped_without_being_asked_are_a_failure(
 )
 def test_tasks_that_say_what_became_of_their_units_are_believed(reports: list[Report]) -> None:
     """
-    A failure that is told needs no second one.
+    A failure that was reported is not reported twice.
     """
     check_whole(reports, 2)

@@ -33,7 +33,7 @@ def test_values_stand_between_separators(separator: str) -> None:
 
 def test_a_separator_of_many_bytes_is_found_wherever_reading_stops() -> None:
     """
-    A separator that lies across two reads still ends its value.
+    A separator that spans two reads still ends its value.
     """
     options = FormatOptions({"format.bytearray.separator": "<end of the value>"})
     values = [bytes([65 + at % 26]) * (at * 37 % 5000) for at in range(500)]
@@ -97,7 +97,7 @@ def test_text_is_for_another_format(kind: pa.DataType) -> None:
 
 def test_without_a_separator_nothing_is_written_or_read() -> None:
     """
-    Values that run into each other could never be told apart.
+    Values without a separator could never be separated again.
     """
     options = FormatOptions({"format.bytearray.separator": ""})
 

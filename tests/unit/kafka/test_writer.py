@@ -48,7 +48,7 @@ def test_as_many_headers_on_each_record(count: int) -> None:
 
 def test_what_python_makes_of_the_clients_exception_is_undone() -> None:
     """
-    A fatal error that was set while a callback was called is told as itself.
+    A fatal error that arises during a callback is reported as itself.
     """
     fenced = KafkaException(KafkaError(KafkaError._FENCED))
     wrapped = SystemError("returned a result with an exception set")

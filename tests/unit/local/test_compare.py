@@ -166,7 +166,7 @@ def test_a_number_of_records_of_its_own_is_found(
 
 def test_the_first_difference_is_the_one_that_is_told() -> None:
     """
-    Of several differences in one batch the first record's is told, not the first column's.
+    Of several differences in a batch, the first record's is reported, not the first column's.
     """
     copy = changed(1, timestamp=1)
     copy[2] = {**copy[2], "key": None}

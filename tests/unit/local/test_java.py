@@ -70,7 +70,7 @@ def test_a_wrong_java_home_is_named_and_passed_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """
-    A JAVA_HOME that is no use is said to be so, and the run goes on with the next Java.
+    An unusable JAVA_HOME is reported, and the run continues with the next Java.
     """
     if version is not None:
         fake_java(tmp_path / "wrong", version)

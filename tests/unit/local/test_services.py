@@ -46,7 +46,7 @@ def test_without_network_and_cache_the_error_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A download that fails is tried again, then told in one line with its reason and what to do.
+    A failed download is retried, then reported in one line with its reason and what to do.
     """
     calls = tmp_path / "calls"
     program = tmp_path / "bin" / "java"

@@ -75,7 +75,7 @@ def test_names_alone_reach_to_the_next_object() -> None:
 
 def test_what_was_stored_and_is_gone_is_missing() -> None:
     """
-    A hole that the ledger knows better is no mere hole.
+    A gap that the ledger can explain is shown with its reason.
     """
     said = ledger(entry(0, 9), entry(10, 19), entry(20, 29))
 

@@ -114,7 +114,7 @@ def test_a_place_is_found(what: str, count: int, expected: list[tuple[int, int]]
 
 def test_offsets_are_compared_as_numbers() -> None:
     """
-    An offset of eleven digits lies behind one of ten.
+    An offset of eleven digits comes after one of ten.
     """
     backup = Backup()
     backup.put("orders", 0, [9_999_999_999], [10_000_000_000])

@@ -242,7 +242,7 @@ def test_foreign_objects_are_named() -> None:
 
 def test_a_topic_that_is_not_there_is_an_error() -> None:
     """
-    Who names a topic wants to hear that the backup has none of it, and what it has.
+    If a named topic is not in the backup, the error says so, and lists the topics there are.
     """
     backup = Backup()
     backup.put("orders", 0, [0])

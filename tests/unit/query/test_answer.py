@@ -65,7 +65,7 @@ def test_columns_of_one_name_stay_apart() -> None:
 
 def test_an_answer_without_rows_has_its_names() -> None:
     """
-    No rows are no reason to leave the head out.
+    A result without rows still has its header.
     """
     assert b'"offset","value","at","note"\n' == answer.as_bytes(ROWS.slice(0, 0), "csv")
     assert b"" == answer.as_bytes(ROWS.slice(0, 0), "json")

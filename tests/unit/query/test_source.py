@@ -162,7 +162,7 @@ def test_only_topics_that_a_query_names_become_tables() -> None:
 
 def test_topics_that_only_capitals_tell_apart_are_not_taken_for_each_other() -> None:
     """
-    Spark's names know no capitals: what is not meant is no table, and what is unclear is exit 2.
+    Spark ignores case in names: only named topics are tables, and ambiguity is exit 2.
     """
     there = ["Orders", "orders", "pay"]
 

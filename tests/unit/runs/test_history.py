@@ -91,7 +91,7 @@ def test_what_is_no_run_id_has_no_start(run: str) -> None:
 )
 def test_a_run_record_lies_beside_topics_dir(store: MemoryStore, topics_dir: str, key: str) -> None:
     """
-    A record lies where it is documented, under a name that any file system takes.
+    A run record is where the documentation says, under a name valid on any file system.
     """
     history.write_run(store, Layout(topics_dir), summary())
 

@@ -256,7 +256,7 @@ def test_a_run_may_wait_for_the_lock(
 @pytest.mark.parametrize("host", ["here", "there"])
 def test_waiting_ends(lock: Callable[..., RunLock], clocks: Clocks, host: str) -> None:
     """
-    A run waits as long as it was told to, and no longer.
+    A run waits for the lock as long as --lock-timeout says, and no longer.
     """
     with lock("r1") as first:
         clocks.while_asleep = first.beat
@@ -368,7 +368,7 @@ def test_a_lock_file_that_was_removed_proves_nothing(
     lock: Callable[..., RunLock], tmp_path: Path
 ) -> None:
     """
-    A lock file made anew is not the one that the holder has: it may be alive.
+    A recreated lock file is not the one that the holder has: the holder may be alive.
     """
     with lock("r1"):
         for file in (tmp_path / "here").iterdir():
@@ -381,7 +381,7 @@ def test_of_two_that_take_over_at_once_one_wins(
     store: ClockedStore, lock: Callable[..., RunLock], clocks: Clocks
 ) -> None:
     """
-    Two hosts find a stale lock in the same second: one has it, and the other is told.
+    If two hosts find a stale lock in the same second, one gets it and the other is refused.
     """
     crash(lock("r1", "there"))
     clocks.pass_by(400)
@@ -525,7 +525,7 @@ def test_the_lock_file_is_in_the_users_cache(
     lock: Callable[..., RunLock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Without a folder of the operator's, lock files lie where a user's caches do.
+    By default, lock files are in the user's cache folder.
     """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -569,7 +569,7 @@ def test_a_user_without_a_home_is_told_to_name_a_folder(
 
 def test_who_holds_locks_can_be_seen(store: ClockedStore, lock: Callable[..., RunLock]) -> None:
     """
-    The locks of one purpose in one topics.dir are listed, and nothing else that lies there.
+    Only the locks of one purpose in one topics.dir are listed.
     """
     put_bytes(store, "_kbackup/locks/README", b"hands off")
     with (
@@ -594,7 +594,7 @@ def test_the_lock_is_as_the_settings_say(
     store: ClockedStore, tmp_path: Path, given: dict[str, str], locked: bool
 ) -> None:
     """
-    The lock files lie where the operator said, and --no-lock leaves no trace.
+    Lock files are where the operator wants them, and --no-lock leaves no trace.
     """
     environ = {"KBACKUP_LOCK_DIR": str(tmp_path / "mine"), **given}
     options = {"store_url": "file:///backup", "topics": "orders", "bootstrap_servers": "broker:1"}

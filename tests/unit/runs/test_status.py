@@ -139,7 +139,7 @@ def test_partitions_are_those_of_the_newest_run_that_has_any(store: MemoryStore)
 
 def test_the_newest_ten_runs_are_told(store: MemoryStore) -> None:
     """
-    How past runs ended is told, the newest first, and not without end.
+    Past runs are listed with their results, newest first, up to a limit.
     """
     told = [ran(store, hours, hours % 2 * 5) for hours in range(1, 15)]
 
@@ -227,7 +227,7 @@ def test_a_running_sink_is_seen(
     store: MemoryStore, tmp_path: Path, names: list[str], running: list[str]
 ) -> None:
     """
-    Who backs up at this moment is told; restores and other folders do not count.
+    Sinks that are running are listed; restores and other folders do not count.
     """
     with (
         sink(store, tmp_path, "r1"),

@@ -225,7 +225,7 @@ def test_a_pointer_that_leads_nowhere_is_as_good_as_none(text: str) -> None:
 
 def test_a_pointer_to_an_older_object_is_named() -> None:
     """
-    Group and objects decide, and the operator hears of the pointer.
+    Group and objects decide, and a warning mentions the pointer.
     """
     store, log = a_store(), batch(range(13))
     run_once(batch(range(7)), FakePositions(), store, at(5))
@@ -280,7 +280,7 @@ def test_records_that_the_original_stored_twice_are_restored_once(
 
 def test_an_object_without_its_index_is_a_warning_of_verify() -> None:
     """
-    Nothing is lost, and the operator hears that only the whole object can be read.
+    Nothing is lost, and a warning says that only the whole object can be read.
     """
     store = a_store()
     run_once(batch(range(12)), FakePositions(), store, at(5))

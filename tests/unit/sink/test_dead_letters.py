@@ -242,7 +242,7 @@ def test_verify_names_what_was_left_out_and_misses_nothing(
     kafka: FakeKafka, store: StoreSettings
 ) -> None:
     """
-    The offsets of dead letters are no hole that nobody can explain.
+    The offsets of dead letters are not an unexplained gap.
     """
     Sink(kafka, store, **LAYOUT).wait()
     opened = open_store(store)

@@ -230,7 +230,7 @@ def test_a_cluster_that_is_away_is_an_error_of_the_whole_task() -> None:
 
 def test_what_expires_before_it_is_read_is_written_down() -> None:
     """
-    The gap is told, and the backup goes on behind it.
+    The gap is reported, and the backup continues after it.
     """
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 10)
@@ -248,7 +248,7 @@ def test_what_expires_before_it_is_read_is_written_down() -> None:
 
 def test_a_partition_that_comes_is_taken_by_one_task() -> None:
     """
-    Every task hears of it, and exactly one owns it, however often it is told.
+    Every task learns of a newcomer, and exactly one owns it, however often it is sent.
     """
     units = [SinkUnit(TopicPartition("orders", at), Span(0, 9)) for at in range(7)]
     shares = [share for slot in deal(units, 3) for share in slot]

@@ -21,7 +21,7 @@ def planned(seen: Evidence) -> PlannedPartition:
 @pytest.mark.parametrize("end", [1000, 1500])
 def test_the_group_goes_on_behind_what_has_expired(end: int) -> None:
     """
-    Whether records are left or not, so that the next run need not tell it again.
+    A gap is committed whether or not records are left, so the next run does not repeat it.
     """
     at = planned(Evidence(Span(1000, end), Position(500, KEPT), True, has_objects=True))
     unit = at.unit()

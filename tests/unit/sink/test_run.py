@@ -279,7 +279,7 @@ def test_status_says_that_a_partition_stands_still(store: StoreSettings) -> None
 @pytest.mark.usefixtures("quick")
 def test_a_partition_that_goes_on_again_leaves_no_error(store: StoreSettings) -> None:
     """
-    A fault that has passed is no reason for an exit code.
+    A fault that has passed does not affect the exit code.
     """
     kafka = FakeKafka()
     (bad,) = kafka.create("orders", 10)

@@ -184,7 +184,7 @@ def test_an_object_says_which_cut_it_is_of() -> None:
 
 def test_objects_of_an_earlier_version_in_several_directories_say_no_end() -> None:
     """
-    Without the cut's facts nobody knows whether a neighbour is missing: the backup begins anew.
+    Without the cut's metadata, a missing neighbour cannot be noticed: the backup starts over.
     """
     store = a_store()
     run_once(log_of(range(8)), FakePositions(), store, "modulo")

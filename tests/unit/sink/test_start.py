@@ -86,7 +86,7 @@ def test_expired_offsets_are_a_gap_and_the_log_start_is_next() -> None:
 )
 def test_what_expired_after_all_objects_were_deleted_is_a_gap(known: dict[str, object]) -> None:
     """
-    The ledger knows how far a backup had come, though none of its objects is left.
+    The ledger knows how far a backup had come, even if none of its objects is left.
     """
     found = start(Span(50, 90), known_to=40, **known)  # type: ignore[arg-type]
 
@@ -114,7 +114,7 @@ def test_what_the_bucket_holds_is_no_gap_for_a_group_that_was_set_back(
     kept: list[tuple[int, int]], expired: list[tuple[int, int]]
 ) -> None:
     """
-    Whoever sets a group back, to back offsets up again, is told only of what is really lost.
+    If a group was set back, only what is really lost is reported.
     """
     spans = tuple(Span(*one) for one in kept)
     found = start(Span(50, 90), committed=10, stored_to=60, kept=spans)

@@ -49,7 +49,7 @@ def keys(store: FileStore, prefix: str = "") -> list[str]:
 )
 def test_a_url_names_a_folder(root: Path, url: str) -> None:
     """
-    Objects lie in the folder as files, at their keys.
+    Objects are files in the folder, at their keys.
     """
     put_bytes(FileStore(StoreSettings(url.format(root=root))), "topics/a", b"x")
 
@@ -316,7 +316,7 @@ def test_an_object_put_there_by_others_can_be_deleted_first(root: Path, store: F
 
 def test_a_folder_that_goes_while_it_is_listed_is_empty(root: Path, store: FileStore) -> None:
     """
-    A topic's folder that somebody removes during a listing is no error of the listing.
+    A listing does not fail if somebody removes a topic's folder meanwhile.
     """
     for key in ("a", "b/1", "c/1"):
         put_bytes(store, key, b"x")
@@ -391,7 +391,7 @@ def test_a_name_that_is_not_text_is_left_out_aloud(
     store: FileStore, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    A file that no key can name is none of ours, and the log says that it is there.
+    A file that no key can name is ignored, and the log mentions it.
     """
     put_bytes(store, "a", b"x")
     Path(os.fsdecode(os.fsencode(root) + b"/\xff")).touch()
@@ -407,7 +407,7 @@ def test_facts_that_are_none_of_ours_are_damage_with_a_remedy(
     store: FileStore, root: Path, facts: bytes
 ) -> None:
     """
-    Whatever lies there, the object is neither trusted nor lost.
+    Whatever is there instead, the object is neither trusted nor lost.
     """
     put_bytes(store, "a", b"body")
     (root / ".kbackup/facts/a").write_bytes(facts)

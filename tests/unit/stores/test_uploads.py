@@ -47,7 +47,7 @@ def test_all_pages_are_read() -> None:
 @pytest.mark.parametrize("more", [{}, {"NextKeyMarker": "a", "NextUploadIdMarker": "id"}])
 def test_a_listing_that_does_not_go_on_is_an_error(more: dict[str, Any]) -> None:
     """
-    Part of a listing is never taken for the whole, and none is read for ever.
+    Part of a listing is never taken for the whole, and no listing is read for ever.
     """
     pages: Any = Pages(*[page("a", IsTruncated=True, **more)] * 3)
 

@@ -142,7 +142,7 @@ def test_two_fields_of_one_name_are_refused() -> None:
 
 def test_a_schema_keeps_its_name_and_version() -> None:
     """
-    Files of old and new records are told apart by them.
+    Name and version distinguish files of old and new records.
     """
     found = applied("insert_field", {"offset.field": "o"}, records([IN], STRUCT))
     schema = found.side("value").schema

@@ -63,7 +63,7 @@ def test_an_object_that_was_cut_short_is_named(views: Any, share: float) -> None
 )
 def test_an_object_that_is_something_else_is_named(views: Any, data: bytes) -> None:
     """
-    Whatever lies in an object's place, it is called damaged and nothing crashes.
+    Whatever is in an object's place is reported as damaged, and nothing crashes.
     """
     backup = Backup()
     keys = backup.put("orders", 0, range(4), views=views)
@@ -275,7 +275,7 @@ def test_a_renamed_value_object_is_found_by_its_facts(to: int) -> None:
 
 def test_a_copy_is_noted() -> None:
     """
-    A copied value object is as good as its original; that there are two is told.
+    A copied value object is as good as its original; a note says that there are two.
     """
     backup = Backup()
     [key] = backup.put("orders", 0, range(3), views=JSON)

@@ -141,7 +141,7 @@ def test_nothing_to_read_starts_nothing() -> None:
 @pytest.mark.parametrize("deep", [pytest.param(False, id="names"), pytest.param(True, id="deep")])
 def test_a_first_offset_above_zero_is_noted(deep: bool) -> None:
     """
-    Retention takes the first records of any topic; that is told, and no error.
+    Retention deletes the first records of any topic; this is a note, not an error.
     """
     backup = Backup()
     backup.run("orders", 2, range(1000, 1004))
@@ -180,7 +180,7 @@ def test_many_holes_are_one_note() -> None:
 
 def test_a_known_gap_is_explained() -> None:
     """
-    Offsets that had expired before they were backed up are told as that, not as a hole.
+    Offsets that expired before they were backed up are reported as expired, not as a gap.
     """
     backup = Backup()
     backup.run("orders", 0, [0, 1])

@@ -81,7 +81,7 @@ def test_only_what_was_asked_for_is_verified() -> None:
 
 def test_of_many_errors_the_summary_keeps_some() -> None:
     """
-    A summary stays readable when a whole bucket is damaged; each error is told as a finding.
+    A summary stays readable when a whole bucket is damaged; each error is a finding.
     """
     backup = Backup()
     for key in backup.put("orders", 0, *([at] for at in range(130))):
@@ -96,7 +96,7 @@ def test_of_many_errors_the_summary_keeps_some() -> None:
 
 def test_events_keep_the_json_contract() -> None:
     """
-    Whatever is told can be printed as a line of the contract.
+    Every finding can be printed as a line of the contract.
     """
     backup = Backup()
     keys = backup.run("orders", 0, range(3), range(3, 6), [9])
