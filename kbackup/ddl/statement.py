@@ -76,29 +76,29 @@ def hive(table: Table) -> str:
     _refuse_foreign_folders(table, "Hive")
     lines = [*_external(table, table.levels), *_stored_as(table, "hive")]
     statement = _ended([*lines, _location(_s3a(table.location))])
-    return f"{statement}\n\nMSCK REPAIR TABLE {table.name};"
+    return f"{statement}\n\n{_repair(table)}"
 
 
 def spark(table: Table) -> str:
-    """Return the statement for Spark SQL, which finds the partitions by itself.
+    """Return the statements for Spark SQL.
+
+    Spark reads every object of a table that its catalog keeps.  Where some are no rows, it is a
+    view of the session, which goes by the names of the objects; its partitions need no finding.
 
     Raises:
         ConfigurationError: If Spark does not find folders.
     """
     _refuse_foreign_folders(table, "Spark")
     rows = _columns([*table.columns, *(level.column for level in table.levels)])
+    if table.has_others:
+        name = table.name.rpartition(".")[2]  # no database has a view of a session
+        place = f"path '{_text(_s3a(table.location))}', pathGlobFilter '{_glob(table)}'"
+        head = f"CREATE OR REPLACE TEMPORARY VIEW {name} ("
+        return _ended([head, rows, ")", f"USING {table.format}", f"OPTIONS ({place})"])
     names = ", ".join(quoted(level.column.name) for level in table.levels)
-    return _ended(
-        [
-            f"CREATE TABLE {table.name} (",
-            rows,
-            ")",
-            f"USING {table.format}",
-            f"OPTIONS (pathGlobFilter '{_glob(table)}')",
-            f"PARTITIONED BY ({names})",
-            _location(_s3a(table.location)),
-        ]
-    )
+    lines = [f"CREATE TABLE {table.name} (", rows, ")", f"USING {table.format}"]
+    lines += [f"PARTITIONED BY ({names})", _location(_s3a(table.location))]
+    return f"{_ended(lines)}\n\n{_repair(table)}"
 
 
 ENGINES: Final[Mapping[str, Callable[[Table], str]]] = MappingProxyType(
@@ -154,6 +154,10 @@ def _s3a(url: str) -> str:
 def _text(text: str) -> str:
     """Return *text* as it stands between quotes."""
     return text.replace("\\", "\\\\").replace("'", "\\'")
+
+
+def _repair(table: Table) -> str:
+    return f"MSCK REPAIR TABLE {table.name};"
 
 
 def _glob(table: Table) -> str:

@@ -105,8 +105,9 @@ def test_spark_reads_a_backup_by_the_statements_that_declare_it(tmp_path: Path) 
         declared += [line["sql"] for line in statements(settings, backup.store, "spark", None)]
 
     with session(EngineSettings(jvm=find_jvm())) as spark:
-        for sql in declared:
-            spark.sql(sql.removesuffix(";"))
+        for sql in ";".join(declared).split(";"):
+            if sql.strip():
+                spark.sql(sql)
         partitions = spark.sql(
             "select `partition`, count(*), max(offset), min(cast(value as string)) "
             "from orders_eu group by 1 order by 1"
