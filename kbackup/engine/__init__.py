@@ -94,6 +94,7 @@ def run(
 
     Raises:
         SparkError: If Spark does not start, or a task failed beyond its retries.
+        StoppedError: If tasks were asked to end and did not within ``stop.timeout``.
     """
     timings, orders = manner.get("timings"), manner.get("orders")
     began = time.monotonic()
@@ -107,18 +108,20 @@ def run(
         raise
     ready, context, is_idle = time.monotonic(), spark.context, False
     try:
-        with _translated():  # a Spark that was kept may have died since
+        with translated():  # a Spark that was kept may have died since
             host = context.getConf().get("spark.driver.host")
         hub = Hub(host, log_lines.logged(hear))
-        finished = threading.Event()
+        finished, cut_off = threading.Event(), threading.Event()
         watcher = threading.Thread(
-            target=_watch, args=(context, hub, stop, finished, settings, orders), daemon=True
+            target=_watch,
+            args=(context, hub, stop, finished, cut_off, settings, orders),
+            daemon=True,
         )
         watcher.start()
         try:
             slices = manner.get("slices_per_core") or _SLICES_PER_CORE
             job = _Job(task, hub.address, kbackup.__version__)
-            with _translated():
+            with translated(cut_off):
                 shares = manner.get("deal", deal)(units, context.defaultParallelism * slices)
                 found = context.parallelize(shares, len(shares)).mapPartitions(job).collect()
             reports: list[Report] = found
@@ -213,6 +216,7 @@ def _watch(
     hub: Hub,
     stop: threading.Event,
     finished: threading.Event,
+    cut_off: threading.Event,
     settings: Any,
     orders: SimpleQueue[Event] | None,
 ) -> None:
@@ -223,18 +227,25 @@ def _watch(
         if stop.wait(0.1):
             hub.stop()
             if not finished.wait(settings.stop_timeout_s):
+                cut_off.set()
                 context.cancelAllJobs()
             return
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
-    """Raise what Spark says as an error of ours."""
+def translated(cut_off: threading.Event | None = None) -> Iterator[None]:
+    """Raise what Spark says as an error of ours.
+
+    Args:
+        cut_off: Set if this process has ended the job, which is no failure of Spark's.
+    """
     from py4j.protocol import Py4JError  # noqa: PLC0415
 
     try:
         yield
     except Py4JError as error:
+        if cut_off is not None and cut_off.is_set():
+            raise StoppedError("tasks did not end within stop.timeout") from error
         text = str(getattr(error, "java_exception", error))
         raise task_failed(text) from error
     except (OSError, KbackupError) as error:

@@ -1,10 +1,13 @@
 """The engine's pure parts; Spark itself is met in the integration tests."""
 
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from py4j.protocol import Py4JError
 
-from kbackup.engine import EngineSettings, Report, check_whole, deal
+from kbackup.engine import EngineSettings, Report, check_whole, deal, translated
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError, SparkError, StoppedError
 
 
@@ -27,6 +30,24 @@ def test_speculative_execution_is_refused() -> None:
     """
     with pytest.raises(ConfigurationError, match=r"spark\.speculation=true"):
         EngineSettings(conf={"spark.speculation": "true"})
+
+
+@pytest.mark.parametrize(
+    ("is_cut_off", "expected"),
+    [pytest.param(True, StoppedError, id="ended here"), pytest.param(False, SparkError, id="not")],
+)
+def test_a_job_that_was_ended_after_a_signal_is_no_failure_of_spark(
+    is_cut_off: bool, expected: type[KbackupError]
+) -> None:
+    """
+    Whoever stops a run that does not end in time is not sent to look for what broke.
+    """
+    cut_off = threading.Event()
+    if is_cut_off:
+        cut_off.set()
+
+    with pytest.raises(expected), translated(cut_off):
+        raise Py4JError("[SPARK_JOB_CANCELLED] Job 0 cancelled")
 
 
 def report(error: KbackupError | None = None) -> Report:
