@@ -138,9 +138,15 @@ class RegistryClient:
         status = error.http_status_code
         why = f"HTTP {status}: {without_user(str(error.error_message))[:300]}"
         if status in (401, 403):
+            right = "register" if what.startswith("to register") else "read"
             do = (
                 "set basic.auth.credentials.source=USER_INFO and basic.auth.user.info, with a user "
-                "who may read schemas"
+                f"who may {right} schemas"
+            )
+        elif status == 409:
+            do = (
+                "the subject has a schema that this one is not compatible with: restore under "
+                "another name, or relax the compatibility of the subject"
             )
         elif status == 404:
             do = "correct schema.registry.url: what answers there is not a Schema Registry"

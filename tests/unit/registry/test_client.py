@@ -118,6 +118,28 @@ def test_the_budget_ends(registry: FakeRegistry, connected: Connected) -> None:
     assert 4 == len(registry.asked)
 
 
+@pytest.mark.parametrize(
+    ("status", "do"),
+    [
+        pytest.param(401, "a user who may register schemas", id="nobody"),
+        pytest.param(403, "a user who may register schemas", id="not allowed"),
+        pytest.param(409, "relax the compatibility of the subject", id="another schema"),
+    ],
+)
+def test_a_registry_that_takes_no_schema_says_why_and_what_to_do(
+    registry: FakeRegistry, connected: Connected, status: int, do: str
+) -> None:
+    """
+    A restore needs other rights than a sink.
+    """
+    registry.script = [status]
+
+    with pytest.raises(RegistryError, match="refused when asked to register") as caught:
+        connected().register("orders-value", RegisteredSchema(AVRO, '"long"'))
+
+    assert do in caught.value.do
+
+
 def test_a_registry_that_hangs_is_given_up(registry: FakeRegistry, connected: Connected) -> None:
     """
     No answer within the time allowed is no answer.
