@@ -1,5 +1,6 @@
 """The process of Spark's JVM, where we start it ourselves."""
 
+import fcntl
 import os
 import shutil
 import struct
@@ -8,9 +9,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import IO, Any, Final, Self
 
 from kbackup.engine.complaints import exit_sentence
 
@@ -20,6 +22,13 @@ _START_S: Final = 180.0
 
 _ROOM_BYTES: Final = 64 << 10
 """What it writes to its folder before it listens, generously."""
+
+_FOLDER: Final = "kbackup-jvm-"
+_OWNER: Final = "owner"
+"""In each folder: a file that its process holds with flock, so that the kernel frees it."""
+
+_STALE_S: Final = 3600.0
+"""A folder that is younger may not have been locked yet."""
 
 _SAID: Final = "gateway"
 _NOT_NEEDED: Final = "it is no longer needed"
@@ -36,6 +45,7 @@ class Java:
 
     process: subprocess.Popen[bytes]
     folder: Path
+    _owner: IO[bytes]
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_taken: bool = False
     _is_dropped: bool = False
@@ -47,9 +57,13 @@ class Java:
         Raises:
             OSError: If it cannot be started, or there is no room for what it has to say.
         """
-        folder = Path(tempfile.mkdtemp(prefix="kbackup-jvm-"))
+        folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
+        _sweep(folder.parent)
         said = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / _SAID)}
-        try:
+        with ExitStack() as undo:
+            undo.callback(shutil.rmtree, folder, ignore_errors=True)
+            owner = undo.enter_context((folder / _OWNER).open("wb"))
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _check_room(folder)
             process = subprocess.Popen(  # noqa: S603  (a Java that was found, options of ours)
                 [command[0], f"-Djava.io.tmpdir={folder}", *command[1:]],
@@ -59,10 +73,8 @@ class Java:
                 env={**os.environ, **environment, **said},
                 process_group=0,  # Ctrl-C is for the run, which then ends the JVM
             )
-        except OSError:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        return cls(process, folder)
+            undo.pop_all()
+        return cls(process, folder, owner)
 
     def gateway(self, connect: Callable[[], Any]) -> Any:
         """Return pyspark's connection to the JVM, once it listens.
@@ -118,6 +130,17 @@ class Java:
         if self.process.stdin is not None:
             self.process.stdin.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._owner.close()
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the folders in *parent* that processes have left that were killed."""
+    for left in parent.glob(f"{_FOLDER}*"):
+        with suppress(OSError):  # it is in use, or not ours
+            if left.stat().st_mtime < time.time() - _STALE_S:
+                with (left / _OWNER).open("rb+") as owner:
+                    fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(left, ignore_errors=True)
 
 
 def _check_room(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """The process of Spark's JVM, played by a program that takes any option and does nothing."""
 
+import os
 import resource
 import struct
 import tempfile
@@ -37,6 +38,35 @@ def test_a_jvm_that_nobody_needs_ends_at_once(java: Java) -> None:
     with pytest.raises(OSError, match="signal 9"):
         java.gateway(lambda: pytest.fail("connected to a dead JVM"))
     assert not java.folder.exists()
+
+
+def test_a_folder_that_a_killed_process_has_left_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    One that is in use, or too new to tell, is left alone, and so is one of an earlier version.
+    """
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    program = tmp_path / "java"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    for name in ("left", "new", "early"):
+        (tmp_path / f"kbackup-jvm-{name}").mkdir()
+    for name in ("left", "new"):
+        (tmp_path / f"kbackup-jvm-{name}" / "owner").touch()
+    with (tmp_path / "log").open("wb") as log:
+        used = Java.run([str(program)], {}, log)
+        for folder in (used.folder, *(tmp_path / f"kbackup-jvm-{at}" for at in ("left", "early"))):
+            os.utime(folder, (0, 0))
+        other = Java.run([str(program)], {}, log)
+
+    found = {path.name for path in tmp_path.glob("kbackup-jvm-*")}
+    used.kill()
+    other.kill()
+
+    assert {
+        "kbackup-jvm-new", "kbackup-jvm-early", used.folder.name, other.folder.name
+    } == found  # fmt: skip
 
 
 def test_a_jvm_that_was_dropped_is_not_connected_to(java: Java) -> None:
