@@ -1,5 +1,5 @@
-"""A backup as a table of Athena, Hive or Spark: the statement that declares it.
+"""A backup as a table of Athena, Hive or Spark: the statement that creates it.
 
-`tables` looks at what a backup holds and at the configuration that writes it; `columns` says what
-the files hold, `directories` what their folders say, `statement` puts both into words.
+`tables` examines a backup and the configuration that writes it; `columns` derives columns from the
+files, `directories` from their folders, and `statement` writes the statement.
 """

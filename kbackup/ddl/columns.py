@@ -1,4 +1,4 @@
-"""The columns of a table, in Hive's words for types, which Athena and Spark take too."""
+"""The columns of a table, with Hive's type names, which Athena and Spark accept too."""
 
 import json
 import re
@@ -16,7 +16,7 @@ class Column:
     """One column.
 
     Attributes:
-        name: As the files have it.
+        name: The name in the files.
         type: Such as ``bigint`` or ``array<struct<key:string,value:binary>>``.
     """
 
@@ -56,7 +56,7 @@ def _of_arrow(kind: pa.DataType) -> str:
 
 
 def _plain(kind: pa.DataType) -> str:
-    """Return the word for a type that has no others in it."""
+    """Return the name of a type that is not nested."""
     if pa.types.is_timestamp(kind):
         return "timestamp"
     if pa.types.is_decimal(kind):
@@ -86,17 +86,17 @@ _AVRO_LOGICAL: Final = {
 
 
 _DIGITS_MOST: Final = 38
-"""What the engines' decimals hold; a longer one stays bytes."""
+"""The most digits of the engines' decimals; a longer one stays bytes."""
 
 
 def of_avro(schema: Any) -> tuple[Column, ...]:
     """Return the columns of an Avro file.
 
     Args:
-        schema: The file's, as JSON has it.
+        schema: The file's schema, as parsed JSON.
 
     Raises:
-        ConfigurationError: If its values are no records.
+        ConfigurationError: If its values are not records.
     """
     named: dict[str, Any] = {}
     if not isinstance(schema, dict) or schema.get("type") != "record":
@@ -106,9 +106,9 @@ def of_avro(schema: Any) -> tuple[Column, ...]:
 
 
 def _remember(schema: Mapping[str, Any], named: dict[str, Any], *, is_open: bool = False) -> None:
-    """Keep a type under its name: it is written out once, and then only named.
+    """Record a type by its name: it is defined once, and then only referred to.
 
-    While its fields are looked at it is *is_open*, and an empty tuple stands for it.
+    While its fields are being read it is *is_open*, and represented by an empty tuple.
     """
     name = str(schema["name"])
     full = name if "." in name else ".".join(filter(None, [schema.get("namespace"), name]))
@@ -156,10 +156,10 @@ def _complex(schema: Mapping[str, Any], named: dict[str, Any]) -> str:
 def of_json(lines: Iterable[str]) -> tuple[Column, ...]:
     """Return the columns of JSON objects, as far as *lines* show them.
 
-    A field that is of several kinds, or always null, is text.
+    A field with values of several types, or that is always null, is text.
 
     Raises:
-        ConfigurationError: If a line is no object.
+        ConfigurationError: If a line is not an object.
     """
     found: dict[str, Any] = {}
     for line in lines:
@@ -219,7 +219,7 @@ def _struct(fields: Iterable[tuple[str, str]]) -> str:
 
 
 def nested(name: str) -> str:
-    """Return the name of a field in a struct, in backquotes where it is no plain word."""
+    """Return the name of a field in a struct, in backquotes unless it is a plain word."""
     return name if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else quoted(name)
 
 
@@ -229,13 +229,13 @@ def quoted(name: str) -> str:
 
 
 def without(columns: Sequence[Column], names: Iterable[str]) -> tuple[Column, ...]:
-    """Return *columns* without those of *names*, whatever their capitals."""
+    """Return *columns* without those of *names*, ignoring case."""
     away = {name.lower() for name in names}
     return tuple(one for one in columns if one.name.lower() not in away)
 
 
 def not_a_table(why: str) -> ConfigurationError:
-    """Return the error of objects that cannot be declared as a table."""
+    """Return the error of objects that cannot be a table."""
     return ConfigurationError(
         "the newest object cannot be declared as a table", why,
         "ask it with kbackup restore query, which takes any backup",

@@ -1,4 +1,4 @@
-"""What the folders of a backup say: the partition columns of its table."""
+"""The partition columns of a backup's table, from its folders."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ _UNITS: Final = {
     "H": "HOURS",
     "m": "MINUTES",
 }
-"""Joda's letters that Athena can count in, the coarsest first, and its words."""
+"""Joda's letters for units that Athena can project, coarsest first, with Athena's names."""
 
 _RANGES: Final = {"M": (1, 12), "d": (1, 31), "H": (0, 23), "m": (0, 59)}
 YEARS_AHEAD: Final = 10
-"""How far beyond the newest directory a projection of years reaches."""
+"""How far beyond the newest directory a projection of years extends."""
 
 _FIXED: Final = {
     "daily": "'year'=YYYY/'month'=MM/'day'=dd",
@@ -36,8 +36,8 @@ class Level:
     Attributes:
         column: Its name and type.
         path: Its folder, with ``${name}`` for the value, such as ``year=${year}``.
-        projection: What Athena is told of its values, by the last part of the property.
-        is_hive: Folders are called ``name=value``, so that Hive and Spark find them by themselves.
+        projection: Athena's projection properties of its values, by their last part.
+        is_hive: Folders are named ``name=value``, so that Hive and Spark find them by themselves.
     """
 
     column: Column
@@ -53,9 +53,9 @@ def levels(
 
     Args:
         settings: The configuration.
-        columns: Those of the files: a folder's value has the type of the field it is of.
-        partitions: How many partitions the topic has.
-        directories: Folders that are there, as ``year=2026/month=11``, with slashes.
+        columns: The files' columns: a folder's value has the type of its field.
+        partitions: The topic's number of partitions.
+        directories: Existing folders, such as ``year=2026/month=11``, with slashes.
 
     Raises:
         ConfigurationError: If they cannot be the folders of a table.
@@ -95,7 +95,7 @@ def _number(name: str, first: int, last: int, digits: int = 0) -> Level:
 
 
 def _injected(column: Column, folder: str) -> Level:
-    """Return a level whose values nobody can foretell: a query names them."""
+    """Return a level whose values cannot be predicted: each query names them."""
     return Level(column, f"{folder}=${{{column.name}}}", (("type", "injected"),))
 
 
@@ -109,7 +109,7 @@ def _field(name: str, columns: Sequence[Column]) -> Level:
 
 
 def _by_time(pattern: str, directories: Sequence[str]) -> tuple[Level, ...]:
-    """Return the levels of a pattern: a number a folder, or one date for all of them."""
+    """Return the levels of a pattern: a number per folder, or one date for all of them."""
     parts = [_TOKEN.fullmatch(part) for part in pattern.strip("/").split("/")]
     if all(parts):
         return tuple(
@@ -121,7 +121,7 @@ def _by_time(pattern: str, directories: Sequence[str]) -> tuple[Level, ...]:
 _TOKEN: Final = re.compile(
     r"'(?P<name>[A-Za-z_]\w*)(='|'=)(?P<letters>YYYY|yyyy|MM?|dd?|HH?|mm?)", re.ASCII
 )
-"""One folder that is a name and a number: ``'month'=MM``, or, the same, ``'month='MM``."""
+"""One folder with a name and a number: ``'month'=MM`` or, equivalently, ``'month='MM``."""
 
 
 def _time_number(name: str, letters: str, directories: Sequence[str]) -> Level:
@@ -135,7 +135,7 @@ def _time_number(name: str, letters: str, directories: Sequence[str]) -> Level:
 
 
 def _date(pattern: str, directories: Sequence[str]) -> Level:
-    """Return one column for all folders, which Athena prints as they are called."""
+    """Return one column for all folders, which Athena formats like their names."""
     bare = re.sub(r"'[^']*'", "", pattern)
     letters = dict.fromkeys(re.findall(r"[A-Za-z]", bare))
     if not letters or not letters.keys() <= _UNITS.keys() or "''" in pattern:
@@ -145,7 +145,7 @@ def _date(pattern: str, directories: Sequence[str]) -> Level:
             "ask the backup with kbackup restore query, or write the statement by hand",
         )
     unit = list(_UNITS.values())[max(list(_UNITS).index(letter) for letter in letters)]
-    # Joda's Y is the year, SimpleDateFormat's is that of weeks
+    # Joda's Y is the year, SimpleDateFormat's is the week-based year
     quoted = re.split(r"('[^']*')", pattern)
     text = "".join(one if one.startswith("'") else one.replace("Y", "y") for one in quoted)
     told = (

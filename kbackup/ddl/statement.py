@@ -1,4 +1,4 @@
-"""The statements that declare a table, in the words of each engine."""
+"""The statements that create a table, in the dialect of each engine."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,18 +25,18 @@ _JSON: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What a topic's objects are, as a table.
+    """A topic's objects as a table.
 
     Attributes:
-        name: Its name, that of its database before it where one is given; both in backquotes.
-        format: The files': ``parquet``, ``avro`` or ``json``.
-        columns: What the files hold, without what the folders say.
-        levels: What the folders say, the outermost first.
-        location: URL of the topic's folder, with a slash at its end.
-        view: The part of the records that the rows are.
-        has_others: Objects that are no rows are in the same folders: keys, headers, or those of
+        name: Its name, after that of its database if one is given; both in backquotes.
+        format: The files' format: ``parquet``, ``avro`` or ``json``.
+        columns: The columns in the files, without those from the folders.
+        levels: The columns from the folders, outermost first.
+        location: URL of the topic's folder, ending in a slash.
+        view: The part of the records that the rows hold.
+        has_others: The same folders have objects that are not rows: keys, headers, or those of
             another layout or format.
-        avro_schema: Of Avro files, in JSON, without what the folders say.
+        avro_schema: The schema of Avro files, in JSON, without the columns from the folders.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Table:
 
 
 def athena(table: Table) -> str:
-    """Return the statement for Athena: its partitions are projected, so none is ever added.
+    """Return the statement for Athena: its partitions are projected, so none must be added.
 
     Raises:
         ConfigurationError: If Athena would read other objects as rows too.

@@ -1,11 +1,11 @@
-"""Lines in blocks that are compressed each for itself: what the block-gzip sink writes.
+"""Lines in separately compressed blocks: what the block-gzip sink writes.
 
-A file is one gzip stream of many members, or the like of zstd or bzip2, so any tool reads it
-whole.  Its index says where each member begins, so a few records can be read by a request for a
-part of the object.
+A file is one gzip stream of many members, or the equivalent in zstd or bzip2, so any tool can read
+the whole file.  Its index says where each member begins, so a few records can be read by requesting
+a part of the object.
 
-A value ends with a line feed.  One that has one at its end already gets no second, and one that
-has others comes back as several: whole records do not have these flaws.
+A value ends with a line feed.  A value that already ends with one gets no second, and a value that
+contains others is read back as several: whole records do not have these flaws.
 
 Source: the published objects and the description of the block-gzip sink for Kafka Connect.
 """
@@ -32,7 +32,7 @@ _SCHEMA: Final = pa.schema([("value", pa.binary())])
 
 
 class BlockGzipFormat:
-    """Values as lines, in blocks; each batch has the one column ``value``, binary.
+    """Values as lines, in blocks; each batch has one binary column, ``value``.
 
     Its files are named by the date of their upload, each with an index beside it.
     """
@@ -52,11 +52,11 @@ class BlockGzipFormat:
     splits_at: ClassVar[str] = "format.class"
 
     def extension(self, options: FormatOptions) -> str:
-        """Return the codec's, ``.gz`` unless another one is asked for."""
+        """Return the codec's extension, by default ``.gz``."""
         return _codec(options).extension
 
     def reads(self, extension: str, options: FormatOptions) -> bool:  # noqa: ARG002
-        """Whether *extension* is a codec's alone."""
+        """Whether *extension* is only a codec's."""
         return extension in {codec.extension for codec in codecs.CODECS}
 
     def checks_itself(self, extension: str) -> bool:
@@ -65,7 +65,7 @@ class BlockGzipFormat:
         return codec is not None and codec.has_checksum
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:  # noqa: ARG002
-        """Refuse null, which would come back as empty."""
+        """Refuse null, which would be read back as empty."""
         return nulls(values, "value", "a line")
 
     def writer(
@@ -108,11 +108,11 @@ class BlockGzipFormat:
 
 
 class BlockGzipWriter:
-    """A block-gzip file being written; how rows are spread over calls does not move its blocks.
+    """A block-gzip file being written; its blocks do not depend on how rows are divided into calls.
 
     Args:
         file: Where the bytes go; never closed here.
-        options: How large blocks are, and how they are compressed.
+        options: The size of blocks, and their compression.
     """
 
     def __init__(self, file: BinaryIO, options: FormatOptions) -> None:
@@ -151,10 +151,10 @@ class BlockGzipWriter:
         self._finish()
 
     def index(self, first_offset: int) -> bytes:
-        """Return what belongs beside the file, once it is closed.
+        """Return what is stored beside the file, once it is closed.
 
         Args:
-            first_offset: Of the file's first record.
+            first_offset: The offset of the file's first record.
         """
         blocks = []
         for raw, records, length, start in self._blocks:
@@ -163,7 +163,7 @@ class BlockGzipWriter:
         return BlockIndex(tuple(blocks)).to_bytes()
 
     def _room(self, lines: pa.BinaryArray) -> int:
-        """Return how many of *lines* the open block takes."""
+        """Return how many of *lines* fit the open block."""
         up_to = pc.cumulative_sum(pc.binary_length(lines).cast(pa.int64()))
         at: int = pc.index(pc.greater(up_to, self._most_bytes - self._bytes), True).as_py()
         if at < 0:
@@ -194,7 +194,7 @@ def _codec(options: FormatOptions) -> Codec:
 
 
 class _Counted:
-    """A file that counts what is written to it.
+    """A file that counts the bytes written to it.
 
     Attributes:
         size: Bytes so far.

@@ -1,7 +1,7 @@
 """The index beside a block-gzip file: where its blocks are, and which records they hold.
 
-Offsets are counted on from the file's first one, as its rows are: a topic with holes has records
-at higher offsets than an index says.
+Offsets are counted from the file's first one, like its rows: in a topic with gaps, records have
+higher offsets than the index says.
 
 Source: the published objects of the block-gzip sink for Kafka Connect.
 """
@@ -18,10 +18,10 @@ _MOST: int = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block, in the order in which the original's index names its facts.
+    """One block; its fields are in the order of the original's index.
 
     Attributes:
-        byte_length_uncompressed: Bytes of its lines, line feeds counted.
+        byte_length_uncompressed: Bytes of its lines, including line feeds.
         num_records: Its lines.
         byte_length: Bytes in the file.
         byte_offset: Where it begins in the file.
@@ -42,13 +42,13 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class BlockIndex:
-    """The blocks of a file, one after the other, without a gap."""
+    """The consecutive blocks of a file, without a gap."""
 
     blocks: tuple[Block, ...]
 
     @property
     def size(self) -> int:
-        """Bytes of the file that it is of."""
+        """Bytes of its file."""
         return sum(block.byte_length for block in self.blocks)
 
     @property
@@ -62,12 +62,12 @@ class BlockIndex:
         return self.blocks[-1].next_offset
 
     def at(self, offset: int) -> Block:
-        """Return the block that holds *offset*, the first or the last where it is beyond them."""
+        """Return the block that holds *offset*, or else the first or the last."""
         found = [block for block in self.blocks if block.first_record_offset <= offset]
         return found[-1] if found else self.blocks[0]
 
     def to_bytes(self) -> bytes:
-        """Return the index as the original writes it."""
+        """Return the index in the form that the original writes."""
         return orjson.dumps({"chunks": [asdict(block) for block in self.blocks]})
 
     @classmethod
@@ -76,10 +76,10 @@ class BlockIndex:
 
         Args:
             data: The index.
-            first_offset: Of the file that it is of.
+            first_offset: The first offset of its file.
 
         Raises:
-            CorruptObjectError: If it is none, or its blocks do not follow each other.
+            CorruptObjectError: If it is not an index, or its blocks are not consecutive.
         """
         try:
             chunks = orjson.loads(data)["chunks"]
