@@ -56,11 +56,6 @@ class BlockIndex:
         """Records in the file."""
         return sum(block.num_records for block in self.blocks)
 
-    @property
-    def next_offset(self) -> int:
-        """The offset after the last record."""
-        return self.blocks[-1].next_offset
-
     def at(self, offset: int) -> Block:
         """Return the block that holds *offset*, or else the first or the last."""
         found = [block for block in self.blocks if block.first_record_offset <= offset]

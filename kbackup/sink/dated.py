@@ -119,21 +119,8 @@ def point(store: Store, layout: Layout, where: TopicPartition, index: Index) -> 
     _put(store, Index(key, index.key.encode()))
 
 
-@dataclass(frozen=True, slots=True)
-class Pointed:
-    """The object that a pointer leads to.
-
-    Attributes:
-        start_offset: Its first offset.
-        next_offset: The offset after its records, as its index counts them.
-    """
-
-    start_offset: int
-    next_offset: int
-
-
-def pointed_to(store: Store, layout: Layout, where: TopicPartition) -> Pointed | None:
-    """Return what the pointer of a partition leads to.
+def pointed_to(store: Store, layout: Layout, where: TopicPartition) -> int | None:
+    """Return the first offset of the object that the pointer of a partition leads to.
 
     None where there is no pointer, as before a first run, or it leads nowhere: then a warning
     says so.
@@ -150,14 +137,14 @@ def pointed_to(store: Store, layout: Layout, where: TopicPartition) -> Pointed |
     try:
         parts = layout.parse(index_key)
         with store.open(index_key) as body:
-            index = BlockIndex.from_bytes(body.read(), parts.start_offset)
+            BlockIndex.from_bytes(body.read(), parts.start_offset)
     except (ObjectKeyError, ObjectNotFoundError, CorruptObjectError) as error:
         _log.warning("%s leads nowhere: %s", key, error)
         return None
     if (parts.topic, parts.partition) != (where.topic, where.partition):
         _log.warning("%s leads to another partition: %s", key, index_key)
         return None
-    return Pointed(parts.start_offset, index.next_offset)
+    return parts.start_offset
 
 
 def _put(store: Store, index: Index, *, if_absent: bool = False) -> bool:

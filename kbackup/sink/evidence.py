@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kbackup.clock import Clock
@@ -16,7 +16,7 @@ from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition,
 from kbackup.reports import Bookmark
 from kbackup.runs.known import NOTHING, Known, with_objects
 from kbackup.sink import inherited
-from kbackup.sink.dated import Pointed, pointed_to
+from kbackup.sink.dated import pointed_to
 from kbackup.sink.inherited import Inherited
 from kbackup.sink.start import Evidence
 from kbackup.stores import ObjectHead, Store
@@ -95,7 +95,6 @@ def gather(
             where
             for where, cut in last.items()
             if cut.is_foreign
-            and not layout.is_dated  # there a pointer says what comes next
             and not confirmed.get(where, _UNKNOWN).is_confirmed
             and mains[where][-1].start_offset
             >= (known.ledger(where).end({at.key for at in stored[where]}) or 0)
@@ -114,13 +113,13 @@ def gather(
             log,
             committed.get(where),
             said.is_confirmed,
-            pointer.next_offset if end is None and pointer is not None else end,
+            end,
             where in mains,
             (*said.identities, cut.identity),
             known_to=ledger.reached(),
             kept=joined([*ledger.kept(keys), *whole.get(where, ())]),
             unentered=tuple((at.start_offset, at.key) for at in unentered.get(where, ())),
-            is_astray=pointer is not None and pointer.start_offset != mains[where][-1].start_offset,
+            is_astray=pointer is not None and pointer != mains[where][-1].start_offset,
             inherited=legacies.get(where),
         )
     return evidence
@@ -218,7 +217,7 @@ def _objects(
     return found
 
 
-def _pointed_to(store: Store, layout: Layout, where: TopicPartition) -> Pointed | None:
+def _pointed_to(store: Store, layout: Layout, where: TopicPartition) -> int | None:
     return pointed_to(store, layout, where) if layout.is_dated else None
 
 
@@ -279,7 +278,7 @@ def _inherited(
     committed: int | None,
     cut_records: int,
 ) -> Inherited | CorruptObjectError | None:
-    pairs = [(one.key, one.parts) for one in objects]
+    pairs = [(one.key, replace(one.parts, encoded_partition=one.directory)) for one in objects]
     try:
         return inherited.count(store, options, pairs, committed, cut_records)
     except CorruptObjectError as error:

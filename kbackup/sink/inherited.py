@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Final
 
 from kbackup import formats
+from kbackup.errors import BadRecordError, CorruptObjectError
 from kbackup.formats import FormatOptions
 from kbackup.naming import ObjectKey
 from kbackup.records import TopicPartition
@@ -182,6 +183,14 @@ def _records(store: Store, options: FormatOptions, key: str, parts: ObjectKey) -
     name = formats.by_extension(parts.extension, options)
     if name is None:
         return None
-    with store.open(key) as body:
-        batches = formats.by_name(name).read(body, parts.view, parts.extension, options)
-        return sum(map(len, batches))
+    try:
+        with store.open(key) as body:
+            batches = formats.by_name(name).read(body, parts.view, parts.extension, options)
+            return sum(map(len, batches))
+    except (CorruptObjectError, BadRecordError) as error:
+        raise CorruptObjectError(
+            f"{key}, the newest object",
+            error.what if not error.why else f"{error.what}: {error.why}",
+            "delete it and the next run stores its records again, as long as the log has them",
+            key=key,
+        ) from error

@@ -108,6 +108,8 @@ class PlannedPartition:
         left, committed = self.seen.inherited, self.seen.committed
         if committed is None or not isinstance(left, Inherited):
             return None
+        if left.counted[0].start_offset >= committed.offset:
+            return None  # it is to be written again, so it is not what was stored last
         bookmark = Bookmark(left.counted[0].key, identity=self.identity)
         return Position(committed.offset, bookmark.to_metadata())
 

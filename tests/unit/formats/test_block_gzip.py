@@ -76,7 +76,7 @@ def test_each_block_is_read_by_its_place_in_the_index(
         found += some
     assert rows == found == read(data)
     assert (len(data), len(rows)) == (index.size, index.records)
-    assert first + len(rows) == index.next_offset
+    assert first + len(rows) == index.blocks[-1].next_offset
 
 
 def test_a_block_ends_before_the_record_that_would_make_it_too_large() -> None:
@@ -146,7 +146,7 @@ def test_an_index_whose_blocks_do_not_add_up_is_refused(name: str, value: object
     sound = json.dumps({"chunks": [SOUND]}).encode()
     unsound = json.dumps({"chunks": [SOUND | {name: value}]}).encode()
 
-    assert 8 == BlockIndex.from_bytes(sound, 7).next_offset
+    assert 8 == BlockIndex.from_bytes(sound, 7).blocks[-1].next_offset
     with pytest.raises(CorruptObjectError):
         BlockIndex.from_bytes(unsound, 7)
 

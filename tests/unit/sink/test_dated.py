@@ -1,6 +1,7 @@
 """The block-gzip layout: files by date of upload, an index beside each, a pointer for all."""
 
 import io
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from itertools import pairwise
@@ -18,7 +19,7 @@ from kbackup.flow.cut import Rule
 from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.formats.block_index import BlockIndex
-from kbackup.kafka import KafkaSettings
+from kbackup.kafka import KafkaSettings, Position
 from kbackup.naming import Layout, View
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Bookmark, PartitionReport
@@ -191,21 +192,38 @@ def test_a_rerun_past_midnight_keeps_the_key_that_is_there() -> None:
         assert before == content(store)
 
 
-def test_without_group_and_facts_the_pointer_says_where_to_go_on() -> None:
-    """
-    The original's own objects carry no facts: its pointer leads to the index, and that to an end.
-    """
-    store, log = a_store(), batch(range(13))
-    run_once(batch(range(7)), FakePositions(), store, at(5))
-    originals = a_store()
+def of_the_original(log: pa.RecordBatch, size: int = 5) -> MemoryStore:
+    """What the original leaves of a log: no facts, and no ledger."""
+    store, originals = a_store(), a_store()
+    run_once(log, FakePositions(), store, at(5), size)
     for key, body in content(store).items():
         originals.put(key, io.BytesIO(body), sha256="0" * 64, metadata={})
+    return originals
 
-    found = start(log, FakePositions(), originals, at(6))
 
-    assert (7, ["offset_missing"]) == (found.offset, [code for code, _ in found.warnings])
-    run_once(log, FakePositions(), originals, at(6))
-    assert values(log) == restored(originals)
+@pytest.mark.parametrize("is_alone", [False, True], ids=["as it was", "without index and pointer"])
+@pytest.mark.parametrize(
+    "committed", [None, 7, 8, 14], ids=["no group", "right", "after a marker", "ahead"]
+)
+@pytest.mark.parametrize("offsets", [range(7), [0, 2, 3, 4, 5, 6], [0, 1, 2, 4, 6]])
+def test_the_originals_group_is_believed_where_its_newest_object_adds_up(
+    offsets: Sequence[int], committed: int | None, is_alone: bool
+) -> None:
+    """
+    The original's index counts offsets on from the first, which holes belie, and it may be gone:
+    where group and object do not add up, the object is written again under the same name.
+    """
+    store, positions = of_the_original(batch(offsets)), FakePositions()
+    log = batch([*offsets, *range(8, 20)])
+    for key in content(store):
+        if is_alone and not key.endswith(".gz"):
+            store.delete(key)
+    if committed is not None:
+        positions.positions[WHERE] = Position(committed)
+
+    run_once(log, positions, store, at(6))
+
+    assert log["value"].to_pylist() == [value for _, value in restored(store)]
 
 
 @pytest.mark.parametrize(

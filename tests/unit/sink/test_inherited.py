@@ -154,6 +154,22 @@ def test_a_damaged_newest_object_stops_its_partition(config: Path) -> None:
     (at,) = planned(backup, config, 3).partitions
 
     assert isinstance(at.refusal, CorruptObjectError)
+    assert KEY.format(0) in at.refusal.what
+
+
+def test_a_group_set_back_is_not_marked_with_an_object_that_comes_after_it(config: Path) -> None:
+    """
+    The next run counts again, and dates of upload are looked up from the first object on.
+    """
+    backup = Backup()
+    left(backup, range(3), range(3, 6), range(6, 9))
+
+    (at,) = planned(backup, config, 3).partitions
+    unit = at.unit()
+
+    assert at.position() is None
+    assert unit is not None
+    assert (3, None) == (unit.span.start_offset, unit.bookmark)
 
 
 def test_a_connector_that_took_over_again_is_believed_again(config: Path) -> None:
