@@ -63,7 +63,7 @@ def test_records_go_by_key_into_another_number_of_partitions(
         backup.put(topic, partition, range(20 * partition, 20 * partition + 20))
     restore = (
         "restore", "--store-url", f"file://{tmp_path}", "--rename", "copy_of_$0",
-        "--partition-map", "key", "--target-partitions", "2",
+        "--partition-map", "key", "--target-partitions", "2", "--max-records-per-second", "1000",
     )  # fmt: skip
 
     first = kbackup.json(*restore)
