@@ -81,6 +81,21 @@ def _cell(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
 
 
+def show_queries(rows: Sequence[Row], console: Console) -> None:
+    """Print what questions to a backup cost, Spark's start included."""
+    if not rows:
+        return
+    table = Table(title=f"Queries of {rows[0]['records']:,} records", title_justify="left")
+    table.add_column("")
+    columns = ("wall s", "CPU s", "peak MiB", "records/s", "MB/s")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for row in rows:
+        cells = [_cell(row.get(name), form) for name, form in (_COLUMNS[at] for at in columns)]
+        table.add_row(f"{row['query']} {row['store']}", *cells)
+    console.print(table)
+
+
 def show_memory(rows: Sequence[Row], console: Console) -> None:
     """Print what a backup takes with few partitions and with many."""
     if not rows:
