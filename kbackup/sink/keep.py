@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from kbackup.alignment import pairs
-from kbackup.errors import TopicChangedError
+from kbackup.errors import RefusedError, TopicChangedError
 from kbackup.flow.write import ClosedFile, inner_metadata
 from kbackup.naming import View
 from kbackup.records import Facts, TopicIdentity
@@ -32,6 +32,7 @@ def keep(store: Store, file: ClosedFile) -> Facts:
     Raises:
         TopicChangedError: If the object that is there holds other records: the topic was
             recreated, or the bucket holds another cluster's backup.
+        RefusedError: If another tool's object goes on beyond the file, and offsets have gaps.
         StoreError: If the store refuses.
     """
     head, wanted = None, file
@@ -88,6 +89,8 @@ def _longer(store: Store, file: ClosedFile, head: ObjectHead) -> Facts | ClosedF
     if shorter == "both":
         return _united(store, file)
     if there is None:
+        if shorter == "ours" and _has_gaps(file.facts) and file.spec.view is not View.RECORD:
+            raise _cut_too_short(file)
         return file.facts if shorter == "ours" else None
     return there if there.covers(file.facts) and shorter != "theirs" else None
 
@@ -140,6 +143,22 @@ def _united(store: Store, file: ClosedFile) -> ClosedFile:
     if found is None:
         raise _other_topic(file, "it holds other records")
     return found
+
+
+def _has_gaps(facts: Facts) -> bool:
+    """Whether a record's number in the file does not show its offset."""
+    return facts.last_offset - facts.first_offset + 1 != facts.records
+
+
+def _cut_too_short(file: ClosedFile) -> RefusedError:
+    return RefusedError(
+        f"{file.key}, written by another tool, holds more records than this cut of "
+        f"{file.facts.records}",
+        "the rest of them would be stored again in the next objects, and a restore could not tell: "
+        "the offsets have gaps, and the object does not show them",
+        "set flush.size, and rotation by bytes or time, so high that one cut holds the object",
+        key=file.key,
+    )
 
 
 def _is_of(file: ClosedFile, own: Mapping[str, str]) -> bool:

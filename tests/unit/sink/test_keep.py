@@ -1,13 +1,14 @@
 """What lies under a key is replaced only by more of the same."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from backup_samples import Backup, batch
+from backup_samples import JSON, Backup, batch
 
-from kbackup.errors import TopicChangedError
+from kbackup.errors import RefusedError, TopicChangedError
 from kbackup.records import Facts
 from kbackup.stores import Store
 from kbackup.stores.memory import MemoryStore
@@ -49,6 +50,23 @@ def test_other_records_under_the_key_stop_the_run(count: int, has_metadata: bool
         backup.put("orders", 0, range(count))
 
     assert before == backup.body(key)
+
+
+@pytest.mark.parametrize("count", [5, 10, 20])
+def test_a_cut_does_not_end_within_another_tool_s_object_if_offsets_have_gaps(count: int) -> None:
+    """
+    What is left of that object would be stored twice, because it does not show its offsets.
+    """
+    backup, offsets = Backup(), range(0, 40, 2)
+    (key,) = backup.put("orders", 0, offsets[:10], views=JSON)
+    before = backup.body(key)
+    backup.replace(key, before, {})
+
+    with nullcontext() if count >= 10 else pytest.raises(RefusedError, match="holds more records"):
+        backup.put("orders", 0, offsets[:count], views=JSON)
+
+    assert max(10, count) == backup.body(key).count(b"\n")
+    assert backup.body(key).startswith(before)
 
 
 def test_what_another_run_puts_while_this_one_compares_is_compared_too(
