@@ -1,6 +1,6 @@
 """Plans a restore, with what forbids it; planning changes nothing."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -309,7 +309,7 @@ class Planner:
             records = None  # not known before they are read
             refusals += soundness.indivisible(where, sets, self._window, self._facts)
             sets = [files for files in sets if self._window.takes(files, self._facts(files))]
-        left = remaining(self._facts, sets, lanes.standing(where).mark)
+        left = remaining(self._facts, sets, lanes.standing(where).mark, self._cut_of)
         if left.refusal is not None:
             refusals.append(left.refusal)
         unit = None
@@ -358,6 +358,13 @@ class Planner:
             return None
         known = self._entered(files)
         return facts(self._store, files.main) if known is None else known
+
+    def _cut_of(self, files: FileSet) -> Hashable:
+        """Return which cut of which run a set is of, by the ledger; else a cut of its own."""
+        entry = self._known.ledger(files.where).objects.get(files.id)
+        if entry is None or entry.cut_start is None or entry.next_offset is None:
+            return files.id
+        return entry.cut_start, entry.next_offset, entry.run
 
     def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:
         entries = self._known.recorded.get(where, [])

@@ -1,6 +1,6 @@
 """What is left of a partition's backup for a restore that continues."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,9 @@ _THREADS: Final = 16
 
 FactsOf = Callable[[FileSet], Facts | None]
 """Returns what is known of the records in a set; None where nothing is."""
+
+CutOf = Callable[[FileSet], Hashable]
+"""Returns what stands for the cut of a set: sets of one cut have no record in common."""
 
 _DO: Final = "restore into a new topic with --rename"
 
@@ -37,7 +40,9 @@ class Remaining:
     refusal: KbackupError | None = None
 
 
-def remaining(facts_of: FactsOf, sets: Sequence[FileSet], mark: Mark | None) -> Remaining:
+def remaining(
+    facts_of: FactsOf, sets: Sequence[FileSet], mark: Mark | None, cut_of: CutOf | None = None
+) -> Remaining:
     """Return what is left of *sets*, in their order.
 
     Args:
@@ -45,6 +50,7 @@ def remaining(facts_of: FactsOf, sets: Sequence[FileSet], mark: Mark | None) -> 
             below the position, of values the one at hand.
         sets: Of one partition, by start offset.
         mark: Where the restore stands; None where it begins.
+        cut_of: Tells which sets are of one cut; without, each may be of its own.
     """
     if mark is None:
         return Remaining(tuple(sets))
@@ -53,7 +59,9 @@ def remaining(facts_of: FactsOf, sets: Sequence[FileSet], mark: Mark | None) -> 
     known = _begun(facts_of, sets, mark.place.offset)
     done |= _ended(known, mark.place.offset)
     if refusal is None and mark.total is not None:
-        refusal = _gained(where, known.values(), mark.place.offset, mark.total)
+        cuts = {files.id: files.id if cut_of is None else cut_of(files) for files in sets}
+        entered = [(cuts[key], said) for key, said in known.items()]
+        refusal = _gained(where, entered, mark.place.offset, mark.total)
     return Remaining(tuple(files for files in sets if files.id not in done), before, refusal)
 
 
@@ -104,20 +112,33 @@ def _done_values(
 
 
 def _gained(
-    where: TopicPartition, known: Iterable[Facts | None], offset: int, total: int
+    where: TopicPartition,
+    known: Iterable[tuple[Hashable, Facts | None]],
+    offset: int,
+    total: int,
 ) -> KbackupError | None:
     """Refuse a backup that holds more records below the position than were restored from it.
 
-    Objects that overlap, or reach beyond it, count for what they have there at least.
+    Objects that overlap, or reach beyond it, count for what they have there at least.  Those of
+    one cut, in several directories, count in full: a sink that was at work when this restore began
+    may have stored one of them only since.
     """
-    least, reach = 0, 0
-    for said in known:
+    least, other = 0, 0
+    highest: tuple[Hashable, int] = (None, 0)  # which cut reaches furthest; the others to *other*
+    for cut, said in known:
         if said is None:
             continue
+        reach = other if cut == highest[0] else highest[1]
         twice = max(0, reach - said.first_offset)
         beyond = max(0, said.last_offset + 1 - offset)
         least += max(0, said.records - twice - beyond)
-        reach = max(reach, said.last_offset + 1)
+        end = said.last_offset + 1
+        if cut == highest[0]:
+            highest = cut, max(highest[1], end)
+        elif end > highest[1]:
+            highest, other = (cut, end), highest[1]
+        else:
+            other = max(other, end)
     if least <= total:
         return None
     return RefusedError(

@@ -128,7 +128,6 @@ class Checker:
         self._listed: dict[str, dict[TopicPartition, set[int]]] = {}
         self._folders: dict[tuple[TopicPartition, int], str] = {}
         self._doubled: set[TopicPartition] = set()
-        self._halved: dict[TopicPartition, set[int]] = {}
         self._size: int | None = None
         self._unruled: set[TopicPartition] = set()
         self._broken: list[Violation] = []
@@ -161,7 +160,7 @@ class Checker:
             case Ended():
                 self._ended(event)
             case Listed():
-                self._look(event.run)
+                self._listed.setdefault(event.run, self._offsets())
             case Ruled():
                 self._size = event.size
             case Moved():
@@ -436,18 +435,6 @@ class Checker:
                 if sorted(set(its)) != its:
                     self._break("P4", f"{event.target} shows {where} as {offsets}")
 
-    def _look(self, run: str) -> None:
-        """Note what a run can know, and which cuts over several directories are half stored.
-
-        A restore that finds one object of such a cut may not find another with lower offsets.
-        """
-        self._listed.setdefault(run, self._offsets())
-        for where, there in self._held.items():
-            source, last = self._of_key(where), max(there, default=0)
-            if source is not None:
-                passed = {at for at in source.rows if source.claimed <= at < last}
-                self._halved.setdefault(where, set()).update(passed - there.keys())
-
     def _ended(self, event: Ended) -> None:
         if CANARY in event.text:
             self._break("P8", f"{event.kind} told a secret")
@@ -519,9 +506,7 @@ class Checker:
             end = max((offset for at_ms, offset in claims if at_ms < event.until_ms), default=0)
             shown = self._targets.get(target, TargetShows(target, ()))
             seen = {_origin(row)[1] for row in shown.rows if _origin(row)[0] == where}
-            halved = self._halved.get(where, set())
-            due = [at for at in self.stored(where) if at < end]
-            lacks = sorted(at for at in due if at not in seen and at not in halved)
+            lacks = sorted(at for at in self.stored(where) if at < end and at not in seen)
             if lacks:
                 self._break("P4", f"a standby says that it is complete, and {target} lacks {lacks}")
 

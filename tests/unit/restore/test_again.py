@@ -198,6 +198,23 @@ def test_rows_that_two_objects_hold_come_twice(again: Restoring) -> None:
 # Whose position it is
 
 
+def test_the_other_half_of_a_cut_is_not_left_out_in_silence() -> None:
+    """
+    A restore that listed the bucket while a sink stored a cut has passed what came below it.
+    """
+    again = Restoring()
+    backup = again.backup
+    keys = [backup.put_in("hour=1", "orders", 0, [0, 2, 4])]
+    again.restore()
+    keys.append(backup.put_in("hour=2", "orders", 0, [1, 3]))
+    rows = [replace(backup.entry(key), cut_start=0, next_offset=5) for key in keys]
+    again.entries = {"orders": rows}
+
+    (refusal,) = again.plan().refusals
+
+    assert "the backup has gained 2 records below offset 5" in str(refusal)
+
+
 def test_another_source_is_refused_in_a_target_that_is_not_empty() -> None:
     """
     The position there is of the first source, so nothing of the second one is done.
