@@ -31,8 +31,10 @@ def a1() -> AbstractContextManager[Any]:
     """A restore that is run again takes every object that begins below its position for done."""
     remaining = left.remaining
 
-    def without_grown(facts_of: Any, sets: Sequence[FileSet], mark: Mark | None) -> Remaining:
-        found = remaining(facts_of, sets, mark)
+    def without_grown(
+        facts_of: Any, sets: Sequence[FileSet], mark: Mark | None, cut_of: Any = None
+    ) -> Remaining:
+        found = remaining(facts_of, sets, mark, cut_of)
         offset = 0 if mark is None else mark.place.offset
         rest = tuple(files for files in found.sets if files.start_offset >= offset)
         return Remaining(rest, found.before)

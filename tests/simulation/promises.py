@@ -528,6 +528,8 @@ class Checker:
                 seen.setdefault(_origin(row)[1], row)
             wanted = self.stored(where)
             lacks = sorted(listed.get(where, set()) - seen.keys())
+            if where in {at for at, _ in self._folders} & {at for at, _ in self._lost_by_people}:
+                continue  # what took a deleted object's place may pass for it: rows say nothing
             if lacks:
                 self._break("P4", f"exit 0, and {target} lacks {where} {lacks[:9]}")
             for offset in sorted(wanted.keys() & seen.keys()):
