@@ -219,6 +219,8 @@ class Checker:
             self._look_again(where)
             self._lose(event.key, before or ())
             return
+        if before is None and size == event.size:  # in the place of one that people deleted
+            self._alike |= {at for at, key in self._lost_from.items() if key == event.key}
         self._own(where)
         known = self._of_key(where)
         for row in event.rows:
