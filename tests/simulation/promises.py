@@ -52,6 +52,9 @@ REQUESTS_EACH = 20
 """Further ones for each record that it stores or writes: of so small files."""
 
 LAYOUT = Layout()
+_LATE = "runs since then have not entered it"
+"""What is said of an object that a PUT of a dead run has grown, once others were past it."""
+
 CODES = frozenset({0, 1, 3, 4, 5, 6, 7, 9})
 
 
@@ -256,16 +259,19 @@ class Checker:
         return any(later[0] <= earlier[1] for earlier, later in pairwise(spans))
 
     def excuses(self, event: Ended) -> bool:
-        """Whether all that a command finds fault with is what values alone cannot say.
+        """Whether what a command finds fault with is what values cannot say, or what came late.
 
         Rows that do not know their offsets come twice where two objects hold them, which `verify`
         names; and they cannot be compared with those of a log that has been compacted since.
         """
         return bool(event.errors) and all(
-            error.get("key", "").endswith(".bin")
-            and (
-                (event.kind == "sink" and event.code == 4 and self._has_compacted(error["key"]))
-                or (event.kind.startswith("verify") and _of(error["key"]) in self._doubled)
+            (event.code == 7 and _LATE in (error.get("why") or ""))
+            or (
+                error.get("key", "").endswith(".bin")
+                and (
+                    (event.kind == "sink" and event.code == 4 and self._has_compacted(error["key"]))
+                    or (event.kind.startswith("verify") and _of(error["key"]) in self._doubled)
+                )
             )
             for error in event.errors
         )
