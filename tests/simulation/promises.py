@@ -38,7 +38,7 @@ CANARY = "c4n4ry-5ecret"
 """Stands for every credential: it is given to each run, and may come out nowhere."""
 
 REQUESTS_MAX = {
-    "sink": 150,
+    "sink": 220,  # three streams of the ledger, of 64 files each at most, and a listing each
     "follow": 400,
     "status": 400,
     "restore": 1500,
