@@ -110,7 +110,7 @@ def _common_records(store: Store, file: ClosedFile, *, is_foreign: bool) -> str:
             if not mine.equals(other) and not (is_foreign and _says_the_same(mine, other)):
                 if file.spec.view is View.RECORD:
                     return "both"
-                raise _other_topic(file, "it holds other records")
+                raise _other_rows(file)
     return "neither"
 
 
@@ -171,6 +171,16 @@ def _other_topic(file: ClosedFile, why: str) -> TopicChangedError:
     return TopicChangedError(
         f"{file.key} already exists and belongs to another topic: {why}",
         "the topic was deleted and created again, or this is another cluster's backup",
+        "choose another topics.dir or bucket; the existing object is left as it is",
+        key=file.key,
+    )
+
+
+def _other_rows(file: ClosedFile) -> TopicChangedError:
+    return TopicChangedError(
+        f"{file.key} already exists and holds other records",
+        "the topic was deleted and created again, this is another cluster's backup, or compaction "
+        "has removed records since the object was stored, which rows without offsets do not show",
         "choose another topics.dir or bucket; the existing object is left as it is",
         key=file.key,
     )

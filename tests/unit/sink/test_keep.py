@@ -52,6 +52,19 @@ def test_other_records_under_the_key_stop_the_run(count: int, has_metadata: bool
     assert before == backup.body(key)
 
 
+def test_values_that_differ_may_be_compactions_doing() -> None:
+    """
+    Rows without offsets do not show that, so the error names it among its causes.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(5), views=JSON)
+
+    with pytest.raises(TopicChangedError) as caught:
+        backup.put("orders", 0, [0, 2, 3, 4], views=JSON)
+
+    assert "compaction has removed records" in caught.value.why
+
+
 @pytest.mark.parametrize("count", [5, 10, 20])
 def test_a_cut_does_not_end_within_another_tool_s_object_if_offsets_have_gaps(count: int) -> None:
     """
