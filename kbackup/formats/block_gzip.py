@@ -61,8 +61,7 @@ class BlockGzipFormat:
 
     def checks_itself(self, extension: str) -> bool:
         """Whether the codec has a checksum."""
-        codec = codecs.of_extension(extension)
-        return codec is not None and codec.has_checksum
+        return codecs.checks_itself(extension)
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:  # noqa: ARG002
         """Refuse null, which would be read back as empty."""

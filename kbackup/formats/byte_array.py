@@ -48,8 +48,7 @@ class ByteArrayFormat:
 
     def checks_itself(self, extension: str) -> bool:
         """Whether it is compressed: gzip has a checksum."""
-        codec = codecs.of_extension(extension)
-        return codec is not None and codec.has_checksum
+        return codecs.checks_itself(extension)
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
         """Refuse null, which would be read back as empty."""

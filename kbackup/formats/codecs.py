@@ -68,6 +68,12 @@ def of_extension(extension: str) -> Codec | None:
     return next((codec for codec in CODECS if extension.endswith(codec.extension)), None)
 
 
+def checks_itself(extension: str) -> bool:
+    """Whether a file of this extension is compressed by a codec that has a checksum."""
+    codec = of_extension(extension)
+    return codec is not None and codec.has_checksum
+
+
 def without(extension: str) -> str:
     """Return *extension* without the codec's part."""
     codec = of_extension(extension)

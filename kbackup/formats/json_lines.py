@@ -70,8 +70,7 @@ class JsonFormat:
 
     def checks_itself(self, extension: str) -> bool:
         """Whether it is compressed: gzip has a checksum."""
-        codec = codecs.of_extension(extension)
-        return codec is not None and codec.has_checksum
+        return codecs.checks_itself(extension)
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
         """Refuse null keys, null values of headers, and JSON in more than one line."""
