@@ -13,7 +13,8 @@ from kbackup.records import Span, TopicPartition
 from kbackup.reports import Done, PartitionReport
 from kbackup.runs.summary import Summary
 from kbackup.sink.inherited import Inherited
-from kbackup.sink.plan import PlannedPartition, SinkPlan, next_keys
+from kbackup.sink.object_keys import next_keys
+from kbackup.sink.plan import PlannedPartition, SinkPlan
 
 _CONFIG: Final = (
     "cleanup.policy",

@@ -7,7 +7,7 @@ from kbackup.config import Settings
 from kbackup.errors import KafkaError, KbackupError
 from kbackup.kafka import Cluster
 from kbackup.runs.world import World
-from kbackup.sink import plan as planning
+from kbackup.sink import planner
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.opening import Opening
 from kbackup.sink.plan import SinkPlan
@@ -82,7 +82,7 @@ class Newcomers:
                 self._cluster = self._world.kafka.cluster()
             else:
                 self._cluster.refresh()
-            plan = planning.more(
+            plan = planner.more(
                 self._settings, self._cluster, self._store, self._world.clock, self._known
             )
         except KbackupError:

@@ -22,8 +22,7 @@ from kbackup.runs.record import RunRecord
 from kbackup.runs.stopping import Stop, linked
 from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
-from kbackup.sink import accounting
-from kbackup.sink import plan as planning
+from kbackup.sink import accounting, planner
 from kbackup.sink.accounting import Account
 from kbackup.sink.dead_letters import ensure_topic
 from kbackup.sink.entering import RunLedger
@@ -79,7 +78,7 @@ class SinkRun:
         self._ledger = RunLedger(store, self._layout, self._run, self._world.clock)
         self._opening = Opening(settings, self._summary, self._account, self._news, self._ledger)
         if settings.dry_run:
-            plan = planning.make(settings, cluster, store, self._world.clock)
+            plan = planner.make(settings, cluster, store, self._world.clock)
             self._opening.report(plan, cluster)
             for event in accounting.plan_topics(plan, self._layout):
                 self._tell(event)
@@ -99,9 +98,7 @@ class SinkRun:
                 self._earlier = history.read_success(store, self._layout, names)
                 self._noted = None if self._earlier is None else moments.text(self._earlier)
                 looked = self._world.clock.now().timestamp()
-                plan = planning.make(
-                    settings, cluster, store, self._world.clock, likely=tasks.begin
-                )
+                plan = planner.make(settings, cluster, store, self._world.clock, likely=tasks.begin)
                 self._opening.report(plan, cluster)
                 self._opening.enter(plan, cluster)
                 if (topic := error_policy(settings).topic) is not None:
@@ -152,7 +149,7 @@ class SinkRun:
             overtaken = self._tasks(functools.partial(back_up, self._job(plan)), units)
             if not overtaken:
                 return
-            plan = planning.make(self._settings, cluster, store, self._world.clock, overtaken)
+            plan = planner.make(self._settings, cluster, store, self._world.clock, overtaken)
             again = [at for at in plan.partitions if at.where in overtaken]
             for at in again:
                 self._news.odd(at)

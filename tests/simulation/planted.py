@@ -21,7 +21,7 @@ from kbackup.restore import standing
 from kbackup.restore.mark import Mark, Source
 from kbackup.restore.remaining import Remaining
 from kbackup.restore.standing import Log, Standing
-from kbackup.sink import keep, plan
+from kbackup.sink import keep, planner
 from kbackup.stores import ObjectHead, Store
 
 Planted = Callable[[], AbstractContextManager[Any]]
@@ -75,12 +75,12 @@ def a6() -> AbstractContextManager[Any]:
 
 def a7() -> AbstractContextManager[Any]:
     """What expires while a first backup begins is no gap."""
-    make = plan.make
+    make = planner.make
 
     def forgetful(*given: Any, reached: Any = None, **named: Any) -> Any:
         return make(*given[:4], **named)
 
-    return patch.object(plan, "make", forgetful)
+    return patch.object(planner, "make", forgetful)
 
 
 def a8() -> AbstractContextManager[Any]:

@@ -15,7 +15,8 @@ from kbackup.records import Span, TopicPartition
 from kbackup.runs import history, known
 from kbackup.runs.summary import Summary
 from kbackup.sink.entering import RunLedger, asked
-from kbackup.sink.plan import SinkPlan, make
+from kbackup.sink.plan import SinkPlan
+from kbackup.sink.planner import make
 from kbackup.verify.run import Notes, verify
 from tests.support.configurations import load
 from tests.support.fakes import FakeCluster

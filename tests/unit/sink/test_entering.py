@@ -22,7 +22,8 @@ from kbackup.runs import known
 from kbackup.runs.known import Known
 from kbackup.sink.entering import RunLedger, asked
 from kbackup.sink.job import SinkUnit
-from kbackup.sink.plan import SinkPlan, make
+from kbackup.sink.plan import SinkPlan
+from kbackup.sink.planner import make
 from kbackup.testing import FaultyStore
 from tests.support.configurations import WHOLE, load
 from tests.support.fakes import FakeCluster, FakePositions, FakeReader, SilentLine, run_task

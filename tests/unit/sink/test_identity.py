@@ -9,7 +9,8 @@ from kbackup.kafka import Position
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.reports import Bookmark
 from kbackup.sink.job import SinkUnit
-from kbackup.sink.plan import PlannedPartition, make
+from kbackup.sink.plan import PlannedPartition
+from kbackup.sink.planner import make
 from tests.support.configurations import WHOLE, load
 from tests.support.fakes import FakeCluster, FakePositions, FakeReader, SilentLine, run_task
 

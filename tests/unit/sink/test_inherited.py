@@ -13,7 +13,8 @@ from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Bookmark
 from kbackup.sink.accounting import plan_partitions
-from kbackup.sink.plan import PlannedPartition, SinkPlan, make
+from kbackup.sink.plan import PlannedPartition, SinkPlan
+from kbackup.sink.planner import make
 from tests.support.configurations import SINK, load
 from tests.support.fakes import FakeCluster
 
