@@ -26,6 +26,8 @@ CHECKOUT = EXAMPLES.parent
 
 CONFIGURATIONS = [
     "quickstart-s3.properties", "s3.json", "block-gzip-sink.properties", "kbackup.yaml",
+    "avro-sink.properties", "raw-bytes-sink.properties", "parquet-by-field.json",
+    "json-by-hour.properties",
 ]  # fmt: skip
 
 
@@ -40,7 +42,7 @@ def run(*words: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", [*CONFIGURATIONS, "copy-of-s3-topic.properties"])
 def test_a_configuration_has_no_errors(name: str) -> None:
     """
     What is offered to be copied is accepted as it is.
