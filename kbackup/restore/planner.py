@@ -1,23 +1,18 @@
 """Plans a restore, with what forbids it; planning changes nothing."""
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final
 
-from kbackup.backup.catalog import Catalog, FileSet, nothing_there
+from kbackup.backup.catalog import Catalog, FileSet
 from kbackup.backup.frozen import frozen
-from kbackup.backup.judged import JudgedPartition
-from kbackup.backup.reading import facts
-from kbackup.backup.shadowed import without_shadowed
 from kbackup.config import Settings
-from kbackup.errors import IncompleteBackupError, KbackupError
+from kbackup.errors import KbackupError
 from kbackup.kafka import Cluster
-from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
+from kbackup.records import TopicPartition
 from kbackup.renaming import rename
 from kbackup.restore import safety, soundness
 from kbackup.restore.held import Held
+from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.lanes import Lanes
 from kbackup.restore.mark import Source
@@ -28,10 +23,7 @@ from kbackup.restore.safety import Intent, Target
 from kbackup.restore.sources import config_of_copy, source_of
 from kbackup.runs import wiring
 from kbackup.runs.known import Known
-from kbackup.runs.selection import select
-from kbackup.stores import ObjectHead, Store
-
-_THREADS: Final = 16
+from kbackup.stores import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +75,11 @@ class Planner:
         """
         self._only, self._beside = only, beside
         self._settings, self._cluster, self._store = settings, cluster, store
-        self._catalog, self._known, self._now_ms = catalog, known, now_ms
+        self._known, self._now_ms = known, now_ms
+        self._inventory = Inventory(settings, store, catalog, known)
         self.missing: list[KbackupError] = []
-        self._first: dict[TopicPartition, ObjectHead | None] = {}
         self._group, self._window = wiring.restore_group(settings), wiring.window(settings)
         self._map = PartitionMap(settings.partition_map, self._group)
-        self._stored = _by_topic(catalog.sets)
-        self._there = _by_topic({*known.partitions(), *catalog.sets})
 
     def plan(self) -> RestorePlan:
         """Return the plan.
@@ -99,7 +89,8 @@ class Planner:
             KafkaError: If the cluster does not answer.
             StoreError: If the store does not.
         """
-        intents = [self._intent(name) for name in self._names()]
+        names = self._inventory.topics() if self._only is None else sorted(self._only)
+        intents = [self._intent(name) for name in names]
         existing = self._cluster.topics(
             {intent.target for intent in intents} & set(self._cluster.topic_names())
         )
@@ -134,36 +125,11 @@ class Planner:
 
         Where they share targets these are all, and not only those with objects that are asked for.
         """
-        stored = self._stored.get(intent.source, [])
         if self._map.is_same:
-            return [where for where in stored if self._is_wanted(where)]
+            return self._inventory.wanted(intent.source)
         count = min(intent.partitions, soundness.PARTITIONS_BELIEVED)
         every = {TopicPartition(intent.source, partition) for partition in range(count)}
-        return sorted(every | set(stored))
-
-    def _names(self) -> list[str]:
-        """Return the topics to plan.
-
-        Raises:
-            IncompleteBackupError: If one that was asked for is not in the backup.
-        """
-        if self._only is not None:
-            return sorted(self._only)
-        settings = self._settings
-        there = {*self._catalog.topics(), *self._there}
-        names = select(there, settings.topics, settings.topics_regex)
-        place = f"{settings.url}/{settings.topics_dir}"
-        if not names:
-            raise nothing_there(place)
-        for name in names:
-            if name not in there:
-                raise IncompleteBackupError(
-                    f"topic {name} is not in the backup",
-                    f"it has no object under {place}",
-                    "see what is there: kbackup restore topics",
-                    topic=name,
-                )
-        return names
+        return sorted(every.union(self._inventory.stored(intent.source)))
 
     def _named(self, name: str) -> Intent:
         """Return what is known of a topic's restore by its name alone."""
@@ -171,8 +137,8 @@ class Planner:
 
     def _intent(self, name: str) -> Intent:
         source = source_of(self._known, name)
-        wheres = self._stored.get(name, [])
-        self._look_at(wheres)
+        self._inventory.look_at(name)
+        wheres = self._inventory.stored(name)
         target = rename(name, self._settings.renames)
         same = None
         if source.cluster_id:
@@ -184,32 +150,12 @@ class Planner:
             is_named=name in self._settings.topics,
             is_same_cluster=same,
             is_watched=self._known.watches(target, self._cluster.cluster_id),
-            oldest_timestamp=self._oldest(wheres),
+            oldest_timestamp=self._inventory.oldest(name),
         )
-
-    def _look_at(self, wheres: Sequence[TopicPartition]) -> None:
-        """Read each partition's first object for what it says about itself."""
-
-        def head(where: TopicPartition) -> ObjectHead | None:
-            return self._store.head(self._catalog.sets[where][0].files[0].key)
-
-        with ThreadPoolExecutor(_THREADS) as pool:
-            self._first.update(zip(wheres, pool.map(head, wheres), strict=True))
-
-    def _oldest(self, wheres: Sequence[TopicPartition]) -> int | None:
-        """Lowest timestamp of each partition's first object: old enough to judge retention by."""
-        heads = [self._first[where] for where in wheres]
-        known = [Facts.from_metadata(head.metadata) for head in heads if head is not None]
-        times = [each.min_timestamp for each in known if each is not None]
-        return min((time for time in times if time is not None), default=None)
 
     def _source(self, where: TopicPartition, count: int) -> Source:
         """Return what is restored of a partition, into a topic of *count* partitions."""
-        head = self._first.get(where)
-        said = self._known.topics.get(where.topic)
-        identity = UNKNOWN if said is None else said.identity
-        if identity == UNKNOWN and head is not None:
-            identity = TopicIdentity.from_metadata(head.metadata)
+        identity = self._inventory.identity(where)
         asked = " ".join(filter(None, (wiring.asked(self._settings), self._map.name(count))))
         return Source(wiring.backup_id(self._settings), where, identity, asked)
 
@@ -252,9 +198,7 @@ class Planner:
         limit = config.get("max.message.bytes")
         max_bytes = None if limit is None else int(limit)
         parts = [
-            self._part(where, lanes, max_bytes)
-            for where in self._stored.get(intent.source, [])
-            if self._is_wanted(where)
+            self._part(where, lanes, max_bytes) for where in self._inventory.wanted(intent.source)
         ]
         units = [part.unit for part in parts if part.unit is not None]
         chosen = [files for part in parts for files in part.sets]
@@ -262,18 +206,19 @@ class Planner:
         warnings += [warning for part in parts for warning in part.warnings]
         objects = sum(len(files.files) for files in chosen)
         stored = sum(file.size for files in chosen for file in files.files)
-        wheres = self._stored.get(intent.source, [])
+        wheres = self._inventory.stored(intent.source)
         if wheres:
             refusals += soundness.unbelievable(intent, wheres[-1].partition, source.partitions)
         refusals += safety.unreplicable(
             intent, target, settings.replication_factor, self._cluster.brokers
         )
         refusals += self._missing(intent)
-        stored_sets = (files for where in wheres for files in self._catalog.sets[where])
         warnings += soundness.lacks(
-            intent.source, stored_sets, had_objects=self._had_objects(intent.source)
+            intent.source,
+            self._inventory.sets(intent.source),
+            had_objects=self._inventory.had_objects(intent.source),
         )
-        warnings += soundness.repeated(intent.source, chosen, self._entered)
+        warnings += soundness.repeated(intent.source, chosen, self._inventory.entered)
         cold = frozen(
             self._store, (file for unit in units for one in unit.sets for file in one.files)
         )
@@ -299,24 +244,25 @@ class Planner:
         max_message_bytes: int | None,
     ) -> _Part:
         """Plan one partition of a backup."""
-        sets, shadowed = self._chosen(where)
+        facts = self._inventory.facts
+        sets, shadowed = self._inventory.chosen(where)
         warnings, refusals = [], []
         if shadowed:
             text = f"{where}: {shadowed} value objects are in the whole-record objects too"
             warnings.append(("shadowed", text))
-        records = self._judged(where, sets).records()
+        records = self._inventory.records(where, sets)
         if not self._window.is_everything:
             records = None  # not known before they are read
-            refusals += soundness.indivisible(where, sets, self._window, self._facts)
-            sets = [files for files in sets if self._window.takes(files, self._facts(files))]
-        left = remaining(self._facts, sets, lanes.standing(where).mark, self._cut_of)
+            refusals += soundness.indivisible(where, sets, self._window, facts)
+            sets = [files for files in sets if self._window.takes(files, facts(files))]
+        left = remaining(facts, sets, lanes.standing(where).mark, self._inventory.cut_of)
         if left.refusal is not None:
             refusals.append(left.refusal)
         unit = None
         if left.sets:
             unit = lanes.unit(
                 where,
-                tuple(files.known_by(partial(self._known.sha256, where)) for files in left.sets),
+                tuple(self._inventory.digested(files) for files in left.sets),
                 first_offset=sets[0].start_offset,
                 before=left.before,
                 max_message_bytes=max_message_bytes,
@@ -333,74 +279,16 @@ class Planner:
             for refusal in soundness.splittable(self._store, unit.source, unit.sets)
         ]
 
-    def _chosen(self, where: TopicPartition) -> tuple[list[FileSet], int]:
-        """Return the sets to restore, and how many are left out: whole records cover them."""
-        sets = self._catalog.sets[where]
-        kept = without_shadowed(sets, self._last_of)
-        return kept, len(sets) - len(kept)
-
-    def _last_of(self, files: FileSet) -> int | None:
-        known = self._facts(files)
-        return None if known is None else known.last_offset
-
-    def _had_objects(self, topic: str) -> bool:
-        """Whether the ledger knows of objects of *topic*, wherever they are now."""
-        wheres = self._there.get(topic, [])
-        return any(self._known.ledger(where).objects for where in wheres)
-
-    def _entered(self, files: FileSet) -> Facts | None:
-        """Return what the ledger knows of a set's records: no request is made for it."""
-        return None if files.main is None else self._known.facts(files.where, files.main)
-
-    def _facts(self, files: FileSet) -> Facts | None:
-        """Return what is known of a set's records: by the ledger, else by its object."""
-        if files.main is None:
-            return None
-        known = self._entered(files)
-        return facts(self._store, files.main) if known is None else known
-
-    def _cut_of(self, files: FileSet) -> Hashable:
-        """Return which cut of which run a set is of, by the ledger; else a cut of its own."""
-        entry = self._known.ledger(files.where).objects.get(files.id)
-        if entry is None or entry.cut_start is None or entry.next_offset is None:
-            return files.id
-        return entry.cut_start, entry.next_offset, entry.run
-
-    def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:
-        entries = self._known.recorded.get(where, [])
-        return JudgedPartition(
-            where, sets, entries, (), {}, is_deep=False, ledger=self._known.ledger(where),
-            identity=self._known.identity(where.topic), present=self._catalog.keys,
-        )  # fmt: skip
-
     def _missing(self, intent: Intent) -> list[KbackupError]:
         """Refuse a backup from which objects or records are known to be gone.
 
         With ``behavior.on.error`` other than fail they are counted as skipped instead.
         """
         found: list[KbackupError] = []
-        sets = self._catalog.sets
-        pattern = next((sets[where][0] for where in self._stored.get(intent.source, [])), None)
-        reading, layout = wiring.reading(self._settings), wiring.layout(self._settings)
-        for where in self._there.get(intent.source, []):
-            if not self._is_wanted(where):
-                continue
-            judged = self._judged(where, sets.get(where, []))
-            findings = judged.findings(self._store, layout, reading, pattern)
+        for where, findings in self._inventory.findings(intent.source):
             found += soundness.gone(where, intent.target, findings, self._window)
         self.missing += [] if self._settings.behavior_on_error == "fail" else found
         return found if self._settings.behavior_on_error == "fail" else []
-
-    def _is_wanted(self, where: TopicPartition) -> bool:
-        return self._settings.partitions is None or where.partition in self._settings.partitions
-
-
-def _by_topic(wheres: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of each topic, by number."""
-    found: dict[str, list[TopicPartition]] = {}
-    for where in sorted(wheres):
-        found.setdefault(where.topic, []).append(where)
-    return found
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

@@ -1,0 +1,175 @@
+"""What the backup holds of the topics to restore, and what is known to be gone."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+from kbackup.backup.catalog import Catalog, FileSet, nothing_there
+from kbackup.backup.findings import Finding
+from kbackup.backup.judged import JudgedPartition
+from kbackup.backup.reading import facts
+from kbackup.backup.shadowed import without_shadowed
+from kbackup.config import Settings
+from kbackup.errors import IncompleteBackupError
+from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
+from kbackup.runs import wiring
+from kbackup.runs.known import Known
+from kbackup.runs.selection import select
+from kbackup.stores import ObjectHead, Store
+
+_THREADS: Final = 16
+
+
+class Inventory:
+    """A bucket's catalog beside what the backup says about itself.
+
+    What the ledger knows is taken from there; only what it does not know costs a request.
+    """
+
+    def __init__(self, settings: Settings, store: Store, catalog: Catalog, known: Known) -> None:
+        """Take stock.
+
+        Args:
+            settings: The configuration: which topics and partitions are asked for.
+            store: Where the backup is.
+            catalog: What is there.
+            known: What the backup says about itself, read before it was listed.
+        """
+        self._settings, self._store, self._catalog, self._known = settings, store, catalog, known
+        self._heads: dict[TopicPartition, ObjectHead | None] = {}
+        self._stored = _by_topic(catalog.sets)
+        self._there = _by_topic({*known.partitions(), *catalog.sets})
+
+    def topics(self) -> list[str]:
+        """Return the topics that are asked for.
+
+        Raises:
+            IncompleteBackupError: If one of them is not in the backup.
+        """
+        settings = self._settings
+        there = {*self._catalog.topics(), *self._there}
+        names = select(there, settings.topics, settings.topics_regex)
+        place = f"{settings.url}/{settings.topics_dir}"
+        if not names:
+            raise nothing_there(place)
+        for name in names:
+            if name not in there:
+                raise IncompleteBackupError(
+                    f"topic {name} is not in the backup",
+                    f"it has no object under {place}",
+                    "see what is there: kbackup restore topics",
+                    topic=name,
+                )
+        return names
+
+    def stored(self, topic: str) -> Sequence[TopicPartition]:
+        """Return the partitions of *topic* that have objects, by number."""
+        return self._stored.get(topic, [])
+
+    def wanted(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions that have objects and are asked for, by number."""
+        return [where for where in self.stored(topic) if self._is_wanted(where)]
+
+    def sets(self, topic: str) -> Iterable[FileSet]:
+        """Yield every set of *topic*, in order."""
+        return (files for where in self.stored(topic) for files in self._catalog.sets[where])
+
+    def chosen(self, where: TopicPartition) -> tuple[list[FileSet], int]:
+        """Return the sets to restore, and how many are left out: whole records cover them."""
+        sets = self._catalog.sets[where]
+        kept = without_shadowed(sets, self._last_of)
+        return kept, len(sets) - len(kept)
+
+    def look_at(self, topic: str) -> None:
+        """Read each partition's first object for what it says about itself."""
+        wheres = self.stored(topic)
+
+        def head(where: TopicPartition) -> ObjectHead | None:
+            return self._store.head(self._catalog.sets[where][0].files[0].key)
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            self._heads.update(zip(wheres, pool.map(head, wheres), strict=True))
+
+    def oldest(self, topic: str) -> int | None:
+        """Return the lowest timestamp of each partition's first object, ms since the epoch.
+
+        It is old enough to judge retention by. None if no object gives one; only what `look_at`
+        has read counts.
+        """
+        heads = [self._heads[where] for where in self.stored(topic)]
+        known = [Facts.from_metadata(head.metadata) for head in heads if head is not None]
+        times = [each.min_timestamp for each in known if each is not None]
+        return min((time for time in times if time is not None), default=None)
+
+    def identity(self, where: TopicPartition) -> TopicIdentity:
+        """Return which topic was backed up, by the ledger, else by what `look_at` has read."""
+        head = self._heads.get(where)
+        said = self._known.topics.get(where.topic)
+        identity = UNKNOWN if said is None else said.identity
+        if identity == UNKNOWN and head is not None:
+            identity = TopicIdentity.from_metadata(head.metadata)
+        return identity
+
+    def facts(self, files: FileSet) -> Facts | None:
+        """Return what is known of a set's records: by the ledger, else by its object."""
+        if files.main is None:
+            return None
+        known = self.entered(files)
+        return facts(self._store, files.main) if known is None else known
+
+    def entered(self, files: FileSet) -> Facts | None:
+        """Return what the ledger knows of a set's records: no request is made for it."""
+        return None if files.main is None else self._known.facts(files.where, files.main)
+
+    def digested(self, files: FileSet) -> FileSet:
+        """Return a set whose files carry the SHA-256 that the ledger knows of them."""
+        return files.known_by(partial(self._known.sha256, files.where))
+
+    def cut_of(self, files: FileSet) -> Hashable:
+        """Return which cut of which run a set is of, by the ledger; else a cut of its own."""
+        entry = self._known.ledger(files.where).objects.get(files.id)
+        if entry is None or entry.cut_start is None or entry.next_offset is None:
+            return files.id
+        return entry.cut_start, entry.next_offset, entry.run
+
+    def had_objects(self, topic: str) -> bool:
+        """Whether the ledger knows of objects of *topic*, wherever they are now."""
+        wheres = self._there.get(topic, [])
+        return any(self._known.ledger(where).objects for where in wheres)
+
+    def records(self, where: TopicPartition, sets: Sequence[FileSet]) -> int | None:
+        """Return the number of records in *sets*; None if it is not known before they are read."""
+        return self._judged(where, sets).records()
+
+    def findings(self, topic: str) -> Iterable[tuple[TopicPartition, Iterable[Finding]]]:
+        """Yield what is wrong with each partition that is asked for, known to have been stored."""
+        sets = self._catalog.sets
+        pattern = next((sets[where][0] for where in self.stored(topic)), None)
+        reading, layout = wiring.reading(self._settings), wiring.layout(self._settings)
+        for where in self._there.get(topic, []):
+            if self._is_wanted(where):
+                judged = self._judged(where, sets.get(where, []))
+                yield where, judged.findings(self._store, layout, reading, pattern)
+
+    def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:
+        entries = self._known.recorded.get(where, [])
+        return JudgedPartition(
+            where, sets, entries, (), {}, is_deep=False, ledger=self._known.ledger(where),
+            identity=self._known.identity(where.topic), present=self._catalog.keys,
+        )  # fmt: skip
+
+    def _last_of(self, files: FileSet) -> int | None:
+        known = self.facts(files)
+        return None if known is None else known.last_offset
+
+    def _is_wanted(self, where: TopicPartition) -> bool:
+        return self._settings.partitions is None or where.partition in self._settings.partitions
+
+
+def _by_topic(wheres: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """Return the partitions of each topic, by number."""
+    found: dict[str, list[TopicPartition]] = {}
+    for where in sorted(wheres):
+        found.setdefault(where.topic, []).append(where)
+    return found
