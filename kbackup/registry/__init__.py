@@ -6,6 +6,7 @@ for the life of the process, because a registry never changes the meaning of an 
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Protocol
@@ -30,13 +31,40 @@ class RegisteredSchema:
     Attributes:
         kind: `AVRO`, `JSON` or `PROTOBUF`.
         text: The schema.
-        imports: Name and text of each schema that it refers to, directly or not, each after
-            those that it itself refers to.
+        references: The schemas that it refers to.
+        rules: Confluent's metadata and rules of the schema, as a JSON object; empty for none.
     """
 
     kind: str
     text: str
-    imports: tuple[tuple[str, str], ...] = ()
+    references: tuple["Reference", ...] = ()
+    rules: str = ""
+
+    @property
+    def imports(self) -> tuple[tuple[str, str], ...]:
+        """Name and text of all that it refers to, directly or not, each after its own imports."""
+        found: dict[str, str] = {}
+        for each in self.references:
+            for name, text in (*each.schema.imports, (each.name, each.schema.text)):
+                found.setdefault(name, text)
+        return tuple(found.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A schema that another one refers to.
+
+    Attributes:
+        name: What the other schema calls it: a type, a URL or a file.
+        subject: The subject that it is registered under.
+        version: Its version there.
+        schema: The schema.
+    """
+
+    name: str
+    subject: str
+    version: int
+    schema: RegisteredSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +81,8 @@ class RegistrySettings:
         proxy: URL of a proxy; empty for none.
         connect_s: How long a connection may take, in seconds.
         read_s: How long an answer may take, in seconds.
-        retries: How often a request is repeated if the answer is missing, 408, 429 or 5xx.
+        retries: How often a request is repeated if the answer is missing, 408, 429 or 5xx; but
+            once only if *read_s* have passed by then.
         wait_s: The longest wait before the first retry, in seconds; it doubles each time.
         wait_max_s: The maximum that it grows to.
     """
@@ -92,8 +121,15 @@ class Registry(Protocol):
         """Return the version of a schema under *subject*, None if it has none there."""
         ...
 
+    def versions(self, schema_id: int) -> Mapping[str, int]:
+        """Return the subjects that a schema is registered under, with its version in each."""
+        ...
+
     def register(self, subject: str, schema: RegisteredSchema) -> int:
-        """Return the id of *schema* under *subject*, registering it if it is not there yet."""
+        """Return the id of *schema* under *subject*, registering it if it is not there yet.
+
+        What it refers to must be registered already.
+        """
         ...
 
 

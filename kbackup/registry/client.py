@@ -1,16 +1,20 @@
 """A registry through confluent-kafka's own client, with its errors translated."""
 
+import json
+import random
 import threading
+import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from kbackup.errors import ConfigurationError, RegistryError
-from kbackup.registry import AVRO, RegisteredSchema, RegistrySettings, without_user
+from kbackup.registry import AVRO, Reference, RegisteredSchema, RegistrySettings, without_user
 
 try:
     from confluent_kafka.schema_registry import (
         Schema,
+        SchemaReference,
         SchemaRegistryClient,
         SchemaRegistryError,
     )
@@ -26,13 +30,28 @@ T = TypeVar("T")
 _UNKNOWN: Final = (40401, 40402, 40403)
 """Error codes of an unknown subject, version and schema."""
 
+_PASSING: Final = (408, 429, 500, 502, 503, 504)
+"""The statuses after which a request is repeated."""
+
 
 class RegistryClient:
-    """One registry, and all of its answers so far."""
+    """One registry, and all of its answers so far.
 
-    def __init__(self, settings: RegistrySettings) -> None:
-        self._settings = settings
+    The time for a question is bounded: after its first repetition it is asked again only if it is
+    younger than one answer may take.  A registry that lets a question wait to the end is not asked
+    anything for as long as one answer may take; questions fail at once meanwhile.
+
+    Args:
+        settings: How to connect.
+        now: The time in seconds, of a clock that never goes back.
+    """
+
+    def __init__(
+        self, settings: RegistrySettings, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings, self._now = settings, now
         self._name = settings.name
+        self._silent: tuple[float, str] | None = None
         try:
             self._client = SchemaRegistryClient(_properties(settings))
         except (ValueError, OSError) as error:
@@ -61,6 +80,10 @@ class RegistryClient:
 
     def version(self, schema_id: int, subject: str) -> int | None:
         """Return the version of a schema under *subject*, None if it has none there."""
+        return self.versions(schema_id).get(subject)
+
+    def versions(self, schema_id: int) -> Mapping[str, int]:
+        """Return the subjects that a schema is registered under, with its version in each."""
         with self._lock:
             if schema_id not in self._versions:
                 found = self._asked(
@@ -70,15 +93,18 @@ class RegistryClient:
                 self._versions[schema_id] = {
                     _get(each, "subject"): _get(each, "version") for each in found or ()
                 }
-            return self._versions[schema_id].get(subject)
+            return self._versions[schema_id]
 
     def register(self, subject: str, schema: RegisteredSchema) -> int:
-        """Return the id of *schema* under *subject*, registering it if it is not there yet."""
+        """Return the id of *schema* under *subject*, registering it if it is not there yet.
+
+        What it refers to must be registered already.
+        """
         with self._lock:
             known = self._ids.get((subject, schema))
             if known is not None:
                 return known
-            given = Schema(schema.text, schema.kind)
+            given = _given(schema)
             found = self._asked(
                 f"to register a schema under {subject}",
                 lambda: self._client.register_schema(subject, given),
@@ -93,27 +119,25 @@ class RegistryClient:
             return int(found)
 
     def _registered(self, found: Any) -> RegisteredSchema:
-        imports: dict[str, str] = {}
-        self._gather(found, imports)
+        data = found.to_dict()
+        rules = {name: data[name] for name in ("metadata", "ruleSet") if data.get(name)}
         return RegisteredSchema(
-            found.schema_type or AVRO, found.schema_str or "", tuple(imports.items())
+            found.schema_type or AVRO,
+            found.schema_str or "",
+            tuple(filter(None, map(self._reference, found.references or ()))),
+            json.dumps(rules, sort_keys=True) if rules else "",
         )
 
-    def _gather(self, schema: Any, imports: dict[str, str]) -> None:
-        """Add the schemas that *schema* refers to, each after those that it itself refers to."""
-        for each in schema.references or ():
-            if each.name in imports:
-                continue
-            found = self._asked(
-                f"for version {each.version} of {each.subject}",
-                lambda each=each: self._client.get_version(  # type: ignore[misc]
-                    each.subject, each.version, deleted=True
-                ),
-            )
-            if found is not None:
-                inner = getattr(found, "schema", found)
-                self._gather(inner, imports)
-                imports[each.name] = inner.schema_str or ""
+    def _reference(self, each: Any) -> Reference | None:
+        """Return what a schema refers to, None if the registry does not know it."""
+        found = self._asked(
+            f"for version {each.version} of {each.subject}",
+            lambda: self._client.get_version(each.subject, each.version, deleted=True),
+        )
+        if found is None:
+            return None
+        schema = self._registered(getattr(found, "schema", found))
+        return Reference(each.name, each.subject, each.version, schema)
 
     def _asked(self, what: str, ask: Callable[[], T]) -> T | None:
         """Return the answer, None if what was requested does not exist.
@@ -121,18 +145,41 @@ class RegistryClient:
         Raises:
             RegistryError: If there is no answer, or an error.
         """
-        try:
-            return ask()
-        except SchemaRegistryError as error:
-            if error.http_status_code == 404 and error.error_code in _UNKNOWN:
-                return None
-            raise self._refused(what, error) from error
-        except Exception as error:  # its HTTP library is httpx2 or httpx, with errors of their own
-            raise RegistryError(
-                f"Schema Registry at {self._name} did not answer when asked {what}",
-                f"{type(error).__name__}: {without_user(str(error))}",
-                "check that it runs, schema.registry.url, and the network; then run again",
-            ) from error
+        given, began = self._settings, self._now()
+        if self._silent is not None and began < self._silent[0]:
+            raise self._unanswered(what, self._silent[1])
+        self._silent = None
+        for attempt in range(given.retries + 1):
+            try:
+                return ask()
+            except SchemaRegistryError as error:
+                if error.http_status_code == 404 and error.error_code in _UNKNOWN:
+                    return None
+                if error.http_status_code not in _PASSING or self._is_last(attempt, began):
+                    raise self._refused(what, error) from error
+            except Exception as error:  # its HTTP library is httpx2 or httpx, with their own errors
+                if self._is_last(attempt, began):
+                    why = f"{type(error).__name__}: {without_user(str(error))}"
+                    now = self._now()
+                    if now - began >= given.read_s:
+                        self._silent = now + given.read_s, why
+                    raise self._unanswered(what, why) from error
+            wait_s = min(given.wait_s * 2**attempt, given.wait_max_s) * random.random()  # noqa: S311
+            time.sleep(wait_s)
+        return None
+
+    def _is_last(self, attempt: int, began: float) -> bool:
+        """Whether a question that began then is not asked again after its *attempt*."""
+        given = self._settings
+        is_over = attempt > 0 and self._now() - began >= given.read_s
+        return is_over or attempt >= given.retries
+
+    def _unanswered(self, what: str, why: str) -> RegistryError:
+        return RegistryError(
+            f"Schema Registry at {self._name} did not answer when asked {what}",
+            why,
+            "check that it runs, schema.registry.url, and the network; then run again",
+        )
 
     def _refused(self, what: str, error: Any) -> RegistryError:
         status = error.http_status_code
@@ -161,13 +208,20 @@ def _get(found: Any, name: str) -> Any:
     return found[name] if isinstance(found, dict) else getattr(found, name)
 
 
+def _given(schema: RegisteredSchema) -> Any:
+    """Return *schema* as the client takes it."""
+    references = [
+        SchemaReference(each.name, each.subject, each.version) for each in schema.references
+    ]
+    plain = Schema(schema.text, schema.kind, references).to_dict()
+    return Schema.from_dict({**plain, **json.loads(schema.rules or "{}")})
+
+
 def _properties(settings: RegistrySettings) -> dict[str, Any]:
     found: dict[str, Any] = {
         "url": ",".join(settings.urls),
         "timeout": (settings.connect_s, settings.read_s, settings.read_s, settings.connect_s),
-        "max.retries": settings.retries,
-        "retries.wait.ms": settings.wait_s * 1000,
-        "retries.max.wait.ms": settings.wait_max_s * 1000,
+        "max.retries": 0,  # `RegistryClient` repeats requests, within a time
     }
     given = {
         "basic.auth.user.info": settings.user,

@@ -90,7 +90,8 @@ READ_MS: Final = integer(
 )
 RETRIES: Final = integer(
     "max.retries",
-    "How often to repeat a request to the registry that got no answer, or 408, 429 or 5xx.",
+    "How often to repeat a request to the registry that got no answer, or 408, 429 or 5xx; only "
+    "once if http.read.timeout.ms have passed by then.",
     3,
     ge=0,
 )

@@ -11,6 +11,7 @@ import pytest
 
 from kbackup.errors import RegistryError
 from kbackup.registry import AVRO, RegisteredSchema, Registry, RegistrySettings, connect
+from kbackup.registry.client import RegistryClient
 from tests.support.certificates import write_certificate
 from tests.support.registry import FakeRegistry
 
@@ -149,6 +150,42 @@ def test_a_registry_that_hangs_is_given_up(registry: FakeRegistry, connected: Co
         connected(read_s=0.05, retries=1).schema(1)
 
     assert 2 == len(registry.asked)
+
+
+def test_a_registry_that_hangs_costs_a_bounded_time(registry: FakeRegistry) -> None:
+    """
+    A question is repeated once if it has waited to the end, whatever max.retries says; for as long
+    as one answer may take, other questions then fail without being asked.
+    """
+    registry.add("orders-value", '"string"')
+    registry.script = ["hang", "hang"]
+    times = iter([0.0, 60.0, 120.0, 120.01])
+    client = RegistryClient(
+        RegistrySettings((registry.url,), read_s=0.05, retries=9, wait_s=0.0),
+        now=lambda: next(times),
+    )
+
+    for _ in range(2):
+        with pytest.raises(RegistryError, match="did not answer"):
+            client.schema(1)
+
+    assert 2 == len(registry.asked)
+
+
+def test_a_registry_that_answers_again_is_asked_again(registry: FakeRegistry) -> None:
+    """
+    It counts as silent for no longer than one answer may take.
+    """
+    registry.add("orders-value", '"string"')
+    registry.script = ["hang"]
+    times = iter([0.0, 60.0, 61.0])
+    client = RegistryClient(
+        RegistrySettings((registry.url,), read_s=0.05, retries=0), now=lambda: next(times)
+    )
+    with pytest.raises(RegistryError, match="did not answer"):
+        client.schema(1)
+
+    assert client.schema(1) is not None
 
 
 def test_nobody_there(connected: Connected) -> None:
