@@ -1,9 +1,11 @@
 """Columns as a file holds them: values, the schema they are under, and the rows that do not fit."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _TEXT: Final = b"kbackup.schema"
 _VERSION: Final = b"kbackup.schema.version"
@@ -90,6 +92,44 @@ class Column:
     schema: Schema | None = None
     bad: tuple[Bad, ...] = ()
     encoded: Encoded | None = None
+
+
+def bad_where(wrong: pa.BooleanArray, what: str, why: str = "", do: str = "") -> tuple[Bad, ...]:
+    """Return the rows where *wrong* is true, all bad for the same reason."""
+    return tuple(Bad(row, what, why, do) for row in pc.indices_nonzero(wrong).to_pylist())
+
+
+def all_bad(values: pa.Array, what: str, why: str = "", do: str = "") -> Column:
+    """Return a ``binary`` column of nulls; each of *values* but null is bad for the same reason."""
+    return Column(
+        pa.nulls(len(values), pa.binary()), bad=bad_where(values.is_valid(), what, why, do)
+    )
+
+
+def row_by_row(
+    values: Iterable[Any], convert: Callable[[Any], Any], kind: pa.DataType, what: str, do: str = ""
+) -> Column:
+    """Return a column of what *convert* returns for each value, for which Arrow has no function.
+
+    Args:
+        values: Python values; None stays null, and is not converted.
+        convert: Returns what `pyarrow.array` accepts as *kind*; its ``ValueError`` says why a row
+            is bad.
+        kind: The column's type.
+        what: What is wrong with a bad row.
+        do: What the operator can do about it.
+    """
+    found: list[Any] = []
+    bad: list[Bad] = []
+    for row, value in enumerate(values):
+        made = None
+        if value is not None:
+            try:
+                made = convert(value)
+            except ValueError as error:
+                bad.append(Bad(row, what, str(error), do))
+        found.append(made)
+    return Column(pa.array(found, kind), bad=tuple(bad))
 
 
 def schema_of(field: pa.Field) -> Schema | None:

@@ -72,17 +72,9 @@ def _rebuild(
 
 
 class BadRecordError(KbackupError):
-    """A record cannot be written in the chosen layout, or read from it.
-
-    Attributes:
-        row: Its row in the batch at hand, counted from 0; 0 where *place* names the offset.
-    """
+    """A record cannot be written in the chosen layout; *place* names its offset."""
 
     code = "bad_record"
-
-    def __init__(self, what: str, why: str = "", do: str = "", *, row: int = 0, **place: Any):
-        super().__init__(what, why, do, **place)
-        self.row = row
 
 
 class NoSpaceError(KbackupError):

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from kbackup_hex_options import UPPER
 
-from kbackup.columns import Bad, Column
-from kbackup.errors import BadRecordError
+from kbackup.columns import Column, all_bad, row_by_row
 
 
 class HexConverter:
@@ -27,15 +26,14 @@ class HexConverter:
             texts = [None if text is None else text.upper() for text in texts]
         return (Column(pa.array(texts, pa.string())),)
 
-    def encode(self, column: pa.Array) -> pa.Array:
+    def encode(self, column: pa.Array) -> Column:
         """Return the bytes that the digits encode, also from a JSON string."""
-        storage = column.storage if isinstance(column.type, pa.JsonType) else column
-        found = []
-        for row, text in enumerate(storage.cast(pa.string()).to_pylist()):
-            bare = None if text in (None, "null") else text.strip('"')
-            try:
-                found.append(None if bare is None else bytes.fromhex(bare))
-            except ValueError as error:
-                bad = Bad(row, "a value is not hexadecimal", str(error))
-                raise BadRecordError(bad.what, bad.why, row=row) from error
-        return pa.array(found, pa.binary())
+        texts = column.storage if isinstance(column.type, pa.JsonType) else column
+        what = "a value is not hexadecimal"
+        if not pa.types.is_string(texts.type):
+            return all_bad(texts, what, f"it is {texts.type}")
+        return row_by_row(texts.to_pylist(), _bytes, pa.binary(), what)
+
+
+def _bytes(text: str) -> bytes | None:
+    return None if text == "null" else bytes.fromhex(text.strip('"'))

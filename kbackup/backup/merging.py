@@ -21,7 +21,6 @@ from kbackup.backup.catalog import FileSet
 from kbackup.backup.reading import held, read
 from kbackup.backup.window import EVERY_OFFSET, Range
 from kbackup.errors import (
-    BadRecordError,
     CorruptObjectError,
     IncompleteBackupError,
     KbackupError,
@@ -34,7 +33,7 @@ from kbackup.stores import Store
 WOVEN_BYTES: Final = 16 * 2**20
 """What one step of a merge has about at most."""
 
-BAD: Final = (CorruptObjectError, IncompleteBackupError, BadRecordError, ObjectNotFoundError)
+BAD: Final = (CorruptObjectError, IncompleteBackupError, ObjectNotFoundError)
 """Errors that concern one set, and none of the others."""
 
 

@@ -12,9 +12,9 @@ from kbackup.backup.blocks import Run
 from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.backup.claims import Claim
 from kbackup.backup.window import EVERY_OFFSET, Range
-from kbackup.columns import schema_of
+from kbackup.columns import Bad, schema_of
 from kbackup.converters import Converter
-from kbackup.errors import BadRecordError, CorruptObjectError, IncompleteBackupError, KbackupError
+from kbackup.errors import CorruptObjectError, IncompleteBackupError
 from kbackup.flow.views import COLUMNS, ReadOptions, assemble
 from kbackup.naming import View
 from kbackup.records import SCHEMA, UNKNOWN, Facts, TopicIdentity
@@ -48,10 +48,9 @@ def read(
         ``records.SCHEMA``, at least one row each, offsets rising.
 
     Raises:
-        CorruptObjectError: If an object is damaged, is not what its name says, or its rows do not
-            fit its siblings'.
+        CorruptObjectError: If an object is damaged, is not what its name says, its rows do not
+            fit its siblings', or a row cannot be turned back into a record.
         IncompleteBackupError: If an object that belongs to the set is missing.
-        BadRecordError: If a row cannot be turned back into a record.
         ObjectNotFoundError: If an object has gone since it was listed.
     """
     if files.main is None:
@@ -329,12 +328,10 @@ class _Column:
         column, schema = batch[name], schema_of(batch.schema.field(name))
         if self._converter is None:
             return column
-        try:
-            if schema is None:
-                return self._converter.encode(column)
-            return self._converter.encode(column, schema)
-        except BadRecordError as error:
-            raise _at(error, self.file, f"record {self._read + error.row + 1}: ") from error
+        made = self._converter.encode(column, *(() if schema is None else (schema,)))
+        if made.bad:  # an object is read whole or not at all: the first is reason enough
+            raise _at(made.bad[0], self.file, f"record {self._read + made.bad[0].row + 1}: ")
+        return made.values
 
 
 def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
@@ -360,11 +357,11 @@ def _named(batches: Iterator[pa.RecordBatch], file: BackupFile) -> Iterator[pa.R
     """Put the object's key into errors of its format, which does not know it."""
     try:
         yield from batches
-    except (CorruptObjectError, BadRecordError) as error:
+    except CorruptObjectError as error:
         raise _at(error, file) from error
 
 
-def _at(error: KbackupError, file: BackupFile, place: str = "") -> CorruptObjectError:
+def _at(error: CorruptObjectError | Bad, file: BackupFile, place: str = "") -> CorruptObjectError:
     """Return *error* as one of *file*, *place* saying where in it."""
     why = place + (error.what if not error.why else f"{error.what}: {error.why}")
     return CorruptObjectError(

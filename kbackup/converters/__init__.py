@@ -61,15 +61,16 @@ class Converter(Protocol):
         """
         ...
 
-    def encode(self, column: pa.Array, schema: Schema | None = None, /) -> pa.Array:
+    def encode(self, column: pa.Array, schema: Schema | None = None, /) -> Column:
         """Turn a typed column, as a format's reader gives it, into ``binary``.
 
         Args:
             column: The values.
             schema: Their schema; not passed if the Arrow type is sufficient.
 
-        Raises:
-            BadRecordError: With the row of the first value that cannot be converted.
+        Returns:
+            One row per row of *column*.  Each value that cannot be converted is null, and is among
+            the bad rows; null never is.
         """
         ...
 

@@ -56,31 +56,34 @@ class AvroConverter:
         """
         return registered.decode(column, self.asked, self._of_schema)
 
-    def encode(self, column: pa.Array, schema: Schema | None = None) -> pa.BinaryArray:
+    def encode(self, column: pa.Array, schema: Schema | None = None) -> Column:
         """Return *column* as Avro with its schema, which is registered if it is new.
 
+        A value that does not fit its schema, or has none, is bad.
+
         Raises:
-            BadRecordError: With the first row that does not fit an Avro schema.
             RegistryError: If the registry does not answer, or refuses the schema.
         """
         if isinstance(column.type, pa.JsonType):
-            column = registered.only_null(column, "Avro")
+            return registered.only_null(column, "Avro")
         if column.null_count == len(column):
-            return pa.nulls(len(column), pa.binary())
+            return Column(pa.nulls(len(column), pa.binary()))
         known = connect.of(schema)
         try:
             found = connect.of_arrow(column.type) if known is None else known
             text = json.dumps(to_avro(replace(found, optional=False), self._style))
         except ValueError as problem:
-            raise registered.no_schema(column.type, "Avro schema", problem) from None
-        asked = registered.needed(self.asked)
-        subject = asked.subject(found.name)
-        schema_id = asked.registry.register(subject, RegisteredSchema(AVRO, text))
+            return registered.no_schema(column, "Avro schema", problem)
         datums = avro_datums.encode(column, replace(found, optional=False), self._style)
         what = "a value does not match its schema"
         why = "something in it is null and must not be, or is not a symbol of its enum"
-        registered.check_written(datums, column, what, why)
-        return framed(schema_id, datums)
+        bad = registered.lost(datums, column, what, why)
+        if datums.null_count == len(datums):  # nothing is written that would need a schema
+            return Column(datums, bad=bad)
+        asked = registered.needed(self.asked)
+        subject = asked.subject(found.name)
+        schema_id = asked.registry.register(subject, RegisteredSchema(AVRO, text))
+        return Column(framed(schema_id, datums), bad=bad)
 
     def _of_schema(self, datums: pa.BinaryArray, under: Under) -> Column:
         """Return *datums* with the Connect schema that corresponds to theirs.

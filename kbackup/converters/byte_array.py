@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from kbackup import jackson
-from kbackup.columns import Column, Schema
-from kbackup.errors import BadRecordError
+from kbackup.columns import Column, Schema, all_bad, row_by_row
 
 
 class ByteArrayConverter:
@@ -29,40 +28,34 @@ class ByteArrayConverter:
         self,
         column: pa.Array,
         schema: Schema | None = None,  # noqa: ARG002  # the Arrow type says it all
-    ) -> pa.BinaryArray:
+    ) -> Column:
         """Return the bytes of *column*: unchanged, decoded from base64 in JSON, or text as UTF-8.
 
-        Raises:
-            BadRecordError: With the first row whose JSON is not a string of base64.
+        JSON that is not a string of base64 is bad, and so is a value of any other type.
         """
-        if not isinstance(column.type, pa.JsonType):
-            if not (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
-                raise BadRecordError(
-                    f"values of type {column.type} are not bytes",
-                    "ByteArrayConverter takes bytes and text",
-                    "choose value.converter=json for their JSON, or the converter that the "
-                    "backup was written with",
-                    row=0,
-                )
-            return column.cast(pa.binary())
-        # 0.8 us a record; Arrow has no base64
-        found = [
-            None if text in (None, "null") else _decoded(row, text)
-            for row, text in enumerate(column.storage.to_pylist())
-        ]
-        return pa.array(found, pa.binary())
+        if isinstance(column.type, pa.JsonType):
+            # 0.8 us a record; Arrow has no base64
+            what = "a JSON value does not hold bytes"
+            do = "choose the converter that the backup was written with"
+            return row_by_row(column.storage.to_pylist(), _decoded, pa.binary(), what, do)
+        if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+            return Column(column.cast(pa.binary()))
+        return all_bad(
+            column,
+            f"values of type {column.type} are not bytes",
+            "ByteArrayConverter takes bytes and text",
+            "choose value.converter=json for their JSON, or the converter that the backup was "
+            "written with",
+        )
 
 
-def _decoded(row: int, text: str) -> bytes:
+def _decoded(text: str) -> bytes | None:
+    if text == "null":
+        return None
     try:
         value = jackson.string_value(text)
         if value is not None:
             return base64.b64decode(value, validate=True)
     except (ValueError, binascii.Error):
         pass
-    raise BadRecordError(
-        "a JSON value does not hold bytes",
-        "it is not a string of base64",
-        "choose the converter that the backup was written with",
-        row=row,
-    )
+    raise ValueError("it is not a string of base64")

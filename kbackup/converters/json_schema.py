@@ -72,28 +72,29 @@ class JsonSchemaConverter:
         """
         return registered.decode(column, self.asked, self._of_schema)
 
-    def encode(self, column: pa.Array, schema: Schema | None = None) -> pa.BinaryArray:
+    def encode(self, column: pa.Array, schema: Schema | None = None) -> Column:
         """Return *column* as JSON with its schema, which is registered if it is new.
 
+        A value that has no JSON Schema is bad.
+
         Raises:
-            BadRecordError: With the first row that has no JSON Schema.
             RegistryError: If the registry does not answer, or refuses the schema.
         """
         if isinstance(column.type, pa.JsonType):
-            column = registered.only_null(column, "JSON Schema")
+            return registered.only_null(column, "JSON Schema")
         if column.null_count == len(column):
-            return pa.nulls(len(column), pa.binary())
+            return Column(pa.nulls(len(column), pa.binary()))
         try:
             found = connect.of(schema) or connect.of_arrow(column.type, optional=False)
         except ValueError as problem:
-            raise registered.no_schema(column.type, "JSON Schema", problem) from None
+            return registered.no_schema(column, "JSON Schema", problem)
         text = json.dumps(to_json_schema(found, self._schemas), ensure_ascii=False)
         asked = registered.needed(self.asked)
         schema_id = asked.registry.register(asked.subject(found.name), RegisteredSchema(JSON, text))
         bodies = json_text.encode(column, replace(found, default=None), self._texts)
         if column.null_count:
             bodies = bodies.take(registered.rows_of(column))
-        return framed(schema_id, bodies.cast(pa.binary()))
+        return Column(framed(schema_id, bodies.cast(pa.binary())))
 
     def _of_schema(self, bodies: pa.BinaryArray, under: Under) -> Column:
         """Return *bodies* with the Connect schema that corresponds to theirs.

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import jackson
-from kbackup.columns import Bad, Column, Schema
+from kbackup.columns import Bad, Column, Schema, all_bad
 from kbackup.connect import json_text, json_values
 from kbackup.connect import schema as connect
 from kbackup.connect.json_text import JsonStyle
@@ -66,23 +66,28 @@ class JsonConverter:
         text = pc.if_else(pc.equal(text, "null"), pa.scalar(None, pa.string()), text)
         return (Column(pa.ExtensionArray.from_storage(pa.json_(), text), bad=bad),)
 
-    def encode(self, column: pa.Array, schema: Schema | None = None) -> pa.BinaryArray:
+    def encode(self, column: pa.Array, schema: Schema | None = None) -> Column:
         """Return *column* as JSON in UTF-8, in an envelope if schemas are enabled.
 
-        The text of JSON is kept unchanged; JSON ``null`` is null.
+        The text of JSON is kept unchanged; JSON ``null`` is null.  Values of an Arrow type for
+        which Connect has no schema are bad.
         """
         if isinstance(column.type, pa.JsonType):
             text = column.storage
             text = pc.if_else(pc.equal(text, "null"), pa.scalar(None, pa.string()), text)
-            return self._enveloped(text, "null").cast(pa.binary())
+            return Column(self._enveloped(text, "null").cast(pa.binary()))
         found = connect.of(schema)
         if found is None and (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
-            return column.cast(pa.binary())  # already JSON, as in a string column of a file
-        found = found or connect.of_arrow(column.type)
+            return Column(column.cast(pa.binary()))  # already JSON, as in a file's string column
+        try:
+            found = found or connect.of_arrow(column.type)
+        except ValueError as problem:
+            do = "choose the converter that the backup was written with"
+            return all_bad(column, f"values of type {column.type} have no JSON", str(problem), do)
         text = json_text.encode(column, found, self._style)
         if column.null_count:
             text = pc.if_else(column.is_valid(), text, pa.scalar(None, pa.string()))
-        return self._enveloped(text, found.text()).cast(pa.binary())
+        return Column(self._enveloped(text, found.text()).cast(pa.binary()))
 
     def _enveloped(self, text: pa.StringArray, schema: str) -> pa.StringArray:
         if not self._has_schemas:

@@ -5,16 +5,17 @@ Source: Apache Kafka 4.1, ``org.apache.kafka.connect.converters``, and their ser
 
 from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import jackson
-from kbackup.columns import Bad, Column, Schema
+from kbackup.columns import Bad, Column, Schema, bad_where, row_by_row
 from kbackup.connect.schema import ConnectSchema, Type
-from kbackup.errors import BadRecordError
 
+_DO: Final = "choose the converter that the backup was written with"
 _BOOLEANS: Final = pa.array([b"\0", b"\1"], pa.binary())
 
 
@@ -34,7 +35,7 @@ class PrimitiveConverter:
         wrong = pc.and_(pc.invert(fits), column.is_valid())
         do = "choose the converter that fits what producers write"
         bad = tuple(
-            Bad(row, f"a value is no {self.type}", self._why(column[row].as_py()), do)
+            Bad(row, self._what, self._why(column[row].as_py()), do)
             for row in pc.indices_nonzero(wrong).to_pylist()
         )
         return (Column(found, ConnectSchema(self.type, optional=True).of_column(), bad),)
@@ -43,15 +44,20 @@ class PrimitiveConverter:
         self,
         column: pa.Array,
         schema: Schema | None = None,  # noqa: ARG002  # the Arrow type says it all
-    ) -> pa.BinaryArray:
-        """Return the bytes of values, or of the values in JSON.
-
-        Raises:
-            BadRecordError: With the first row that is not of this type.
-        """
+    ) -> Column:
+        """Return the bytes of values, or of the values in JSON; those of another type are bad."""
         kind = ConnectSchema(self.type).arrow()
-        values = _of_json(column, kind) if isinstance(column.type, pa.JsonType) else column
-        return self._written(values, kind)
+        if isinstance(column.type, pa.JsonType):  # 0.4 us; Arrow casts text that is not JSON
+            texts = column.storage.to_pylist()
+            typed = row_by_row(texts, lambda text: _of_json(text, kind), kind, self._what, _DO)
+        else:
+            typed = Column(column) if column.type == kind else self._cast(column, kind)
+        return replace(typed, values=self._written(typed.values))
+
+    @property
+    def _what(self) -> str:
+        """What is wrong with a bad row."""
+        return f"a value is no {self.type}"
 
     def _read(self, column: pa.BinaryArray) -> tuple[pa.Array, pa.BooleanArray]:
         """Return the values, null where there is none, and the rows that have one."""
@@ -61,8 +67,17 @@ class PrimitiveConverter:
         """Report what is wrong with *value*."""
         raise NotImplementedError
 
-    def _written(self, values: pa.Array, kind: pa.DataType) -> pa.BinaryArray:
-        """Return the bytes of *values*, which must be of *kind*."""
+    def _cast(self, column: pa.Array, kind: pa.DataType) -> Column:
+        """Return *column*, which has another type, as *kind*."""
+        return self._unfit(column, kind, f"it is {column.type}")
+
+    def _unfit(self, column: pa.Array, kind: pa.DataType, why: str) -> Column:
+        """Return nulls of *kind* for *column*, no value of which can be one."""
+        bad = bad_where(column.is_valid(), self._what, why, _DO)
+        return Column(pa.nulls(len(column), kind), bad=bad)
+
+    def _written(self, values: pa.Array) -> pa.BinaryArray:
+        """Return the bytes of *values*, which have the type of the converter."""
         raise NotImplementedError
 
 
@@ -80,11 +95,15 @@ class NumberConverter(PrimitiveConverter):
     def _why(self, value: bytes) -> str:
         return f"it has {len(value)} bytes instead of {array(self.code).itemsize}"
 
-    def _written(self, values: pa.Array, kind: pa.DataType) -> pa.BinaryArray:
+    def _cast(self, column: pa.Array, kind: pa.DataType) -> Column:
         try:
-            values = values.cast(kind)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise _no_number(self.type, str(error), 0) from None
+            return Column(column.cast(kind))
+        except pa.ArrowNotImplementedError as error:
+            return self._unfit(column, kind, str(error))
+        except pa.ArrowInvalid:  # rare: some values do not fit
+            return row_by_row(column, lambda value: value.cast(kind).as_py(), kind, self._what, _DO)
+
+    def _written(self, values: pa.Array) -> pa.BinaryArray:
         size = array(self.code).itemsize
         valid = values.is_valid()
         turned = self._turned(_fixed(values.drop_null(), size))
@@ -155,9 +174,7 @@ class BooleanConverter(PrimitiveConverter):
     def _why(self, value: bytes) -> str:  # noqa: ARG002
         return "it is not one byte, 0 or 1"
 
-    def _written(self, values: pa.Array, kind: pa.DataType) -> pa.BinaryArray:
-        if values.type != kind:
-            raise _no_number(self.type, f"it is {values.type}", 0)
+    def _written(self, values: pa.Array) -> pa.BinaryArray:
         return _BOOLEANS.take(values.cast(pa.int8()))
 
 
@@ -173,19 +190,15 @@ def _fixed(numbers: pa.Array, size: int) -> pa.FixedSizeBinaryArray:
     return numbers.view(pa.binary(size))
 
 
-def _of_json(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Read the JSON of a file; 0.4 us per row; Arrow's own casts accept text that is not JSON."""
-    found = []
-    for row, text in enumerate(column.storage.to_pylist()):
-        try:
-            value = None if text is None else jackson.scalar(text)
-            pa.scalar(value, kind)
-        except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
-            raise _no_number(str(kind), str(error), row) from None
-        found.append(value)
-    return pa.array(found, kind)
+def _of_json(text: str, kind: pa.DataType) -> float | bool | str | None:
+    """Return the value of JSON.
 
-
-def _no_number(kind: str, why: str, row: int) -> BadRecordError:
-    do = "choose the converter that the backup was written with"
-    return BadRecordError(f"a value is no {kind}", why, do, row=row)
+    Raises:
+        ValueError: If it is not a value of *kind*.
+    """
+    try:
+        value = jackson.scalar(text)
+        pa.scalar(value, kind)
+    except (TypeError, OverflowError, pa.ArrowException) as error:
+        raise ValueError(str(error)) from None
+    return value

@@ -66,34 +66,38 @@ class ProtobufConverter:
         """
         return registered.decode(column, self.asked, self._of_schema, unframed_messages)
 
-    def encode(self, column: pa.Array, schema: Schema | None = None) -> pa.BinaryArray:
+    def encode(self, column: pa.Array, schema: Schema | None = None) -> Column:
         """Return *column* as messages of its schema, which is registered if it is new.
 
+        A value that no message can hold is bad.
+
         Raises:
-            BadRecordError: With the first row that a message cannot hold.
             RegistryError: If the registry does not answer, or refuses the schema.
         """
         from kbackup.connect import protobuf_messages, protobuf_plan  # noqa: PLC0415
 
         if isinstance(column.type, pa.JsonType):
-            column = registered.only_null(column, "Protobuf")
+            return registered.only_null(column, "Protobuf")
         if column.null_count == len(column):
-            return pa.nulls(len(column), pa.binary())
+            return Column(pa.nulls(len(column), pa.binary()))
         try:
             found = connect.of(schema) or connect.of_arrow(column.type)
             message = protobuf_plan.planned(replace(found, optional=False))
         except ValueError as problem:
-            raise registered.no_schema(column.type, "Protobuf message", problem) from None
+            return registered.no_schema(column, "Protobuf message", problem)
         bodies = protobuf_messages.encode(column, message)
         what = "a value has no form in Protobuf"
         why = "a list or a required field in it is null, or it is not a symbol of its enum"
-        registered.check_written(bodies, column, what, why)
+        bad = registered.lost(bodies, column, what, why)
+        bodies = pc.if_else(column.is_valid(), bodies, pa.scalar(None, pa.binary()))
+        if bodies.null_count == len(bodies):  # nothing is written that would need a schema
+            return Column(bodies, bad=bad)
         asked = registered.needed(self.asked)
         subject = asked.subject(f"{message.package}.{message.name}".removeprefix("."))
         schema_id = asked.registry.register(subject, RegisteredSchema(PROTOBUF, message.text()))
-        bodies = pc.if_else(column.is_valid(), bodies, pa.scalar(None, pa.binary()))
         first = pa.scalar(FIRST_MESSAGE, pa.binary())
-        return framed(schema_id, pc.binary_join_element_wise(first, bodies, b""))
+        messages = pc.binary_join_element_wise(first, bodies, b"")
+        return Column(framed(schema_id, messages), bad=bad)
 
     def _of_schema(self, bodies: pa.BinaryArray, under: Under) -> Column:
         """Return *bodies* with the Connect schema that corresponds to their message.

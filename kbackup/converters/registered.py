@@ -11,10 +11,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Bad, Column, Encoded
+from kbackup.columns import Bad, Column, Encoded, all_bad, bad_where
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import PART, TOPIC
-from kbackup.errors import BadRecordError, ConfigurationError, RegistryError
+from kbackup.errors import ConfigurationError, RegistryError
 from kbackup.registry import RegisteredSchema, Registry, connect
 from kbackup.registry.framing import Frames, unframed
 from kbackup.registry.options import KEY_STRATEGY, URL, VALUE_STRATEGY, settings_of
@@ -83,38 +83,26 @@ def needed(asked: Asked | None) -> Asked:
     )
 
 
-def only_null(column: pa.Array, kind: str) -> pa.Array:
-    """Return the nulls of *column*, JSON whose other values cannot be written as *kind*.
-
-    Raises:
-        BadRecordError: With the first row that is not null.
-    """
-    is_null = pc.or_kleene(column.storage.is_null(), pc.equal(column.storage, "null"))
-    if (row := pc.index(is_null, False).as_py()) >= 0:
-        raise BadRecordError(
-            f"JSON without a schema cannot be written as {kind}",
-            f"a value of {kind} needs a schema, and the file has none",
-            "choose value.converter=json, or string for keys",
-            row=row,
-        )
-    return pa.nulls(len(column), pa.binary())
+def only_null(column: pa.Array, kind: str) -> Column:
+    """Return the nulls of *column*, JSON whose other values cannot be written as *kind*: bad."""
+    return all_bad(
+        pc.if_else(pc.equal(column.storage, "null"), pa.scalar(None, pa.string()), column.storage),
+        f"JSON without a schema cannot be written as {kind}",
+        f"a value of {kind} needs a schema, and the file has none",
+        "choose value.converter=json, or string for keys",
+    )
 
 
-def no_schema(kind: pa.DataType, what: str, problem: ValueError) -> BadRecordError:
-    """Return the error of values of type *kind* for which there is no *what*: "Avro schema"."""
+def no_schema(column: pa.Array, what: str, problem: ValueError) -> Column:
+    """Return the nulls of *column*, for whose type there is no *what*, such as "Avro schema"."""
     do = "choose the converter that the backup was written with"
-    return BadRecordError(f"values of type {kind} have no {what}", str(problem), do)
+    return all_bad(column, f"values of type {column.type} have no {what}", str(problem), do)
 
 
-def check_written(written: pa.Array, column: pa.Array, what: str, why: str) -> None:
-    """Check that every value of *column* has become one of *written*.
-
-    Raises:
-        BadRecordError: With *what* and *why*, and the first row that is missing.
-    """
-    lost = pc.and_(written.is_null(), column.is_valid())
-    if (row := pc.index(lost, True).as_py()) >= 0:
-        raise BadRecordError(what, why, "repair the object, or leave it out", row=row)
+def lost(written: pa.Array, column: pa.Array, what: str, why: str) -> tuple[Bad, ...]:
+    """Return the rows of *column* that have a value, and have become null in *written*."""
+    wrong = pc.and_(written.is_null(), column.is_valid())
+    return bad_where(wrong, what, why, "repair the object, or leave it out")
 
 
 def rows_of(column: pa.Array) -> pa.Int64Array:

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import jackson
-from kbackup.columns import Bad, Column, Schema
+from kbackup.columns import Column, Schema, all_bad, row_by_row
 from kbackup.connect import json_text
 from kbackup.connect import schema as connect
 from kbackup.connect.schema import ConnectSchema
 from kbackup.converters.string_options import ENCODING
-from kbackup.errors import BadRecordError, ConfigurationError
+from kbackup.errors import ConfigurationError
 
 
 class StringConverter:
@@ -45,42 +45,42 @@ class StringConverter:
         try:
             return (Column(column.cast(pa.string())),)
         except pa.ArrowInvalid:  # rare
-            return (_sifted(column),)
+            what = "a value is not text in UTF-8"
+            do = "use ByteArrayConverter, which keeps bytes as they are, or keep whole records"
+            return (row_by_row(column.to_pylist(), _decoded, pa.string(), what, do),)
 
-    def encode(self, column: pa.Array, schema: Schema | None = None) -> pa.BinaryArray:
+    def encode(self, column: pa.Array, schema: Schema | None = None) -> Column:
         """Return the text of *column* in UTF-8: that of a JSON string, or any other JSON as it is.
 
-        Raises:
-            BadRecordError: With the first row that holds half of a surrogate pair.
+        A JSON string that holds half of a surrogate pair is bad, and so is a value without a text,
+        such as a struct.
         """
         if not isinstance(column.type, pa.JsonType):
             return _text(column, connect.of(schema))
         text = column.storage
         is_plain = pc.match_substring_regex(text, r'^"[^\\]*"$')
         if pc.all(is_plain).as_py() and not text.null_count:
-            return pc.binary_slice(text.cast(pa.binary()), 1, -1)  # 0.1 us a record
-        found = [
-            None if each in (None, "null") else _encoded(row, each)
-            for row, each in enumerate(text.to_pylist())
-        ]
-        return pa.array(found, pa.binary())
+            return Column(pc.binary_slice(text.cast(pa.binary()), 1, -1))  # 0.1 us a record
+        what = "a JSON string is not text"
+        return row_by_row(text.to_pylist(), _encoded, pa.binary(), what)
 
 
-def _text(column: pa.Array, schema: ConnectSchema | None) -> pa.BinaryArray:
+def _text(column: pa.Array, schema: ConnectSchema | None) -> Column:
     """Return what Java's ``toString`` returns for plain values."""
-    if pa.types.is_nested(column.type):
-        raise BadRecordError(
+    if schema is not None and pa.types.is_floating(column.type):
+        return Column(_floats(column, schema))
+    if pa.types.is_binary(column.type):
+        return Column(column)
+    try:
+        return Column(column.cast(pa.string()).cast(pa.binary()))
+    except pa.ArrowNotImplementedError:
+        return all_bad(
+            column,
             f"values of type {column.type} are not text",
             "StringConverter takes text and numbers",
             "choose value.converter=json for their JSON, or the converter that the backup was "
             "written with",
-            row=0,
         )
-    if schema is not None and pa.types.is_floating(column.type):
-        return _floats(column, schema)
-    if pa.types.is_binary(column.type):
-        return column
-    return column.cast(pa.string()).cast(pa.binary())
 
 
 def _floats(column: pa.Array, schema: ConnectSchema) -> pa.BinaryArray:
@@ -88,24 +88,16 @@ def _floats(column: pa.Array, schema: ConnectSchema) -> pa.BinaryArray:
     return pc.if_else(column.is_valid(), text, pa.scalar(None, pa.string())).cast(pa.binary())
 
 
-def _encoded(row: int, text: str) -> bytes:
-    try:
-        value = jackson.string_value(text)
-    except ValueError as error:
-        raise BadRecordError("a JSON string is not text", str(error), row=row) from None
+def _encoded(text: str) -> bytes | None:
+    if text == "null":
+        return None
+    value = jackson.string_value(text)
     return (text if value is None else value).encode()
 
 
-def _sifted(column: pa.BinaryArray) -> Column:
-    texts: list[str | None] = []
-    bad = []
-    for row, value in enumerate(column.to_pylist()):
-        text = None
-        try:
-            text = None if value is None else value.decode()
-        except UnicodeDecodeError as error:
-            why = f"byte {error.start} of {len(value)}: {error.reason}"
-            do = "use ByteArrayConverter, which keeps bytes as they are, or keep whole records"
-            bad.append(Bad(row, "a value is not text in UTF-8", why, do))
-        texts.append(text)
-    return Column(pa.array(texts, pa.string()), bad=tuple(bad))
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        why = f"byte {error.start} of {len(value)}: {error.reason}"
+        raise ValueError(why) from None

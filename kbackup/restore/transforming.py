@@ -4,15 +4,18 @@ Keys and values are bytes here, whatever the backup holds them as.  Those that a
 go through their converter and back, so that the copy is in the form of the original.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
 from kbackup import converters
+from kbackup.columns import Column
 from kbackup.converters import Converter
-from kbackup.errors import BadRecordError, ConfigurationError
+from kbackup.errors import ConfigurationError
 from kbackup.flow.rows import BadRecord
+from kbackup.flow.stretches import by_row
 from kbackup.flow.transform import transformed
 from kbackup.flow.views import COLUMNS, ReadOptions
 from kbackup.naming import View
@@ -74,9 +77,9 @@ class Transforming:
         }
         made, bad, filtered = list[pa.RecordBatch](), list[BadRecord](), 0
         for each in transformed(batch, columns, self._chain, self._where):
-            written, wrong = self._written(each.records)
-            made += written
-            bad += [*each.bad, *wrong]
+            fit, unfit = written(each.records, self._converters)
+            made.append(fit)
+            bad += [*each.bad, *unfit]
             filtered += len(each.filtered)
         whole = pa.Table.from_batches(made, batch.schema).combine_chunks().to_batches()
         return Changed(
@@ -85,41 +88,36 @@ class Transforming:
             filtered,
         )
 
-    def _written(self, records: Records) -> tuple[list[pa.RecordBatch], list[BadRecord]]:
-        """Return records with their keys and values as bytes, and those that have none.
 
-        A converter names the first row that it cannot write: what is before it is written, and
-        what is after it is tried by itself.
-        """
-        made: list[pa.RecordBatch] = []
-        bad: list[BadRecord] = []
-        left = [records]
-        while left:
-            each = left.pop()
-            try:
-                made.append(self._encoded(each))
-            except BadRecordError as error:
-                offset = each.batch["offset"][error.row].as_py()
-                bad.append(BadRecord(offset, error.what, error.why, error.do))
-                if error.row + 1 < len(each):
-                    left.append(_part(each, error.row + 1, len(each)))
-                if error.row:
-                    left.append(_part(each, 0, error.row))
-        return made, bad
+def written(
+    records: Records, by_view: Mapping[View, Converter]
+) -> tuple[pa.RecordBatch, tuple[BadRecord, ...]]:
+    """Return *records* with keys and values as bytes again, and those that have no such bytes.
 
-    def _encoded(self, records: Records) -> pa.RecordBatch:
-        batch = records.batch
-        for view, converter in self._converters.items():
-            found = records.side(_VIEWS[view]).column()
-            given = () if found.schema is None else (found.schema,)
-            column = converter.encode(found.values, *given).cast(pa.binary())
-            at = batch.schema.get_field_index(COLUMNS[view])
-            batch = batch.set_column(at, batch.schema.field(at), column)
-        return batch
+    Args:
+        records: What transforms have left.
+        by_view: The converter of each side that has been converted.
 
-
-def _part(records: Records, start: int, end: int) -> Records:
-    return records.take(pa.array(range(start, end), pa.int64()))
+    Returns:
+        ``records.SCHEMA`` without the bad records; these by rising offset, each once.
+    """
+    batch, made = records.batch, list[Column]()
+    for view, converter in by_view.items():
+        found = records.side(_VIEWS[view]).column()
+        schema = () if found.schema is None else (found.schema,)
+        column = converter.encode(found.values, *schema)
+        at = batch.schema.get_field_index(COLUMNS[view])
+        batch = batch.set_column(at, batch.schema.field(at), column.values)
+        made.append(column)
+    wrong = by_row([[column] for column in made])
+    if not wrong:
+        return batch, ()
+    offsets = batch["offset"].to_pylist()
+    bad = tuple(
+        BadRecord(offsets[row], each.what, each.why, each.do) for row, each in sorted(wrong.items())
+    )
+    rows = pa.array([row for row in range(len(batch)) if row not in wrong], pa.int64())
+    return batch.take(rows), bad
 
 
 def _converter(reading: ReadOptions, view: View, topic: str) -> Converter:

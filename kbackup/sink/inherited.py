@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Final
 
 from kbackup import formats
-from kbackup.errors import BadRecordError, CorruptObjectError
+from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions
 from kbackup.naming import ObjectKey
 from kbackup.records import TopicPartition
@@ -187,7 +187,7 @@ def _records(store: Store, options: FormatOptions, key: str, parts: ObjectKey) -
         with store.open(key) as body:
             batches = formats.by_name(name).read(body, parts.view, parts.extension, options)
             return sum(map(len, batches))
-    except (CorruptObjectError, BadRecordError) as error:
+    except CorruptObjectError as error:
         raise CorruptObjectError(
             f"{key}, the newest object",
             error.what if not error.why else f"{error.what}: {error.why}",

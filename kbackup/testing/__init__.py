@@ -8,7 +8,7 @@ An author gets the whole suite of a seam in a few lines::
             return MyStore(StoreSettings(f"mine://{tmp_path}"))
 """
 
-from kbackup.testing.converters import ConverterContract, decoded
+from kbackup.testing.converters import ConverterContract, decoded, encoded
 from kbackup.testing.faults import FaultyStore
 from kbackup.testing.formats import FormatContract
 from kbackup.testing.partitioners import ExtractorContract, PartitionerContract
@@ -25,6 +25,7 @@ __all__ = [
     "StoreContract",
     "TransformContract",
     "decoded",
+    "encoded",
     "etag",
     "open_bytes",
     "put_bytes",

@@ -17,7 +17,6 @@ from kbackup.backup.window import Window
 from kbackup.channel import Line
 from kbackup.engine import Report
 from kbackup.errors import (
-    BadRecordError,
     ConfigurationError,
     CorruptObjectError,
     IncompleteBackupError,
@@ -28,7 +27,7 @@ from kbackup.flow.views import ReadOptions
 from kbackup.records import SCHEMA, Facts
 from kbackup.stores import ObjectHead, Store, StoreSettings, open_store
 
-_BAD: Final = (CorruptObjectError, IncompleteBackupError, BadRecordError)
+_BAD: Final = (CorruptObjectError, IncompleteBackupError)
 
 
 @dataclass(frozen=True, slots=True)

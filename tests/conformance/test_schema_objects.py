@@ -28,6 +28,7 @@ from kbackup.naming import Layout
 from kbackup.partitioners.default import DefaultPartitioner
 from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.runs import wiring
+from kbackup.testing import encoded
 
 SCENARIOS = Path(__file__).parent / "schema_objects"
 NAMES = sorted(folder.name for folder in SCENARIOS.iterdir())
@@ -205,7 +206,7 @@ def test_the_connectors_objects_are_read(name: str, listing: dict[str, Any]) -> 
     texts = []
     for each in form.read(data, key.view, key.extension, FormatOptions()):
         schema = schema_of(each.schema.field(name_of))
-        texts += converter.encode(each[name_of], *([] if schema is None else [schema])).to_pylist()
+        texts += encoded(converter, each[name_of], schema).to_pylist()
     given = [row["key" if listing["view"] == "keys" else "value"] for row in taken]
     if has_schema:
         again = converter.decode(pa.array(texts, pa.binary()))

@@ -18,7 +18,7 @@ from kbackup.formats.parquet import ParquetFormat
 from kbackup.formats.row_groups import RowGroups
 from kbackup.naming import View
 from kbackup.records import record_bytes
-from kbackup.testing import decoded
+from kbackup.testing import decoded, encoded
 
 cuts = st.lists(st.integers(0, 60), max_size=8)
 options = st.builds(
@@ -107,7 +107,7 @@ def test_json_comes_back(
     batch = one_column("value", decoded(JsonConverter(), sent))
     data = write(JsonFormat(), View.VALUE, cut_up(batch, ends), how)
     rows = [row["value"] for row in read(JsonFormat(), View.VALUE, data, how)]
-    back = JsonConverter().encode(pa.array(rows, pa.json_()))
+    back = encoded(JsonConverter(), pa.array(rows, pa.json_()))
 
     assert values == [None if text is None else json.loads(text) for text in back.to_pylist()]
     assert data == write(JsonFormat(), View.VALUE, [batch], how)
@@ -134,7 +134,7 @@ def test_bytes_come_back_from_json(values: list[bytes | None]) -> None:
     data = write(JsonFormat(), View.VALUE, [one_column("value", pa.array(values, pa.binary()))])
     rows = [row["value"] for row in read(JsonFormat(), View.VALUE, data)]
 
-    assert values == ByteArrayConverter().encode(pa.array(rows, pa.json_())).to_pylist()
+    assert values == encoded(ByteArrayConverter(), pa.array(rows, pa.json_())).to_pylist()
 
 
 @settings(deadline=None)
@@ -147,7 +147,7 @@ def test_text_comes_back_from_json(values: list[str | None]) -> None:
     data = write(JsonFormat(), View.VALUE, [one_column("value", decoded(StringConverter(), sent))])
     rows = [row["value"] for row in read(JsonFormat(), View.VALUE, data)]
 
-    assert sent.equals(StringConverter().encode(pa.array(rows, pa.json_())))
+    assert sent.equals(encoded(StringConverter(), pa.array(rows, pa.json_())))
 
 
 @settings(deadline=None)

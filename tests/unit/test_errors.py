@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from kbackup import errors
-from kbackup.errors import BadRecordError, KbackupError, StoppedError, worst
+from kbackup.errors import KbackupError, StoppedError, worst
 
 ALL = [
     kind
@@ -56,10 +56,3 @@ def test_a_stop_has_the_code_of_its_signal() -> None:
     A stopped process exits 128 plus the signal.
     """
     assert 143 == StoppedError("stopped", signal=15).exit_status
-
-
-def test_a_bad_record_knows_its_row() -> None:
-    """
-    The row finds the offset.
-    """
-    assert 7 == BadRecordError("what", row=7).row

@@ -10,6 +10,7 @@ from kbackup import converters
 from kbackup.connect import schema as connect
 from kbackup.errors import ConfigurationError, RegistryError
 from kbackup.registry.framing import head_of
+from kbackup.testing import encoded
 from tests.support.registry import FakeRegistry
 
 ORDER = {
@@ -147,11 +148,31 @@ def test_values_go_back_under_their_schema(registry: FakeRegistry) -> None:
     )
     values = pa.array([{"id": 7}, None], schema.arrow())
 
-    found = converter.encode(values, schema.of_column())
+    found = encoded(converter, values, schema.of_column())
 
     assert [head_of(1) + b"\x0e", None] == found.to_pylist()
     assert {"orders-value": [1]} == registry.subjects()
     assert "x" == registry.schema(1)["namespace"]
+
+
+def test_values_that_do_not_match_their_schema_are_named_beside_those_that_do(
+    registry: FakeRegistry,
+) -> None:
+    """
+    A schema that nothing is written under is not registered.
+    """
+    number = connect.ConnectSchema(connect.Type.INT64)
+    schema = connect.ConnectSchema(connect.Type.STRUCT, name="x.Order", fields=(("id", number),))
+    values = pa.array([{"id": None}, {"id": 7}, None, {"id": None}], schema.arrow())
+    converter = made(registry)
+
+    none = converter.encode(values.slice(2), schema.of_column())
+    before = registry.subjects()
+    found = converter.encode(values, schema.of_column())
+
+    assert ([1], {}) == ([bad.row for bad in none.bad], before)
+    assert [0, 3] == [bad.row for bad in found.bad]
+    assert [None, head_of(1) + b"\x0e", None, None] == found.values.to_pylist()
 
 
 def test_without_a_registry_it_says_what_to_set() -> None:

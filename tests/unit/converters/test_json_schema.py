@@ -7,8 +7,9 @@ import pytest
 from kbackup import converters
 from kbackup.connect import schema as connect
 from kbackup.connect.schema import DECIMAL, ConnectSchema, Type
-from kbackup.errors import BadRecordError, ConfigurationError
+from kbackup.errors import ConfigurationError
 from kbackup.registry.framing import head_of
+from kbackup.testing import encoded
 from tests.support.registry import FakeRegistry
 
 ORDER = {
@@ -147,7 +148,7 @@ def test_values_go_back_under_their_schema(registry: FakeRegistry, form: str, te
         registry, **{"decimal.format": form, "object.additional.properties": "false"}
     )  # fmt: skip
 
-    found = converter.encode(values, schema.of_column())
+    found = encoded(converter, values, schema.of_column())
 
     assert [head_of(1) + b'{"price":' + text + b"}", None] == found.to_pylist()
     assert {"orders-value": [1]} == registry.subjects()
@@ -159,12 +160,13 @@ def test_values_go_back_under_their_schema(registry: FakeRegistry, form: str, te
 
 def test_json_without_a_schema_is_not_written(registry: FakeRegistry) -> None:
     """
-    The row is named, and nothing is registered.
+    The rows are named, and nothing is registered.
     """
-    with pytest.raises(BadRecordError, match="cannot be written as JSON Schema") as caught:
-        made(registry).encode(pa.array(["null", '{"a":1}'], pa.json_()))
+    found = made(registry).encode(pa.array(["null", '{"a":1}', None, "2"], pa.json_()))
 
-    assert (1, {}) == (caught.value.row, registry.subjects())
+    what = "JSON without a schema cannot be written as JSON Schema"
+    assert [(1, what), (3, what)] == [(bad.row, bad.what) for bad in found.bad]
+    assert (4, {}) == (found.values.null_count, registry.subjects())
 
 
 def test_without_a_registry_it_says_what_to_set() -> None:

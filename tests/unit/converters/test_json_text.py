@@ -2,7 +2,7 @@ import pyarrow as pa
 import pytest
 
 from kbackup.converters.json_text import JsonConverter
-from kbackup.testing import decoded
+from kbackup.testing import decoded, encoded
 
 
 @pytest.mark.parametrize("text", ["false", "False", " false "])
@@ -55,8 +55,8 @@ def test_other_columns_go_out_as_their_bytes() -> None:
     """
     column = pa.array([b" {} ", None], pa.binary())
 
-    assert column.equals(JsonConverter().encode(column))
-    assert column.equals(JsonConverter().encode(column.cast(pa.string())))
+    assert column.equals(encoded(JsonConverter(), column))
+    assert column.equals(encoded(JsonConverter(), column.cast(pa.string())))
 
 
 def envelope(payload: str, kind: str = '{"type":"int32","optional":false}') -> bytes:

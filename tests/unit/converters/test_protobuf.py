@@ -9,8 +9,9 @@ from kbackup import converters
 from kbackup.connect import protobuf_files
 from kbackup.connect import schema as connect
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
-from kbackup.errors import BadRecordError, ConfigurationError
+from kbackup.errors import ConfigurationError
 from kbackup.registry.framing import head_of
+from kbackup.testing import encoded
 from tests.support.registry import FakeRegistry
 
 ORDER = """
@@ -281,7 +282,7 @@ def test_values_go_back_under_their_schema(registry: FakeRegistry) -> None:
     converter = made(registry, **{"enhanced.protobuf.schema.support": "true"})
     [column_] = converter.decode(column(head + order(), None, head))
 
-    found = converter.encode(column_.values, column_.schema)
+    found = encoded(converter, column_.values, column_.schema)
 
     [again] = converter.decode(found)
     assert ((), column_.values) == (again.bad, again.values)
@@ -300,7 +301,7 @@ def test_null_is_not_zero_when_it_is_read_again(registry: FakeRegistry) -> None:
     values = pa.array([{"n": None}, {"n": 0}, {"n": 1}], schema.arrow())
     converter = made(registry)
 
-    [found] = converter.decode(converter.encode(values, schema.of_column()))
+    [found] = converter.decode(encoded(converter, values, schema.of_column()))
 
     assert values.to_pylist() == found.values.to_pylist()
 
@@ -332,10 +333,12 @@ def test_what_no_message_holds_is_named(
     Nothing is registered, and nothing is written otherwise than it was.
     """
     schema = ConnectSchema(Type.STRUCT, name="x.Order", fields=(("n", kind),))
-    with pytest.raises(BadRecordError) as caught:
-        made(registry).encode(pa.array([{"n": value}], schema.arrow()), schema.of_column())
+    found = made(registry).encode(
+        pa.array([{"n": value}, None], schema.arrow()), schema.of_column()
+    )
 
-    assert (True, {}) == (why in caught.value.why, registry.subjects())
+    assert [(0, True)] == [(bad.row, why in bad.why) for bad in found.bad]
+    assert (2, {}) == (found.values.null_count, registry.subjects())
 
 
 def test_without_a_registry_it_says_what_to_set() -> None:

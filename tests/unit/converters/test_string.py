@@ -2,8 +2,8 @@ import pyarrow as pa
 import pytest
 
 from kbackup.converters.string import StringConverter
-from kbackup.errors import BadRecordError, ConfigurationError
-from kbackup.testing import decoded
+from kbackup.errors import ConfigurationError
+from kbackup.testing import decoded, encoded
 
 
 def test_what_is_not_utf8_is_refused_not_replaced() -> None:
@@ -48,20 +48,22 @@ def test_json_becomes_text(text: str, expected: bytes | None) -> None:
     """
     A string of a JSON file is what it says; other JSON is its text, as toString in Connect.
     """
-    alone = StringConverter().encode(pa.array([text], pa.json_()))
-    beside = StringConverter().encode(pa.array([text, '"\\n"'], pa.json_()))
+    alone = encoded(StringConverter(), pa.array([text], pa.json_()))
+    beside = encoded(StringConverter(), pa.array([text, '"\\n"'], pa.json_()))
 
     assert ([expected], expected) == (alone.to_pylist(), beside[0].as_py())
 
 
-def test_half_a_surrogate_pair_is_refused() -> None:
+def test_half_a_surrogate_pair_is_bad() -> None:
     """
     Java would write a question mark.
     """
-    with pytest.raises(BadRecordError, match="half of a surrogate pair") as caught:
-        StringConverter().encode(pa.array(['"a"', '"\\uD800"'], pa.json_()))
+    made = StringConverter().encode(pa.array(['"\\uD800"', '"a"', '"\\uDC00"'], pa.json_()))
 
-    assert 1 == caught.value.row
+    assert [None, b"a", None] == made.values.to_pylist()
+    assert [(0, "it holds half of a surrogate pair"), (2, "it holds half of a surrogate pair")] == [
+        (bad.row, bad.why) for bad in made.bad
+    ]
 
 
 @pytest.mark.parametrize("encoding", ["UTF-8", "utf-8", "UTF8"])

@@ -7,8 +7,13 @@ import pyarrow as pa
 import pytest
 from record_samples import batch_of
 
+from kbackup.columns import Bad, Column
 from kbackup.errors import BadRecordError
+from kbackup.flow.rows import BadRecord
+from kbackup.naming import View
 from kbackup.records import TopicPartition
+from kbackup.restore.transforming import written
+from kbackup.transforms.data import Records
 from tests.support.target import MARKER, CrashError, Restoring
 
 OF_KAFKA = "org.apache.kafka.connect.transforms."
@@ -177,3 +182,34 @@ def test_a_record_that_cannot_be_written_as_before_is_named_by_its_offset(on_err
     assert [b"a", b"d"] == [row["value"] for row in rows(found)]
     assert (2, 2, 10) == (report.done.records, report.done.bad_records, report.committed)
     assert [5, 8] == [entry["offset"] for entry in report.skipped]
+
+
+class HalfBad:
+    """Takes every second value; counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def encode(self, column: pa.Array) -> Column:
+        """Return nulls for odd rows, and say why."""
+        self.asked += 1
+        values = [value if row % 2 == 0 else None for row, value in enumerate(column.to_pylist())]
+        bad = (Bad(row, "a value is odd", "odd") for row in range(1, len(values), 2))
+        return Column(pa.array(values, pa.binary()), bad=tuple(bad))
+
+
+def test_a_converter_is_asked_once_however_many_records_it_cannot_write() -> None:
+    """
+    5,000 bad records of 10,000 are named by their offsets, and the others are written.
+    """
+    batch = cut(*((10 + 3 * row, b"%d" % row, False) for row in range(10_000)))
+    converter = HalfBad()
+
+    fit, bad = written(
+        Records.of(batch, "orders", 0, value=Column(batch["value"])),
+        {View.VALUE: converter},  # type: ignore[dict-item]
+    )
+
+    assert 1 == converter.asked
+    assert tuple(BadRecord(13 + 6 * at, "a value is odd", "odd") for at in range(5_000)) == bad
+    assert fit.equals(batch.take(pa.array(range(0, 10_000, 2))))
