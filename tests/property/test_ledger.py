@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbackup.backup.ledger import stream as streams
+from kbackup.backup.ledger.files import encoded, new_name
 from kbackup.backup.ledger.rows import OBJECTS, Entry, entries, table
 from kbackup.backup.ledger.stream import Stream
 from kbackup.errors import StoreError
@@ -208,8 +209,7 @@ def test_these_stories_show_what_happens_without_either_rule(
         monkeypatch.setattr(streams, "_watermark", lambda wall_ms: wall_ms)
     else:
         monkeypatch.setattr(Stream, "append", lambda self, rows: self._put(
-            f"{streams._down(self.clock.ms())}-{uuid4().hex[:16]}.parquet",
-            self._file(rows, {}),
+            new_name(self.clock.ms()), encoded(rows, self.form.schema, {})
         ))  # fmt: skip
 
     def overlooks(seed: int) -> bool:

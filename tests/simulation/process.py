@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 
 import pyarrow as pa
 
-from kbackup.backup.ledger.stream import parsed
+from kbackup.backup.ledger.files import parsed
 from kbackup.channel import Line
 from kbackup.engine import Report, deal
 from kbackup.errors import CorruptObjectError

@@ -1,13 +1,7 @@
-"""A stream of the ledger: a folder of small Parquet files to which any process may append.
+"""A stream of the ledger: a folder of small files to which any process may append.
 
-::
-
-    8204999999999-5f3a9c1e2b7d4a60.parquet                          a part: rows of one append
-    8204999999000-0c11d2aa93e8b754.1795000001000.snapshot.parquet   all that was there before
-
-A name begins with the time it was made, counted downwards, so that the newest file is listed
-first.  A snapshot holds every row of the parts whose time is at most its *watermark*, which its
-name carries, and of those newer ones that it names.  So a reader lists until it has passed the
+A snapshot holds every row of the parts whose time is at most its *watermark*, which its name
+carries, and of those newer ones that it names.  So a reader lists until it has passed the
 watermark of the newest snapshot, and opens that and the parts that it does not hold.
 
 Nothing is ever replaced or deleted, and no writer waits for another.  What keeps a part from being
@@ -21,16 +15,14 @@ import hashlib
 import io
 import json
 import logging
-import re
-import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from kbackup.backup.ledger.files import Name, damaged, encoded, new_name, parsed
 from kbackup.backup.ledger.rows import Form
 from kbackup.clock import Clock
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
@@ -44,20 +36,8 @@ GRACE_MS: Final = 3_600_000
 FOLD_AT: Final = 64
 """How many parts a reader may have to open before they are folded."""
 
-VERSION: Final = 1
-"""Of the files; a reader refuses a later one."""
-
-_TOP: Final = 9_999_999_999_999
-_NAME: Final = re.compile(
-    r"(?P<down>\d{13})-[0-9a-f]{16}(?:\.(?P<watermark>\d{13})\.snapshot)?\.parquet", re.ASCII
-)
-_PART_CODEC: Final = "snappy"
-_SNAPSHOT_CODEC: Final = "zstd"
-"""In a column of a few rows, zstd's frames cost more bytes than it saves, and half the time."""
-
 _THREADS: Final = 16
 _TRIES: Final = 5
-_VERSION_KEY: Final = b"kbackup.ledger"
 _HOLDS_KEY: Final = b"kbackup.holds"
 _DAMAGED_KEY: Final = b"kbackup.damaged"
 
@@ -100,23 +80,6 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class _Name:
-    """A file's name, in parts; *watermark* is None for a part."""
-
-    text: str
-    time_ms: int
-    watermark: int | None
-
-    @classmethod
-    def parse(cls, text: str) -> "_Name | None":
-        match = _NAME.fullmatch(text)
-        if match is None:
-            return None
-        watermark = match["watermark"]
-        return cls(text, _TOP - int(match["down"]), None if watermark is None else int(watermark))
-
-
-@dataclass(frozen=True, slots=True)
 class _Snapshot:
     """The snapshot a reader begins with; the empty one where there is none."""
 
@@ -132,7 +95,7 @@ class _Look:
 
     contents: Contents
     watermark: int
-    newer: tuple[_Name, ...]
+    newer: tuple[Name, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +123,10 @@ class Stream:
         Raises:
             StoreError: If they cannot be stored, or never in time.
         """
-        body = self._file(rows, {})
+        body = encoded(rows, self.form.schema, {})
         for _ in range(_TRIES):
             wall, steady = self.clock.ms(), self.clock.steady_s()
-            self._put(f"{_down(wall)}-{secrets.token_hex(8)}.parquet", body)
+            self._put(new_name(wall), body)
             took_ms = max(self.clock.ms() - wall, (self.clock.steady_s() - steady) * 1000)
             if took_ms <= GRACE_MS / 2:
                 return
@@ -226,9 +189,8 @@ class Stream:
             _HOLDS_KEY: json.dumps(holds),
             _DAMAGED_KEY: json.dumps([[one.name, one.why] for one in damage]),
         }
-        named = _down(self.clock.ms())
-        name = f"{named}-{secrets.token_hex(8)}.{watermark:013d}.snapshot.parquet"
-        self._put(name, self._file(self.form.merged(rows), metadata, _SNAPSHOT_CODEC))
+        body = encoded(self.form.merged(rows), self.form.schema, metadata, is_snapshot=True)
+        self._put(new_name(self.clock.ms(), watermark), body)
 
     def _is_believed(self, watermark: int) -> bool:
         """Whether a snapshot may be used: one from the future would hide what is yet to come."""
@@ -248,7 +210,7 @@ class Stream:
 
     def _look(self) -> _Look:
         base: _Snapshot | None = None
-        newer: list[_Name] = []
+        newer: list[Name] = []
         damage: list[Damage] = []
         for name in self._names():
             if base is not None and name.time_ms <= base.watermark:
@@ -275,20 +237,20 @@ class Stream:
         contents = Contents(rows, tuple(lost.values()), len(loose), is_begun)
         return _Look(contents, base.watermark, tuple(newer))
 
-    def _names(self) -> Iterator[_Name]:
+    def _names(self) -> Iterator[Name]:
         """Yield what is there, the newest first; foreign files are left out."""
         for entry in self.store.list(self.prefix):
-            name = _Name.parse(entry.key.removeprefix(self.prefix))
+            name = Name.parse(entry.key.removeprefix(self.prefix))
             if name is not None:
                 yield name
 
-    def _part(self, name: _Name) -> pa.Table | Damage:
+    def _part(self, name: Name) -> pa.Table | Damage:
         try:
             return self._rows(name)[0]
         except CorruptObjectError as error:
             return Damage(self.prefix + name.text, error.why)
 
-    def _snapshot(self, name: _Name, watermark: int) -> _Snapshot:
+    def _snapshot(self, name: Name, watermark: int) -> _Snapshot:
         rows, metadata = self._rows(name)
         try:
             holds = json.loads(metadata[_HOLDS_KEY])
@@ -296,9 +258,9 @@ class Stream:
             damage = tuple(Damage(str(key), str(why)) for key, why in damaged)
             return _Snapshot(rows, watermark, frozenset(holds), damage)
         except (KeyError, ValueError, TypeError) as error:
-            raise _damaged(self.prefix + name.text, error) from error
+            raise damaged(self.prefix + name.text, error) from error
 
-    def _rows(self, name: _Name) -> tuple[pa.Table, dict[bytes, bytes]]:
+    def _rows(self, name: Name) -> tuple[pa.Table, dict[bytes, bytes]]:
         """Read a file; rows of the form's columns, and the file's metadata.
 
         Raises:
@@ -311,64 +273,12 @@ class Stream:
         except ObjectNotFoundError as error:
             raise CorruptObjectError(key, "it has disappeared since it was listed") from error
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-            raise _damaged(key, error) from error
-
-    def _file(
-        self, rows: pa.Table, metadata: Mapping[bytes, str], codec: str = _PART_CODEC
-    ) -> bytes:
-        sink = io.BytesIO()
-        with pq.ParquetWriter(
-            sink,
-            self.form.schema,
-            compression=codec,
-            use_dictionary=False,
-            write_statistics=False,
-            store_schema=False,
-        ) as writer:  # fmt: skip  (half the bytes of a part would be what is left out)
-            writer.write_table(_as(rows, self.form.schema))
-            writer.add_key_value_metadata({_VERSION_KEY: str(VERSION), **metadata})
-        return sink.getvalue()
+            raise damaged(key, error) from error
 
     def _put(self, name: str, body: bytes) -> None:
         digest = hashlib.sha256(body).hexdigest()
         self.store.put(self.prefix + name, io.BytesIO(body), sha256=digest, metadata={})
 
 
-def parsed(key: str, body: bytes, schema: pa.Schema) -> tuple[pa.Table, dict[bytes, bytes]]:
-    """Return the rows of a file, and its metadata.
-
-    Args:
-        key: For errors.
-        body: The whole file.
-        schema: Of the rows to return; other columns are left out.
-
-    Raises:
-        CorruptObjectError: If it is of a later version.
-        ArrowException: If it is damaged; or `OSError`, `KeyError` or `ValueError`.
-    """
-    file = pq.ParquetFile(pa.BufferReader(body), pre_buffer=False)
-    metadata = file.metadata.metadata or {}
-    if int(metadata[_VERSION_KEY]) > VERSION:
-        raise CorruptObjectError(key, "a later version of kbackup wrote it", "")
-    if file.schema_arrow.equals(schema):
-        return file.read(use_threads=False), metadata
-    rows = file.read(columns=schema.names, use_threads=False)
-    return _as(rows.select(schema.names), schema), metadata
-
-
-def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return *rows* as they are where they fit already: a cast looks at each column."""
-    return rows if rows.schema.equals(schema) else rows.cast(schema)
-
-
 def _watermark(wall_ms: int) -> int:
     return wall_ms - GRACE_MS
-
-
-def _down(wall_ms: int) -> str:
-    return f"{_TOP - wall_ms:013d}"
-
-
-def _damaged(key: str, error: Exception) -> CorruptObjectError:
-    why = str(error).splitlines() or [repr(error)]
-    return CorruptObjectError(key, f"it is damaged: {why[0]}", key=key)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kbackup.backup.ledger import place
+from kbackup.backup.ledger.files import encoded
 from kbackup.backup.ledger.objects import TopicLedger, accepted, gap, missing, passed
 from kbackup.backup.ledger.rows import OBJECTS, Entry, entries, table
 from kbackup.backup.ledger.stream import FOLD_AT, GRACE_MS, Contents, Stream
@@ -169,7 +170,7 @@ def test_a_later_version_is_reported_as_such() -> None:
     """
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
-    body = ledger._file(table([row(0)], OBJECTS), {b"kbackup.ledger": "2"})
+    body = encoded(table([row(0)], OBJECTS), OBJECTS.schema, {b"kbackup.ledger": "2"})
     name = f"{ledger.prefix}{9_999_999_999_999 - NOW}-{1:016x}.parquet"
     store.put(name, io.BytesIO(body), sha256="", metadata={})
 
