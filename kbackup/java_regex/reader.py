@@ -1,27 +1,23 @@
-r"""Java's regular expressions, as far as they mean the same in the ``regex`` library.
-
-A pattern is read piece by piece against a list of what Java and ``regex`` (version 1, ASCII) agree
-on over the names of topics.  A few pieces are spelled another way for the engine::
-
-    \Qa.b\E  ->  a\.b     \0141  ->  \x61     \p{Alpha}  ->  [A-Za-z]     \k<env>  ->  \g<1>
-
-Everything else is refused, with its place; nothing is guessed.
-
-Source: ``java.util.regex.Pattern``, documentation of Java 17.  The vectors in
-``tests/conformance/cases/java_regex.yaml`` were computed with OpenJDK 17.0.15.
-"""
+"""Reads a Java pattern from left to right, and writes it for the engine."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import regex
 
-MATCH_TIMEOUT: Final = 1.0
-"""Seconds a pattern may take over one name; a sound one takes microseconds."""
-
-IN_DOUBT: Final = "its text may differ in Java, as it is repeated, or inside a look-around or (?>)"
+from kbackup.java_regex.pattern import IN_DOUBT, JavaPattern, PatternError
+from kbackup.java_regex.tokens import (
+    END_OF_RANGE,
+    FLAGS,
+    GAP,
+    INSIDE,
+    OUTSIDE,
+    PROPERTIES,
+    REPEAT,
+    character,
+    counts,
+)
 
 _MAX_LENGTH: Final = 2_000
 _MAX_DEPTH: Final = 50
@@ -29,94 +25,6 @@ _MAX_DEPTH: Final = 50
 
 _MAX_SIZE: Final = 2_000
 """Parts of a pattern, its required repetitions written out as the engine does."""
-
-_PROPERTIES: Final = {
-    "ASCII": r"\x00-\x7f",
-    "Alnum": "A-Za-z0-9",
-    "Alpha": "A-Za-z",
-    "Blank": r"\x20\t",
-    "Cntrl": r"\x00-\x1f\x7f",
-    "Digit": "0-9",
-    "Graph": "!-~",
-    "L": "A-Za-z",
-    "Ll": "a-z",
-    "Lower": "a-z",
-    "Lu": "A-Z",
-    "N": "0-9",
-    "Nd": "0-9",
-    "Print": r"\x20-~",
-    "Punct": r"!-/:-@\[-`\{-~",
-    "Space": r"\s",
-    "Upper": "A-Z",
-    "XDigit": "0-9A-Fa-f",
-}
-r"""What ``\p{...}`` stands for in ASCII."""
-
-# What stands for a character, or for one of a set, inside a class and outside.
-_CHAR: Final = r"""
-    \\0(?P<octal>[0-1][0-7]{2}|[0-7]{1,2}(?![0-7]))
-  | \\(?:x|u00)(?P<hex>[0-7][0-9A-Fa-f])
-  | \\(?P<control>[tnrfa])
-  | \\(?P<escaped>[!-/:-@\[-`{-~\ ])
-"""
-_SET: Final = r"""
-  | \\(?P<set>[dDwWsS])
-  | \\(?P<property>[pP])\{(?P<name>\w+)\}
-"""
-_OUTSIDE: Final = re.compile(
-    rf"""{_CHAR}{_SET}
-  | \\Q(?P<quoted>.*?)(?:\\E|\Z)
-  | \\(?P<anchor>[bBAZz]) | (?P<line>[\^$])
-  | \\(?P<reference>[1-9])(?![0-9]) | \\k<(?P<named>[A-Za-z][A-Za-z0-9]*)>
-  | (?P<opening>\((?:\?(?:[:=!>]|<[=!]|<(?P<as>[A-Za-z][A-Za-z0-9]*)>)|(?!\?)))
-  | (?P<class>\[) | (?P<plain>[^\\(?*+{{])
-""",
-    re.VERBOSE | re.DOTALL,
-)
-_INSIDE: Final = re.compile(rf"{_CHAR}{_SET} | (?P<plain>[^\\&\[\]])", re.VERBOSE)
-_END_OF_RANGE: Final = re.compile(rf"-(?:{_CHAR} | (?P<plain>[^\\&\[\]\-]))", re.VERBOSE)
-_REPEAT: Final = re.compile(
-    r"(?:[?*+]|\{(?P<low>[0-9]{1,4})(?P<more>,(?P<high>[0-9]{1,4})?)?\})(?P<mark>[?+]?)"
-)
-_FLAGS: Final = re.compile(r"\(\?([isx]+)\)")
-_GAP: Final = re.compile(r"(?:\s|#[^\n]*)*")
-
-
-class PatternError(ValueError):
-    """A pattern that Java refuses, or that may mean something else here; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class JavaPattern:
-    """A pattern that means here what it means in Java.
-
-    Attributes:
-        compiled: The pattern as the engine knows it.
-        group_count: Capturing groups in it.
-        names: Numbers of the groups that have names.
-        doubtful: Numbers of the groups in which Java may see other text.
-    """
-
-    compiled: Any  # the `regex` library is untyped
-    group_count: int
-    names: Mapping[str, int]
-    doubtful: frozenset[int]
-
-    def matches(self, name: str) -> bool:
-        """Return whether the whole of *name* matches.
-
-        Raises:
-            TimeoutError: After `MATCH_TIMEOUT` seconds.
-        """
-        return self.compiled.fullmatch(name, timeout=MATCH_TIMEOUT) is not None
-
-    def find(self, name: str) -> Any:
-        """Return the first match in *name*, or None.
-
-        Raises:
-            TimeoutError: After `MATCH_TIMEOUT` seconds.
-        """
-        return self.compiled.search(name, timeout=MATCH_TIMEOUT)
 
 
 def translate(pattern: str) -> JavaPattern:
@@ -169,7 +77,7 @@ class _Reader:
         if not (self._source.isascii() and self._source.replace("\n", "").isprintable()):
             self._refuse("only printable ASCII characters are supported")
         flags = regex.V1 | regex.ASCII
-        if opening := _FLAGS.match(self._source):
+        if opening := FLAGS.match(self._source):
             self._at = opening.end()
             self._verbose = "x" in opening[1]
             # "s" is about line ends, of which a name has none.
@@ -188,7 +96,7 @@ class _Reader:
     def _next(self) -> str:
         """Return the character that comes next, or ""; under ``(?x)`` after white space."""
         if self._verbose:
-            self._at = _GAP.match(self._source, self._at).end()  # type: ignore[union-attr]
+            self._at = GAP.match(self._source, self._at).end()  # type: ignore[union-attr]
         return self._source[self._at : self._at + 1]
 
     def _branches(self) -> _Part:
@@ -223,10 +131,10 @@ class _Reader:
     def _repeated(self, part: _Part) -> _Part:
         if self._next() not in {"?", "*", "+", "{"}:
             return part
-        repeat = _REPEAT.match(self._source, self._at)
+        repeat = REPEAT.match(self._source, self._at)
         if repeat is None:
             self._refuse("a '{' that is not a repetition; write \\{ for the character")
-        low, high = _counts(repeat)
+        low, high = counts(repeat)
         if high is not None and low > high:
             self._refuse(f"{repeat[0]!r} repeats at least more often than at most")
         if part.size == 0:
@@ -248,7 +156,7 @@ class _Reader:
         )
 
     def _atom(self) -> _Part:
-        token = _OUTSIDE.match(self._source, self._at)
+        token = OUTSIDE.match(self._source, self._at)
         if self._source[self._at] in "?*+":
             self._refuse(f"there is nothing before {self._source[self._at]!r} for it to repeat")
         if token is None:
@@ -339,11 +247,11 @@ class _Reader:
         if token["set"]:
             return token[0]
         if token["name"]:
-            if token["name"] not in _PROPERTIES:
-                self._refuse(f"{token[0]} is not supported; try one of {', '.join(_PROPERTIES)}")
+            if token["name"] not in PROPERTIES:
+                self._refuse(f"{token[0]} is not supported; try one of {', '.join(PROPERTIES)}")
             sign = "^" if token["property"] == "P" else ""
-            return f"[{sign}{_PROPERTIES[token['name']]}]"
-        return f"\\x{ord(_character(token)):02x}"
+            return f"[{sign}{PROPERTIES[token['name']]}]"
+        return f"\\x{ord(character(token)):02x}"
 
     def _class(self) -> str:
         """Read ``[...]``: characters, ranges, sets, classes, and then ``&&[...]`` any times."""
@@ -368,12 +276,12 @@ class _Reader:
     def _member(self) -> str:
         if self._source.startswith("[", self._at):
             return self._class()
-        token = _INSIDE.match(self._source, self._at)
+        token = INSIDE.match(self._source, self._at)
         if token is None or (self._verbose and (token[0].isspace() or token[0] == "#")):
             self._refuse(f"{self._what_is_here() or 'the end'!r} is not supported in a class")
         self._at = token.end()
         one = self._one(token)
-        end = _END_OF_RANGE.match(self._source, self._at)
+        end = END_OF_RANGE.match(self._source, self._at)
         if token["set"] or token["name"]:
             return one
         if end is None:
@@ -382,25 +290,7 @@ class _Reader:
             return one
         if token[0] == "-":
             self._refuse("a range from '-'; write \\-")
-        if _character(end) < _character(token):
+        if character(end) < character(token):
             self._refuse(f"{token[0]!r} to {end[0][1:]!r} is not a range")
         self._at = end.end()
-        return f"{one}-\\x{ord(_character(end)):02x}"
-
-
-def _counts(repeat: re.Match[str]) -> tuple[int, int | None]:
-    if repeat["low"] is None:
-        return {"?": (0, 1), "*": (0, None), "+": (1, None)}[repeat[0][0]]
-    low = int(repeat["low"])
-    return low, int(repeat["high"]) if repeat["high"] else None if repeat["more"] else low
-
-
-def _character(token: re.Match[str]) -> str:
-    """Return the one character that *token* stands for."""
-    if token["octal"]:
-        return chr(int(token["octal"], 8))
-    if token["hex"]:
-        return chr(int(token["hex"], 16))
-    if token["control"]:
-        return {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a"}[token["control"]]
-    return token["escaped"] or token["plain"]
+        return f"{one}-\\x{ord(character(end)):02x}"
