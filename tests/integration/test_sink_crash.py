@@ -3,7 +3,7 @@
 import itertools
 import json
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,15 @@ PARTITIONS = 4
 SINK = ("--flush-size", "500")
 """Many cuts: the working phase takes seconds."""
 
+LAYOUTS = {
+    "one directory": SINK,
+    "third party's": ("--flush-size", "1500", "--partitioner", "modulo"),
+    "by value": ("--flush-size", "3000", "--partitioner", "by-value"),
+}
+"""How the objects of a partition are spread over directories: over one, three and six."""
+
+TOYS = Path(__file__).parents[1] / "toys"
+
 _NUMBER = itertools.count()
 
 
@@ -35,21 +44,45 @@ class Reference:
     files: dict[str, StoredFile]
 
 
+@dataclass
+class Source:
+    """A topic, and the objects that one undisturbed run makes of it in each layout."""
+
+    topic: str
+    written: dict[int, list[Record]]
+    kafka: LocalKafka
+    s3: LocalS3
+    _files: dict[str, dict[str, StoredFile]] = field(default_factory=dict)
+
+    def reference(self, layout: str) -> Reference:
+        """What a run without faults leaves in a layout; it is made once."""
+        if layout not in self._files:
+            bucket = f"crash-reference-{len(self._files)}"
+            self.s3.create_bucket(bucket)
+            kbackup = _kbackup(self.kafka, self.s3, bucket)
+            ended(kbackup, "sink", "-t", self.topic, *LAYOUTS[layout])
+            backup = Backup(self.s3, bucket)
+            for partition, records in self.written.items():
+                assert records == backup.records(self.topic, partition)
+            self._files[layout] = backup.files()
+        return Reference(self.topic, self.written, self._files[layout])
+
+
 @pytest.fixture(scope="module")
-def reference(kafka: LocalKafka, s3: LocalS3, cluster: TestCluster) -> Reference:
-    """A topic, and the objects that one undisturbed run makes of it."""
+def source(kafka: LocalKafka, s3: LocalS3, cluster: TestCluster) -> Source:
+    """A topic of all kinds of records."""
     topic = "crash-source"
     cluster.create(topic, PARTITIONS)
     written = {p: varied(20_000 + 100 * p, p) for p in range(PARTITIONS)}
     for partition, records in written.items():
         cluster.write(topic, records, partition)
-    bucket = "crash-reference"
-    s3.create_bucket(bucket)
-    ended(_kbackup(kafka, s3, bucket), "sink", "-t", topic, *SINK)
-    backup = Backup(s3, bucket)
-    for partition, records in written.items():
-        assert records == backup.records(topic, partition)
-    return Reference(topic, written, backup.files())
+    return Source(topic, written, kafka, s3)
+
+
+@pytest.fixture
+def reference(source: Source) -> Reference:
+    """What a run without faults leaves in one directory a partition."""
+    return source.reference("one directory")
 
 
 def _kbackup(kafka: LocalKafka, s3: LocalS3, bucket: str) -> Kbackup:
@@ -58,6 +91,7 @@ def _kbackup(kafka: LocalKafka, s3: LocalS3, bucket: str) -> Kbackup:
             "KBACKUP_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
             "KBACKUP_STORE_URL": s3.endpoint_url,
             "KBACKUP_S3_BUCKET_NAME": bucket,
+            "PYTHONPATH": str(TOYS),
             **s3.environment,
         }
     )
@@ -67,13 +101,17 @@ def _facts(files: dict[str, StoredFile]) -> dict[str, tuple[str, tuple[int, ...]
     return {key: (file.sha256, file.offsets) for key, file in files.items()}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("seed", "layout"),
+    [(0, "one directory"), (1, "third party's"), (2, "by value"), (3, "one directory")],
+)
 def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
     seed: int,
+    layout: str,
     kafka: LocalKafka,
     s3: LocalS3,
     cluster: TestCluster,
-    reference: Reference,
+    source: Source,
     tmp_path: Path,
 ) -> None:
     """
@@ -81,10 +119,10 @@ def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
     more was shown as safe and the summary file is whole; the last run leaves exactly the objects
     of a run without faults.
     """
-    chance = random.Random(seed)
+    chance, reference = random.Random(seed), source.reference(layout)
     topic, expected = reference.topic, _facts(reference.files)
     summary = tmp_path / "summary.json"
-    words = ("sink", "-t", topic, *SINK, "--summary-file", str(summary))
+    words = ("sink", "-t", topic, *LAYOUTS[layout], "--summary-file", str(summary))
     kills = 0
     while kills < KILLS:
         bucket = f"crash-sink-{next(_NUMBER)}"

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from kbackup.local import LocalS3
 from tests.support.cluster import Record
 
-_NAME = re.compile(r"topics/(?P<topic>[^/]+)/partition=(?P<p>\d+)/(?P=topic)\+(?P=p)\+(\d{10})\.")
+_NAME = re.compile(r"topics/(?P<topic>[^/]+)/[^/]+/(?P=topic)\+(?P<p>\d+)\+(?P<start>\d{10})\.")
 
 
 @dataclass(frozen=True)
@@ -72,24 +72,25 @@ class Backup:
         return found
 
     def records(self, topic: str, partition: int = 0) -> list[Record]:
-        """A partition's records; fails where two objects hold the same offset."""
-        files = sorted(
-            (f for f in self.files().values() if (f.topic, f.partition) == (topic, partition)),
-            key=lambda file: file.start,
-        )
-        offsets = [offset for file in files for offset in file.offsets]
-        assert sorted(set(offsets)) == offsets
-        return [record for file in files for record in file.records]
+        """A partition's records by their offsets; fails where two objects hold the same one."""
+        found: dict[int, Record] = {}
+        for file in self.files().values():
+            if (file.topic, file.partition) == (topic, partition):
+                assert found.keys().isdisjoint(file.offsets)
+                assert sorted(file.offsets) == list(file.offsets)
+                found |= zip(file.offsets, file.records, strict=True)
+        return [found[offset] for offset in sorted(found)]
 
 
 def decode(key: str, body: bytes) -> StoredFile:
     """Read an object of whole records."""
     match = _NAME.match(key)
     assert match is not None, key
+    assert "/partition=" not in key or f"/partition={match['p']}/" in key
     rows = pq.ParquetFile(io.BytesIO(body)).read().to_pylist()
     offsets = tuple(row["offset"] for row in rows)
     assert offsets
-    assert offsets[0] == int(match[3])
+    assert offsets[0] == int(match["start"])
     records = tuple(
         Record(
             row["key"],
@@ -100,4 +101,6 @@ def decode(key: str, body: bytes) -> StoredFile:
         for row in rows
     )
     sha256 = hashlib.sha256(body).hexdigest()
-    return StoredFile(match["topic"], int(match["p"]), int(match[3]), offsets, records, sha256)
+    return StoredFile(
+        match["topic"], int(match["p"]), int(match["start"]), offsets, records, sha256
+    )
