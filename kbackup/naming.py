@@ -13,6 +13,8 @@ restores what the other wrote.  A layout may be dated, as the block-gzip sink's 
     dir     date of    topic-partition-start offset, view, extension
             upload
 
+And it may be generic: then `kbackup.expressions` say of any key which topic it belongs to.
+
 Sources: kafka-connect-storage-cloud 87eb7d39, ``TopicPartitionWriter.fileKeyToCommit``; the
 published objects of the block-gzip sink.
 """
@@ -23,7 +25,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from kbackup import expressions
 from kbackup.errors import IllegalTopicNameError, ObjectKeyError
+from kbackup.expressions import Expression
 
 OFFSET_WIDTH: Final = 10
 """Digits a start offset is zero-padded to; a longer offset is never cut."""
@@ -54,6 +58,10 @@ INDEX_EXTENSION: Final = ".index.json"
 _POINTER: Final = "last_chunk_index."
 _PARTITION_WIDTH: Final = 5
 """Digits a partition is zero-padded to in a dated layout."""
+
+
+NOT_MATCHED: Final = "no expression of topic.regex.list matches it"
+"""Why a generic layout does not hold an object: it was not asked for, and is not foreign."""
 
 
 class View(StrEnum):
@@ -118,6 +126,8 @@ class Layout:
         offset_width: Least digits of the start offset.
         is_dated: Directories are dates of upload, in UTC, and topics have no folders of their own.
             Such a layout holds values alone, each file with an index beside it.
+        expressions: Of a generic layout, which is only read: what gives an object its topic.
+            Objects are values; each is a directory of its own, named as its key.
     """
 
     topics_dir: str = "topics"
@@ -125,6 +135,7 @@ class Layout:
     file_delim: str = "+"
     offset_width: int = OFFSET_WIDTH
     is_dated: bool = False
+    expressions: tuple[Expression, ...] = ()
     _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -143,9 +154,19 @@ class Layout:
         )
         object.__setattr__(self, "_pattern", pattern)
 
+    @property
+    def is_generic(self) -> bool:
+        """Whether expressions say which topic an object belongs to."""
+        return bool(self.expressions)
+
+    @property
+    def has_folders(self) -> bool:
+        """Whether each topic has a folder of its own."""
+        return not (self.is_dated or self.is_generic)
+
     def prefix(self, topic: str | None = None) -> str:
         """Return what the keys of all topics, or of one, begin with; ends with the delimiter."""
-        parts = [part for part in (self.topics_dir, None if self.is_dated else topic) if part]
+        parts = [part for part in (self.topics_dir, topic if self.has_folders else None) if part]
         return "".join(part + self.directory_delim for part in parts)
 
     def prefixes(self, topics: Iterable[str]) -> list[str]:
@@ -198,8 +219,10 @@ class Layout:
         Open the object by the key as listed: `key` of the result may differ in padding.
 
         Raises:
-            ObjectKeyError: If *key* is not laid out as above.
+            ObjectKeyError: If *key* is not laid out as above, or no expression matches it.
         """
+        if self.is_generic:
+            return self._placed(key)
         match = self._pattern.fullmatch(key)
         if match is None:
             raise ObjectKeyError(key)
@@ -210,3 +233,19 @@ class Layout:
             match["topic"], partition, offset, match["encoded"], match["extension"],
             View(match["view"]),
         )  # fmt: skip
+
+    def _placed(self, key: str) -> ObjectKey:
+        """Return where *key* belongs by the expressions."""
+        is_ours = key.startswith(self.records_prefix()) or key.endswith(self.directory_delim)
+        place = None if is_ours else expressions.place(self.expressions, key)
+        if place is None:
+            raise ObjectKeyError(key, NOT_MATCHED)
+        if place.partition > PARTITION_MAX or place.offset > OFFSET_MAX:
+            raise ObjectKeyError(key, "its partition or offset is larger than Kafka's")
+        try:
+            topic = check_topic(place.topic)
+        except IllegalTopicNameError as error:
+            raise ObjectKeyError(key, error.what) from None
+        name = key.rpartition(self.directory_delim)[2]
+        extension = "".join(name.partition(".")[1:])
+        return ObjectKey(topic, place.partition, place.offset, key, extension, View.VALUE)

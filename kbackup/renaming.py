@@ -96,7 +96,7 @@ def _step(pattern: str, replacement: str) -> _Step:
             do="write it another way; docs/reference/configuration.md lists what is accepted",
         ) from None
     try:
-        parts = tuple(_parts(replacement, java))
+        parts = tuple(parts_of(replacement, java))
     except PatternError as error:
         raise ConfigurationError(
             f"cannot rename to {replacement!r} {_OPTIONS}",
@@ -106,8 +106,12 @@ def _step(pattern: str, replacement: str) -> _Step:
     return _Step(java, parts)
 
 
-def _parts(replacement: str, pattern: JavaPattern) -> Iterator[str | int]:
-    """Yield the text and the group numbers of *replacement*, as ``appendReplacement`` reads it."""
+def parts_of(replacement: str, pattern: JavaPattern) -> Iterator[str | int]:
+    """Yield the text and the group numbers of *replacement*, as ``appendReplacement`` reads it.
+
+    Raises:
+        PatternError: If *replacement* refers to a group that *pattern* does not have.
+    """
     at = 0
     while at < len(replacement):
         part = _PART.match(replacement, at)

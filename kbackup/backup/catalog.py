@@ -11,6 +11,7 @@ from kbackup.errors import IncompleteBackupError, ObjectKeyError
 from kbackup.formats import FormatOptions
 from kbackup.naming import (
     INDEX_EXTENSION,
+    NOT_MATCHED,
     RECORDS_FOLDER,
     UPLOAD_DATE,
     Layout,
@@ -65,6 +66,9 @@ class FileSet:
         keys: The keys object, None if there is none.
         headers: The headers object, None if there is none.
         index: Key of the index beside the value object; None if there is none, which loses nothing.
+        is_generic: An expression over keys has found it, so its records have no offsets that mean
+            anything, unless the expression has read the first one, and what it says of itself is
+            about another place.
     """
 
     where: TopicPartition
@@ -74,6 +78,7 @@ class FileSet:
     keys: BackupFile | None = None
     headers: BackupFile | None = None
     index: str | None = None
+    is_generic: bool = False
 
     @property
     def files(self) -> list[BackupFile]:
@@ -109,6 +114,7 @@ class Catalog:
         foreign_count: How many of them there are.
         ignored: Objects of ours with an extension that was not asked for.
         keys: Of all objects of ours, those not asked for too.
+        unmatched: Objects of a generic layout that no expression matches.
     """
 
     sets: dict[TopicPartition, list[FileSet]] = field(default_factory=dict)
@@ -116,12 +122,18 @@ class Catalog:
     foreign_count: int = 0
     ignored: int = 0
     keys: set[str] = field(default_factory=set)
+    unmatched: int = 0
 
-    def left_out(self) -> str:
-        """Return that objects of another format were not asked for; empty where none are there."""
-        if not self.ignored:
-            return ""
-        return f"{self.ignored} objects of another format than format.class are left out"
+    def left_out(self) -> list[tuple[str, str]]:
+        """Return codes and sentences about the objects that were not asked for."""
+        found = []
+        if self.ignored:
+            text = f"{self.ignored} objects of another format than format.class are left out"
+            found.append(("other_format", text))
+        if self.unmatched:
+            text = f"objects that match no expression of topic.regex.list: {self.unmatched}"
+            found.append(("unmatched_objects", text))
+        return found
 
     def topics(self) -> list[str]:
         """Return the names of the topics, sorted."""
@@ -153,7 +165,7 @@ class Catalog:
         }
         ignored = sum(len(sets) for sets in self.sets.values()) - sum(map(len, kept.values()))
         sets = {where: found for where, found in kept.items() if found}
-        return Catalog(sets, self.foreign, self.foreign_count, self.ignored + ignored, self.keys)
+        return replace(self, sets=sets, ignored=self.ignored + ignored)
 
 
 def read(
@@ -183,6 +195,9 @@ def read(
     for entry in _entries(store, layout, topics):
         parts = _parts(catalog, layout, entry, topics)
         if parts is None:
+            continue
+        if layout.is_generic:
+            _add_generic(catalog, found, layout, parts, entry, options, only_format)
             continue
         if parts.encoded_partition == UPLOAD_DATE and parts.extension == INDEX_EXTENSION:
             indexes.add(entry.key)
@@ -218,13 +233,16 @@ def _parts(
     try:
         parts = layout.parse(entry.key)
     except ObjectKeyError as error:
-        if not (layout.is_dated and topics):  # else nobody knows of which topic it is
+        if error.why == NOT_MATCHED:
+            catalog.unmatched += 1
+        elif layout.has_folders or not topics:  # else nobody knows of which topic it is
             _foreign(catalog, layout, entry, error.why)
         return None
-    if not layout.is_dated:
+    if layout.has_folders:
         return parts
-    wanted = not topics or parts.topic in topics
-    return replace(parts, encoded_partition=UPLOAD_DATE) if wanted else None
+    if topics and parts.topic not in topics:
+        return None
+    return replace(parts, encoded_partition=UPLOAD_DATE) if layout.is_dated else parts
 
 
 def _foreign(catalog: Catalog, layout: Layout, entry: StoredObject, why: str) -> None:
@@ -266,6 +284,37 @@ def _add(
         main=file if is_main else old.main,
         keys=file if parts.view is View.KEY else old.keys,
         headers=file if parts.view is View.HEADERS else old.headers,
+    )
+
+
+def _add_generic(
+    catalog: Catalog,
+    found: dict[TopicPartition, dict[tuple[str, ...], FileSet]],
+    layout: Layout,
+    parts: ObjectKey,
+    entry: StoredObject,
+    options: FormatOptions,
+    only_format: str | None,
+) -> None:
+    """Enter an object that an expression has found; an empty one holds no record."""
+    if not entry.size:
+        return
+    extension, name = formats.of_any_name(parts.extension, options, only_format)
+    if name is None:
+        why = f"no format reads {parts.extension or 'a name without extension'}: set format.class"
+        _foreign(catalog, layout, entry, why)
+        return
+    catalog.keys.add(entry.key)
+    if only_format not in (None, name):
+        catalog.ignored += 1
+        return
+    where = TopicPartition(parts.topic, parts.partition)
+    file = BackupFile(
+        entry.key, View.VALUE, extension, name, entry.size, entry.modified.timestamp(),
+        entry.storage_class,
+    )  # fmt: skip
+    found.setdefault(where, {})[(entry.key,)] = FileSet(
+        where, parts.start_offset, entry.key, main=file, is_generic=True
     )
 
 

@@ -12,6 +12,13 @@ from kbackup.joda import zones
 from kbackup.naming import check_topic
 from kbackup.options import Suspicion, read_names
 
+_EXPRESSIONS: Final = "topic.regex.list"
+_NOT_GENERIC: Final = {
+    "store.kafka.keys": "there are no objects of keys",
+    "store.kafka.headers": "there are no objects of headers",
+    "from.offset": "records have no offsets",
+    "to.offset": "records have no offsets",
+}
 _DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
 
 _OWN: Final = {
@@ -71,6 +78,32 @@ def dead_letters(given: Mapping[str, Value]) -> Iterator[Doubt]:
             check_topic(topic.text)
         except IllegalTopicNameError as problem:
             yield error("value", _DEAD_LETTERS, topic, problem.why, "choose another name")
+
+
+def generic(given: Mapping[str, Value], mode: str | None) -> Iterator[Doubt]:
+    """Yield what does not go with objects of any name, and what goes with nothing else.
+
+    Args:
+        given: What was given.
+        mode: The value of ``mode``; None where that is not given.
+    """
+    expressions = given.get(_EXPRESSIONS)
+    if mode != "GENERIC":
+        for name in (_EXPRESSIONS, "file.metadata.headers.enable"):
+            value = given.get(name)
+            if value is not None and value.text.lower() not in ("", "false"):
+                why = "it is for objects of any name, and mode is not GENERIC"
+                yield error("combination", name, value, why, "set mode=GENERIC, or remove it")
+        return
+    if expressions is None or not expressions.text:
+        why = "mode=GENERIC needs it to know which objects belong to which topic"
+        do = r"set it, such as clicks:logs/clicks/.*\.json"
+        yield error("missing", _EXPRESSIONS, expressions, why, do)
+    for name, why in _NOT_GENERIC.items():
+        value = given.get(name)
+        if value is not None and value.text.lower() not in ("", "false"):
+            do = "remove it, or set mode=RESTORE_BACKUP for objects that a sink has named"
+            yield error("combination", name, value, f"with mode=GENERIC {why}", do)
 
 
 def zones_of(given: Mapping[str, Value]) -> Iterator[Doubt]:

@@ -115,6 +115,9 @@ class Judgement:
             self._requirements(cuts_by_number=found.view == "value" and not found.defaults)
         options = self._options(values | found.found, usable)
         self.doubts += checks.suspicions(self.given, self.sides)
+        if self.sides & READING:
+            mode = usable.get("mode")
+            self.doubts += checks.generic(self.given, None if mode is None else mode.text)
         if "sink" in self.sides:
             self.doubts += checks.zones_of(self.given)
             self.doubts += checks.dead_letters(self.given)

@@ -24,7 +24,7 @@ NO_EFFECT: Final = frozenset(
     enable.conditional.writes s3.send.digest s3.http.send.expect.continue
     config.action.reload
     folders record.batch.max.size task.batch.size
-    parse.error.topic.prefix topic.regex.list value.schema
+    parse.error.topic.prefix value.schema
     exactly.once.support transaction.boundary transaction.boundary.interval.ms
     topic.creation.groups partition.field.format.path
     _comment
@@ -39,7 +39,6 @@ NO_EFFECT_PREFIXES: Final = (
     "bucket.listing.",
     "bucket.scan.",
     "csv.",
-    "file.metadata.",
     "header.converter.",
     "topic.creation.",
     "hive.",

@@ -12,10 +12,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, SkipValidation
 
-from kbackup import plugins
+from kbackup import expressions, plugins
 from kbackup.errors import ConfigurationError, IllegalTopicNameError
+from kbackup.expressions import Expression
 from kbackup.java_regex import PatternError, translate
 from kbackup.naming import PARTITION_MAX, check_topic
 from kbackup.options import read_boolean, read_duration, read_integer, read_names
@@ -212,6 +213,10 @@ def _java_pattern(value: object) -> object:
     return text
 
 
+def _expressions(value: object) -> object:
+    return value if isinstance(value, tuple) else expressions.read(str(value))
+
+
 def _read(reader: Callable[[Any], object], word: str) -> tuple[BeforeValidator, Kind]:
     return BeforeValidator(reader), Kind(word)
 
@@ -237,4 +242,7 @@ Servers = Annotated[str | None, *_read(_servers, "HOST:PORT")]
 ConsumerGroup = Annotated[str | None, *_read(_group, "text")]
 Partitions = Annotated[tuple[int, ...] | None, *_read(_partitions, "partitions")]
 StoreUrl = Annotated[str | None, *_read(_store_url, "URL")]
+Expressions = Annotated[
+    SkipValidation[tuple[Expression, ...]], *_read(_expressions, "TOPIC:PATTERN")
+]
 JavaPattern = Annotated[str | None, *_read(_java_pattern, "regular expression")]

@@ -62,14 +62,6 @@ REFUSALS: Final = (
         SINK,
     ),
     Refusal(
-        "mode",
-        _other_than("RESTORE_BACKUP", ""),
-        "this version restores objects that a sink has named, not objects of any name",
-        "set it to RESTORE_BACKUP; copy other objects to names of a sink's first, such as "
-        "topics/orders/partition=0/orders+0+0000000000.json",
-        READING,
-    ),
-    Refusal(
         "file.discovery.starting.timestamp",
         _other_than("0", ""),
         "it would leave objects out by when they were stored, and this version restores all",

@@ -1,8 +1,11 @@
 """Declarations: whether a run follows, how a restore writes, where it works, what is printed."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from kbackup.config.parsing import (
+    Boolean,
+    ExactWord,
+    Expressions,
     Integer,
     Moment,
     OptionalInteger,
@@ -13,7 +16,10 @@ from kbackup.config.parsing import (
     Untrimmed,
     Word,
 )
-from kbackup.config.property import ALL, RESTORE, RUNS, SETTLING, SPARK, Group, declare
+from kbackup.config.property import ALL, READING, RESTORE, RUNS, SETTLING, SPARK, Group, declare
+
+GENERIC: Final = "GENERIC"
+"""The mode that reads objects of any name."""
 
 
 class Following(Group):
@@ -33,6 +39,32 @@ class Following(Group):
         commands=RESTORE,
         ge=1,
         le=2**63 - 1,
+    )
+
+
+class Generic(Group):
+    """Which objects a command reads that no sink has named, and as what."""
+
+    title: ClassVar[str] = "Objects of any name"
+    commands: ClassVar[frozenset[str]] = READING
+
+    mode: Annotated[Literal["RESTORE_BACKUP", "GENERIC"], *ExactWord] = declare(
+        "RESTORE_BACKUP",
+        "Read objects that a sink has named, or objects of any name, which topic.regex.list "
+        "assigns to topics.",
+    )
+    topic_regex_list: Expressions = declare(
+        (),
+        "With mode=GENERIC: TOPIC:PATTERN, separated by commas. An object belongs to the topic of "
+        "the first pattern that its whole key matches; TOPIC may have $1 or ${name} for a group, "
+        "and groups named partition and offset give these two.",
+        example=r"clicks:logs/clicks/.*,$1:raw/([a-z]+)/.*",
+        is_literal=True,
+    )
+    file_metadata_headers_enable: Boolean = declare(
+        False,
+        "With mode=GENERIC: add headers to each record: file.name, file.path, "
+        "file.last.modified and file.length of its object.",
     )
 
 

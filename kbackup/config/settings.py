@@ -11,7 +11,7 @@ from kbackup.config.connection import Kafka, Store
 from kbackup.config.layout import Layout, Rotation, Safety
 from kbackup.config.parsing import names_store
 from kbackup.config.property import Group, Property, of_plugins, properties
-from kbackup.config.running import Following, Output, Restore, Run
+from kbackup.config.running import Following, Generic, Output, Restore, Run
 from kbackup.config.tolerance import Tolerance
 from kbackup.config.transforms import Step
 from kbackup.renaming import Rename
@@ -24,13 +24,16 @@ GROUPS: Final[tuple[type[Group], ...]] = (
     Following,
     Safety,
     Tolerance,
+    Generic,
     Restore,
     Run,
     Output,
 )
 
 
-class Settings(Output, Run, Restore, Tolerance, Safety, Following, Rotation, Layout, Store, Kafka):
+class Settings(
+    Output, Run, Restore, Generic, Tolerance, Safety, Following, Rotation, Layout, Store, Kafka
+):
     """The configuration of one command: plain data, which may cross a process.
 
     In addition to the declared properties, it has what follows from them:

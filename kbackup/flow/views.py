@@ -70,6 +70,7 @@ class ReadOptions:
         wants_keys: A value object without its keys object is incomplete.
         wants_headers: A value object without its headers object is incomplete.
         topic: The topic that records are read for; None where they are only looked at.
+        file_headers: Records of a generic layout get headers that describe their object.
     """
 
     formats: FormatOptions = field(default_factory=FormatOptions)
@@ -79,6 +80,7 @@ class ReadOptions:
     wants_keys: bool = False
     wants_headers: bool = False
     topic: str | None = None
+    file_headers: bool = False
 
 
 COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}

@@ -29,10 +29,13 @@ class FormatOptions:
         values: Values of the options that formats declare, by property; a format reads its own
             with `kbackup.options.Option.of`.
         max_record_bytes: A file with a longer record than this is refused when it is read.
+        is_ended: A file of rows that does not end with a separator has been cut short.  Tools that
+            write no backups often leave the last one out.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     max_record_bytes: int = 2**28
+    is_ended: bool = True
 
 
 class Writer(Protocol):
@@ -164,6 +167,38 @@ def by_extension(extension: str, options: FormatOptions) -> str | None:
         if by_name(plugin.name).reads(extension, options):
             return plugin.name
     return None
+
+
+def of_any_name(
+    extension: str, options: FormatOptions, only: str | None = None
+) -> tuple[str, str | None]:
+    """Return how a file that no sink has named is read.
+
+    Args:
+        extension: All of its name from the first dot on, such as ``.2026-11-22.json.gz``.
+        options: The configuration of files.
+        only: The format that was asked for: it also reads files whose extension no format knows.
+
+    Returns:
+        The extension for `Format.read`, and the format; None for it if none reads the file.
+    """
+    from kbackup.formats import codecs  # noqa: PLC0415  # it needs pyarrow, and --help does not
+
+    ends = [extension[at:] for at, letter in enumerate(extension) if letter == "."]
+    names = [
+        plugin.name
+        for plugin in plugins.installed("formats")
+        if not hasattr(by_name(plugin.name), "directory")  # it names all of its files itself
+    ]
+    for end in ends:
+        for name in sorted(names, key=lambda name: name != only):
+            if by_name(name).reads(end, options):
+                return end, name
+    if only is None:
+        return extension, None
+    codec = codecs.of_extension(extension)
+    own = codecs.without(by_name(only).extension(options))
+    return own + ("" if codec is None else codec.extension), only
 
 
 def refuse_view(name: str, view: View) -> ConfigurationError:

@@ -68,8 +68,9 @@ def read_rows(
     """Yield the rows of a file, without their separators, about `PIECE_BYTES` at a time.
 
     Raises:
-        CorruptObjectError: If the file does not end with a separator, a row is longer than
-            ``options.max_record_bytes``, or the compression is damaged.
+        CorruptObjectError: If the file does not end with a separator, unless ``options.is_ended``
+            is false, a row is longer than ``options.max_record_bytes``, or the compression is
+            damaged.
     """
     begun = bytearray()  # a row whose end has not been seen
     rows = 0
@@ -87,7 +88,9 @@ def read_rows(
                 "or a separator is missing",
                 "if records are this long, raise --max-record-bytes",
             )
-    if begun or not rows:
+    if begun and not options.is_ended:
+        yield pa.array([bytes(begun)], pa.binary())
+    elif begun or not rows:
         raise CorruptObjectError(
             "the file is cut short",
             f"there is no {separator!r} after record {rows + 1}" if begun else "it is empty",

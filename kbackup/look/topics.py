@@ -74,8 +74,8 @@ def topics(
     if as_of_ms is not None:
         found = found.as_of(as_of_ms)
     yield from foreign_warnings(found)
-    if text := found.left_out():
-        yield Warned("other_format", text).to_dict()
+    for code, text in found.left_out():
+        yield Warned(code, text).to_dict()
     for damage in known.all_damage():
         yield Warned("ledger_damaged", damage.text, place={"key": damage.name}).to_dict()
     everywhere = {*found.sets, *known.partitions()}

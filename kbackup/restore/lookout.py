@@ -65,8 +65,7 @@ class Lookout:
         said = [("foreign_object", text) for text in keys]
         self._remarks.count("foreign_objects", found.foreign_count)
         self._remarks.odd((BUCKET, "foreign_object"), said, keys)
-        text = found.left_out()
-        self._remarks.odd((BUCKET, "other_format"), [("other_format", text)] if text else [])
+        self._remarks.odd((BUCKET, "left_out"), found.left_out())
 
 
 def stamps(found: Catalog, said: Known) -> dict[str, str]:

@@ -58,14 +58,17 @@ class Ready:
         for topic in topics:
             self._waiting.pop(topic, None)
         for where, sets in found.sets.items():
-            limit = None
-            for files in sets:
+            limit = first = None
+            for number, files in enumerate(sets):
                 since = self._since(files, before[where.topic], known, now, clock_s)
                 if since is None or self._is_taken(files, known, now - since):
                     continue
                 limit = files.start_offset if limit is None else min(limit, files.start_offset)
+                first = number if first is None else first
                 self._waiting[where.topic] = min(since, self._waiting.get(where.topic, now))
             kept = [files for files in sets if limit is None or files.start_offset < limit]
+            if sets[0].is_generic:  # they all begin at the same offset, and are in order
+                kept = list(sets[:first])
             if kept:
                 taken[where] = kept
         return replace(found, sets=taken)

@@ -179,8 +179,8 @@ class RestoreRun:
         self._summary.skip("foreign_objects", found.foreign_count)
         for key, why in found.foreign[:20]:
             self._tell(self._summary.warn("foreign_object", f"{key} is ignored: {why}", key=key))
-        if text := found.left_out():
-            self._tell(self._summary.warn("other_format", text))
+        for code, text in found.left_out():
+            self._tell(self._summary.warn(code, text))
 
     def _show(self, plan: RestorePlan, cluster: Cluster) -> None:
         topics = [topic.intent.source for topic in plan.topics]

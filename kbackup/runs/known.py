@@ -180,6 +180,8 @@ def read(
         StoreError: If the store does not answer.
     """
     known = read_topics(store, layout, clock)
+    if layout.is_generic:
+        return known
     wanted = [name for name in select(known.topics, names, pattern) if name in known.topics]
     known = with_objects(known, store, layout, clock, wanted)
     return known.with_run_records(store, layout, names)
@@ -223,6 +225,8 @@ def of_run_records(
 def read_topics(store: Store, layout: Layout, clock: Clock) -> Known:
     """Read what the ledger says of topics and sinks, and nothing of their objects.
 
+    It speaks of objects that a sink has named: of a generic layout, only sinks are read.
+
     Raises:
         StoreError: If the store does not answer.
     """
@@ -233,6 +237,8 @@ def read_topics(store: Store, layout: Layout, clock: Clock) -> Known:
     for entry in sorted(topic_entries(found.rows), key=lambda entry: entry.time):
         if entry.kind == SINK:
             sinks.append(entry)
+        elif layout.is_generic:
+            continue
         elif entry.kind == EARLIER and entry.topic:
             earlier[entry.topic] = entry
         elif entry.kind == TOPIC and entry.topic:

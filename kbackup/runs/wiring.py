@@ -10,6 +10,7 @@ from kbackup.backup.window import Window
 from kbackup.config import Settings
 from kbackup.config.layout import RECORD_FORMAT
 from kbackup.config.plugin_options import chosen
+from kbackup.config.running import GENERIC
 from kbackup.config.settings import BY_NAME
 from kbackup.engine import EngineSettings, Jvm
 from kbackup.errors import ConfigurationError
@@ -71,7 +72,7 @@ def layout(settings: Settings) -> Layout:
             f"a segment is .. or . or {RECORDS_FOLDER}, or a character cannot be printed",
             "choose a plain folder, such as topics",
         )
-    is_dated = _directory(settings) == UPLOAD_DATE
+    is_dated = _directory(settings) == UPLOAD_DATE and settings.mode != GENERIC
     folder, delimiter = settings.topics_dir, settings.directory_delim
     return Layout(
         folder.removesuffix(delimiter) if is_dated else folder,
@@ -79,6 +80,7 @@ def layout(settings: Settings) -> Layout:
         settings.file_delim,
         settings.filename_offset_zero_pad_width,
         is_dated,
+        settings.topic_regex_list if settings.mode == GENERIC else (),
     )
 
 
@@ -161,6 +163,7 @@ def reading(settings: Settings) -> ReadOptions:
         },
         settings.store_kafka_keys,
         settings.store_kafka_headers,
+        file_headers=settings.file_metadata_headers_enable,
     )
 
 
@@ -253,9 +256,12 @@ def restore_group(settings: Settings) -> str:
 def asked(settings: Settings) -> str:
     """Return what tells the records that a restore writes from those of the backup.
 
-    Empty where they are the same: which of them, and the transforms that change them.
+    Empty where they are the same: which of them, the transforms that change them, and the
+    expressions that say where objects belong.
     """
     names = [str(window(settings))]
+    if settings.mode == GENERIC:
+        names.append(f"expressions {_digest(' '.join(map(str, settings.topic_regex_list)))}")
     if settings.transforms:
         steps = [asdict(step) for step in settings.transforms]
         names.append(f"transforms {_digest(json.dumps(steps, sort_keys=True, default=str))}")

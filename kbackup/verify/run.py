@@ -109,8 +109,8 @@ def verify(
         narrow = found.narrowed(only_format)
         entries = _only(entries, found, narrow)
         found = narrow
-        if text := found.left_out():
-            yield summary.warn("other_format", text)
+    for code, text in found.left_out():
+        yield summary.warn(code, text)
     there = {*found.topics(), *known.topics, *(where.topic for where in entries)}
     chosen = select(there, names, pattern)
     for topic in chosen:

@@ -213,8 +213,9 @@ class Restoring:
         """What a restore with these options would do."""
         settings = self.settings(**options)
         found = catalog.read(
-            self.store, self.backup.layout, ReadOptions().formats, topics=settings.topics
-        )
+            self.store, self.backup.layout, wiring.format_options(settings),
+            topics=settings.topics, only_format=settings.format_class,
+        )  # fmt: skip
         return Planner(
             settings=settings,
             cluster=self.cluster,  # type: ignore[arg-type]

@@ -354,7 +354,7 @@ def test_a_missing_file_is_the_only_error(tmp_path: Path) -> None:
         ),
         pytest.param(
             "connector.class=x.source.S3SourceConnector\nmode=GENERIC",
-            ["mode", "format.class", "s3.bucket.name"],
+            ["format.class", "s3.bucket.name", "topic.regex.list"],
             id="incomplete source",
         ),
     ],
