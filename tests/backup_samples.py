@@ -134,7 +134,7 @@ class Backup:
         directory: str,
         topic: str,
         partition: int,
-        offsets: Sequence[int],
+        offsets: Sequence[int] | pa.RecordBatch,
         *,
         views: tuple[ViewSpec, ...] = RECORD,
     ) -> str:

@@ -5,10 +5,11 @@ stored: compaction, transactions and retention leave holes in any topic.  So it 
 where a run record says that an object was there.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Final
+from typing import Final, NamedTuple
 
 from kbackup import partitioners
 from kbackup.backup.catalog import FileSet
@@ -183,7 +184,10 @@ def _named(holes: Sequence[tuple[int, int]]) -> str:
 
 
 def repeated(sets: Sequence[FileSet], entries: Sequence[Entry]) -> int | None:
-    """Return how many whole records are in an earlier object of their directory too.
+    """Return how many whole records are in an earlier object too.
+
+    Objects of one cut, in several directories, have none in common.  Objects whose cut is not
+    known are compared with those of their directory alone.
 
     Args:
         sets: Of one partition, by start offset.
@@ -192,20 +196,43 @@ def repeated(sets: Sequence[FileSet], entries: Sequence[Entry]) -> int | None:
     Returns:
         None where objects overlap of which one lacks offsets: it does not say which.
     """
-    found = 0
-    reaches: dict[str, tuple[int, bool]] = {}
+    cuts: defaultdict[tuple[str | None, Hashable], list[Entry]] = defaultdict(list)
     for files, entry in zip(sets, entries, strict=True):
-        if not files.is_whole:
-            continue
-        end, has_all = reaches.get(files.encoded_partition, (0, True))
-        is_dense = entry.records == len(entry.span)
-        if overlap := max(min(end, entry.span.end_offset) - entry.first, 0):
+        if files.is_whole:
+            alone = files.encoded_partition, files.id
+            cuts[alone if entry.cut is None else (None, entry.cut)].append(entry)
+    lanes: defaultdict[str | None, list[_Stored]] = defaultdict(list)
+    for (directory, _), among in cuts.items():
+        span = Span(min(one.first for one in among), max(one.span.end_offset for one in among))
+        is_dense = sum(one.records or 0 for one in among) == len(span)
+        lanes[directory].append(_Stored(span, is_dense))
+    counts = [_twice(sorted(stored, key=_begin)) for stored in lanes.values()]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+class _Stored(NamedTuple):
+    """What was stored together: its offsets, and whether each of them has a record."""
+
+    span: Span
+    is_dense: bool
+
+
+def _begin(stored: _Stored) -> int:
+    return stored.span.start_offset
+
+
+def _twice(stored: Iterable[_Stored]) -> int | None:
+    """Return how many records come again; None where that depends on offsets that are lacking."""
+    found, reach, has_all = 0, 0, True
+    for span, is_dense in stored:
+        if overlap := max(min(reach, span.end_offset) - span.start_offset, 0):
             if not (has_all and is_dense):
                 return None
             found += overlap
         else:
             has_all = is_dense
-        reaches[files.encoded_partition] = max(end, entry.span.end_offset), has_all
+        reach = max(reach, span.end_offset)
     return found
 
 

@@ -129,9 +129,7 @@ class Inventory:
     def cut_of(self, files: FileSet) -> Hashable:
         """Return which cut of which run a set is of, by the ledger; else a cut of its own."""
         entry = self._known.ledger(files.where).objects.get(files.id)
-        if entry is None or entry.cut_start is None or entry.next_offset is None:
-            return files.id
-        return entry.cut_start, entry.next_offset, entry.run
+        return files.id if entry is None or entry.cut is None else entry.cut
 
     def had_objects(self, topic: str) -> bool:
         """Whether the ledger knows of objects of *topic*, wherever they are now."""

@@ -19,6 +19,7 @@ from kbackup.backup.catalog import Catalog, FileSet, not_in_backup, nothing_ther
 from kbackup.backup.checked import Checked
 from kbackup.backup.findings import AGAIN, Finding, again
 from kbackup.backup.judged import JudgedPartition
+from kbackup.backup.ledger.rows import Entry
 from kbackup.backup.recorded import Recorded
 from kbackup.engine import EngineSettings, Report
 from kbackup.errors import CorruptObjectError
@@ -207,12 +208,15 @@ def _units(
     for where in wheres:
         after: defaultdict[tuple[str, bool], deque[FileSet]] = defaultdict(deque)
         objects = known.ledger(where).objects
-        for files in reversed(sets.get(where, ())):
+        of_partition = sets.get(where, ())
+        for number, files in reversed([*enumerate(of_partition)]):
             place = files.encoded_partition, files.is_whole
             if share.takes(files.id):
                 row = None if files.main is None else objects.get(files.main.key)
                 stored = None if row is None else row.facts
-                units.append(VerifyUnit(files, _reached(after[place], stored), stored))
+                later = (of_partition[at] for at in range(number + 1, len(of_partition)))
+                across = tuple(_across(files, later, objects))
+                units.append(VerifyUnit(files, _reached(after[place], stored), across, stored))
             after[place].appendleft(files)
     yield from sorted(units, key=lambda unit: unit.size, reverse=True)
 
@@ -227,6 +231,25 @@ def _reached(after: Iterable[FileSet], stored: Facts | None) -> tuple[FileSet, .
             break
         found.append(files)
     return tuple(found)
+
+
+def _across(
+    files: FileSet, later: Iterable[FileSet], rows: Mapping[str, Entry]
+) -> Iterator[FileSet]:
+    """Yield the sets of *later* in other directories that *files* may have records in common with.
+
+    The ledger says where it ends, and which sets are of its cut.
+    """
+    row = rows.get(files.id)
+    if row is None or row.cut is None or not files.is_whole:
+        return
+    for one in later:
+        if one.start_offset >= row.span.end_offset:
+            return
+        other = rows.get(one.id)
+        is_beside = one.encoded_partition == files.encoded_partition
+        if one.is_whole and not is_beside and (other is None or other.cut != row.cut):
+            yield one
 
 
 def _duplicates(

@@ -52,11 +52,14 @@ class VerifyUnit:
         files: The set.
         following: The next sets in its directory: as many as the ledger says that it reaches
             into, and one at the least, unless it is the last.
+        across: Later sets of whole records in other directories, of other cuts, that it may reach
+            into.
         stored: What the ledger says of its records; None where it does not.
     """
 
     files: FileSet
     following: tuple[FileSet, ...] = ()
+    across: tuple[FileSet, ...] = ()
     stored: Facts | None = None
 
     @property
@@ -182,26 +185,40 @@ class _Check:
         files, nothing = self.unit.files, (None, 0)
         if end is None or not files.is_whole or self.problems:
             return nothing
-        others = [one for one in self.unit.following if one.start_offset <= end]
+        beside = [one for one in self.unit.following if one.start_offset <= end]
+        across = [one for one in self.unit.across if one.start_offset <= end]
+        others = [*beside, *across]
         if not others:
             return nothing
-        shared = Window.between(others[0].start_offset, end + 1, None, None)
+        first = min(one.start_offset for one in others)
+        shared = Window.between(first, end + 1, None, None)
         try:
             mine, *rows = [self._rows(one, shared) for one in (files, *others)]
         except (*_BAD, ObjectNotFoundError):
             return nothing  # the other set's own check names it
         theirs = pa.chunked_array([each["offset"] for each in rows], pa.int64())
         repeated = pc.sum(pc.is_in(mine["offset"], theirs)).as_py() or 0
-        try:
-            # any may lack rows of the others: compaction may have come in between
-            woven([batch for each in (mine, *rows) for batch in each.to_batches()])
-        except ConflictError:
-            return False, repeated
-        return True, repeated
+        for one, table in zip(across, rows[len(beside) :], strict=True):
+            if not _agree(mine, table):
+                text = f"it holds other records than {files.id} at the same offsets"
+                self._problem("overlap", one.id, text)
+        return (_agree(mine, *rows[: len(beside)]) if beside else None), repeated
 
     def _rows(self, files: FileSet, shared: Window) -> pa.Table:
         batches = (shared.rows(batch) for batch in read(self.store, files, self.reading))
         return pa.Table.from_batches(batches, SCHEMA)
+
+
+def _agree(*tables: pa.Table) -> bool:
+    """Whether tables hold the same record wherever they have the same offset.
+
+    Any may lack rows of the others: compaction may have come in between.
+    """
+    try:
+        woven([batch for table in tables for batch in table.to_batches()])
+    except ConflictError:
+        return False
+    return True
 
 
 def _is_checkable(file: BackupFile, head: ObjectHead | None) -> bool:

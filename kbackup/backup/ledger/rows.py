@@ -90,6 +90,16 @@ class Entry:
         )
 
     @property
+    def cut(self) -> tuple[int, int, str | None] | None:
+        """Which cut of which run an object is of; None where the row does not say.
+
+        Objects of one cut have no record in common.
+        """
+        if self.cut_start is None or self.next_offset is None:
+            return None
+        return self.cut_start, self.next_offset, self.run
+
+    @property
     def span(self) -> Span:
         """The offsets of a row about a range."""
         return Span(self.first, (self.first if self.last is None else self.last) + 1)

@@ -129,6 +129,51 @@ def test_records_in_several_objects_are_counted_once(
 
 
 @pytest.mark.parametrize(
+    ("cuts", "shallow", "deep"),
+    [
+        pytest.param({"a": (range(10),), "b": (range(5, 15),)}, 15, 15, id="other cuts"),
+        pytest.param(
+            {"a": (range(0, 20, 2),), "b": (range(1, 20, 2),)}, 20, 20, id="one cut, side by side"
+        ),
+        pytest.param(
+            {"a": (range(0, 20, 2),), "b": (range(1, 20, 2),), "c": (range(10, 30),)},
+            30, 30, id="a later cut over both of one",
+        ),
+        pytest.param({"a": (range(0, 10, 2),), "b": (range(4, 12),)}, None, 10, id="lacking"),
+    ],
+)  # fmt: skip
+def test_records_in_several_directories_are_counted_once(
+    cuts: dict[str, tuple[range]], shallow: int | None, deep: int
+) -> None:
+    """
+    A retry by another partitioner, or by the clock's, leaves the same records in other directories.
+    """
+    backup, _ = backup_with_ledger()
+    for directory, (offsets,) in cuts.items():
+        key = backup.put_in(directory, "orders", 0, offsets)
+        cut = range(20) if offsets.step == 2 and offsets.stop == 20 else offsets
+        enter(backup, key, cut)
+
+    (names, _), (read, found) = (rows(backup, deep=way)[0] for way in (False, True))
+
+    assert (shallow, deep, []) == (names, read, found)
+
+
+def test_other_records_in_another_directory_are_an_error() -> None:
+    """
+    A restore merges directories by offset, so two records of one offset would stop it.
+    """
+    backup, _ = backup_with_ledger()
+    enter(backup, backup.put_in("a", "orders", 0, range(5)), range(5))
+    key = backup.put_in("b", "orders", 0, batch(range(3, 6), value=b"another"))
+    enter(backup, key, range(3, 6))
+
+    [(_, codes)] = rows(backup, deep=True)
+
+    assert ["overlap"] == codes
+
+
+@pytest.mark.parametrize(
     ("sinks", "group"),
     [
         pytest.param({}, "GROUP", id="no sink is known"),
