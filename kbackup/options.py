@@ -10,20 +10,18 @@ the check.  The functions below make one of each type::
 and the plugin reads it from the mapping it is given: ``CODEC.of(options)``.
 
 `kbackup.plugins` says how a package announces its declarations.  A module that declares options
-is imported for ``--help``: it imports nothing but this one and the standard library.
+is imported for ``--help``: it imports nothing but this one, `kbackup.literals` and the standard
+library.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 
 from kbackup.errors import ConfigurationError
+from kbackup.literals import read_boolean, read_duration, read_integer, read_names
 
 T = TypeVar("T")
-
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,52 +290,6 @@ def check_needs(declared: Iterable[Option[Any]], given: Mapping[str, Any]) -> No
                     "set both, or neither",
                     property=other,
                 )
-
-
-def read_boolean(value: object) -> bool:
-    """Return true or false.
-
-    Source: Kafka's ``ConfigDef.parseType``: either word in any case, nothing else.
-
-    Raises:
-        ValueError: If it is neither.
-    """
-    known = {"true": True, "false": False}
-    answer = value if isinstance(value, bool) else known.get(str(value).strip().lower())
-    if answer is None:
-        raise ValueError("expected true or false")
-    return answer
-
-
-def read_integer(value: object) -> int:
-    """Return a whole number of at most 19 digits.
-
-    Raises:
-        ValueError: If it is none.
-    """
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if re.fullmatch(r"\s*[+-]?\d{1,19}\s*", str(value), re.ASCII) is None:
-        raise ValueError("expected a whole number")
-    return int(str(value))
-
-
-def read_duration(text: str) -> float:
-    """Return the seconds of ``500ms``, ``10s``, ``5m``, ``2h``, ``1d``; of a number, itself.
-
-    Raises:
-        ValueError: If it is none of these.
-    """
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise ValueError("expected a duration such as 10s, 500ms or 2h")
-    return float(match[1]) * _UNITS[match[2] or "s"]
-
-
-def read_names(value: object) -> tuple[str, ...]:
-    """Return the names of a list as Kafka's ``ConfigDef`` reads it; of several texts, all."""
-    parts: Iterable[str] = [value] if isinstance(value, str) else value  # type: ignore[assignment]
-    return tuple(name for part in parts for name in map(str.strip, part.split(",")) if name)
 
 
 def _as_it_is(value: object) -> str | None:

@@ -8,7 +8,7 @@ import click
 import kbackup
 from kbackup.config import PROPERTIES, Property
 from kbackup.errors import ConfigurationError
-from kbackup.options import read_duration
+from kbackup.literals import read_duration
 
 EXIT_CODES: Final = (
     "Exit codes: 0 done  2 usage  3 skipped  4 refused  5 Kafka  6 S3  7 corrupt  8 locked  "

@@ -9,8 +9,9 @@ from kbackup.config.property import READING, SINK, STATUS
 from kbackup.config.settings import BY_NAME, PLACES
 from kbackup.errors import IllegalTopicNameError
 from kbackup.joda import zones
+from kbackup.literals import read_names
 from kbackup.naming import check_topic
-from kbackup.options import Suspicion, read_names
+from kbackup.options import Suspicion
 
 _EXPRESSIONS: Final = "topic.regex.list"
 _NOT_GENERIC: Final = {

@@ -18,8 +18,8 @@ from kbackup import expressions, plugins
 from kbackup.errors import ConfigurationError, IllegalTopicNameError
 from kbackup.expressions import Expression
 from kbackup.java_regex import PatternError, translate
+from kbackup.literals import read_boolean, read_duration, read_integer, read_names
 from kbackup.naming import PARTITION_MAX, check_topic
-from kbackup.options import read_boolean, read_duration, read_integer, read_names
 
 PARTITIONS_MAX: Final = 200_000
 """The most partitions that one ``--partitions`` may name: more than a cluster can hold."""

@@ -13,7 +13,7 @@ from kbackup.config import files, known, placeholders
 from kbackup.config.doubts import Doubt, Origin, Value, error, is_secret, short, warning
 from kbackup.config.settings import ALIASES, BY_NAME, by_attribute
 from kbackup.errors import ConfigurationError
-from kbackup.options import read_names
+from kbackup.literals import read_names
 
 PREFIX: Final = "KBACKUP_"
 _PROVIDERS: Final = "config.providers"

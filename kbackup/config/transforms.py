@@ -11,12 +11,15 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kbackup import plugins
 from kbackup.config.doubts import Doubt, Value, error, warning
 from kbackup.errors import ConfigurationError
-from kbackup.options import Option, read_boolean
+from kbackup.literals import read_boolean
+
+if TYPE_CHECKING:
+    from kbackup.options import Option
 
 ROUTER: Final = "RegexRouter"
 _ROUTER_PLUGIN: Final = "regex_router"

@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from kbackup.options import Option, read_names
+from kbackup.literals import read_names
+from kbackup.options import Option
 
 
 def _fields(value: Any) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-from kbackup.options import Option, boolean, optional_text, read_integer
+from kbackup.literals import read_integer
+from kbackup.options import Option, boolean, optional_text
 from kbackup.transforms.data import Data, Records
 from kbackup.transforms.sides import refused
 
