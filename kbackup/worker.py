@@ -13,6 +13,7 @@ and a jar of thousands of entries, which Python lists again for each task.  Left
 each task half a second of CPU time.
 """
 
+import gc
 import json
 import os
 import runpy
@@ -71,10 +72,18 @@ def main() -> None:
 
 
 def _prepare(modules: Sequence[str] = ()) -> None:
+    """Import what tasks need, into pages that the workers share.
+
+    A garbage collection writes to each object that it looks at, and so would give every worker a
+    copy of them all.
+    """
     sys.path[:] = without_archives(sys.path)
     os.environ.setdefault(*_NO_THREAD)
+    gc.disable()  # what it frees would leave room in frozen pages, where workers write
     for name in (*_USED_BY_TASKS, *modules):
         import_module(name)
+    gc.freeze()
+    gc.enable()
 
 
 def _wait_for_spark(path: str, modules: Sequence[str]) -> bool:

@@ -23,6 +23,7 @@ from kbackup.config.parsing import names_store
 from kbackup.config.property import CONVERTING, READING, SETTLING, SINK, STATUS
 from kbackup.config.settings import BY_NAME, PLACES, Settings, by_attribute
 from kbackup.renaming import Rename
+from kbackup.steps import Step
 
 _NEAREST_MAX: Final = 50
 """The most unknown names for which the nearest name is looked up: each costs milliseconds."""
@@ -144,9 +145,7 @@ class Judgement:
         self.doubts += renaming.doubts
         return renaming.steps
 
-    def _steps(
-        self, usable: Mapping[str, Value], found: seams.Seams
-    ) -> tuple[transforms.Step, ...]:
+    def _steps(self, usable: Mapping[str, Value], found: seams.Seams) -> tuple[Step, ...]:
         """Return the transforms of a sink or a restore."""
         if "restore" in self.sides:
             sides = {"key", "value"}

@@ -13,8 +13,8 @@ from kbackup.config.parsing import names_store
 from kbackup.config.property import Group, Property, of_plugins, properties
 from kbackup.config.running import Following, Generic, Output, Restore, Run
 from kbackup.config.tolerance import Tolerance
-from kbackup.config.transforms import Step
 from kbackup.renaming import Rename
+from kbackup.steps import Step
 
 GROUPS: Final[tuple[type[Group], ...]] = (
     Kafka,

@@ -10,13 +10,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kbackup import plugins
 from kbackup.config.doubts import Doubt, Value, error, warning
 from kbackup.errors import ConfigurationError
 from kbackup.literals import read_boolean
+from kbackup.steps import Condition, Step
 
 if TYPE_CHECKING:
     from kbackup.options import Option
@@ -26,48 +27,6 @@ _ROUTER_PLUGIN: Final = "regex_router"
 
 _OWN: Final = ("type", "predicate", "negate")
 """Properties of a transform that are not options of its class."""
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """Which records a transform is for; plain data.
-
-    Attributes:
-        alias: Its name in the file.
-        plugin: The predicate.
-        options: What was given for its options.
-        negate: Whether it selects the records that do not match.
-    """
-
-    alias: str
-    plugin: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    negate: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One transform of a chain; plain data.
-
-    Attributes:
-        alias: Its name in the file.
-        plugin: The transform.
-        side: "key" or "value", or another side of its class; empty if it has only one.
-        options: What was given for its options.
-        condition: Which records it is for, None for all.
-    """
-
-    alias: str
-    plugin: str
-    side: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    condition: Condition | None = None
-
-    @property
-    def reads(self) -> frozenset[str]:
-        """The sides that must be converted for it: "key", "value"."""
-        own = {self.side} & {"key", "value"}
-        return frozenset((*own, *plugins.load("transforms", self.plugin).reads))
 
 
 class Steps(NamedTuple):

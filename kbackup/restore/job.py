@@ -5,11 +5,11 @@ from typing import Self
 
 from kbackup.backup.catalog import FileSet
 from kbackup.backup.window import EVERYTHING, Window
-from kbackup.config.transforms import Step
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Connection, Position
 from kbackup.records import TopicPartition
 from kbackup.restore.mark import Mark
+from kbackup.steps import Step
 from kbackup.stores import StoreSettings
 
 

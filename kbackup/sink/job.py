@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from kbackup.clock import Clock
-from kbackup.config.transforms import Step
 from kbackup.errors import TopicChangedError
 from kbackup.flow.affix import NO_AFFIX, Affix
 from kbackup.flow.cut import Rule
@@ -15,6 +14,7 @@ from kbackup.naming import Layout
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.reports import Bookmark
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
+from kbackup.steps import Step
 from kbackup.stores import StoreSettings
 
 SPOOL_BYTES: Final = 32 * 2**20

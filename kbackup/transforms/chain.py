@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from kbackup import plugins
 from kbackup.columns import Bad
-from kbackup.config.transforms import Step
+from kbackup.steps import Step
 from kbackup.transforms import Predicate, Transform
 from kbackup.transforms.data import Data, Records
 

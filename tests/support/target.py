@@ -11,7 +11,6 @@ from kbackup import config
 from kbackup.backup import catalog
 from kbackup.backup.ledger.objects import TopicLedger
 from kbackup.backup.ledger.rows import Entry
-from kbackup.config.transforms import Step
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import NO_OTHERS, KafkaSettings, Position
 from kbackup.kafka.cluster import Topic
@@ -24,6 +23,7 @@ from kbackup.restore.planner import Planner
 from kbackup.restore.work import Work
 from kbackup.runs import wiring
 from kbackup.runs.known import of_run_records
+from kbackup.steps import Step
 from kbackup.stores import Store
 from tests.support.fakes import SilentLine
 

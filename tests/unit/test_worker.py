@@ -1,5 +1,6 @@
 """Where Spark's Python workers come from."""
 
+import json
 import os
 import socket
 import struct
@@ -7,6 +8,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from kbackup.engine.ahead import Ahead
 from kbackup.worker import SOCKET, without_archives
@@ -30,23 +34,57 @@ def test_archives_stay_where_pyspark_is_nowhere_else() -> None:
     assert path == without_archives(path)
 
 
-def test_what_is_imported_before_workers_are_forked_starts_no_thread() -> None:
-    """
-    A process that is forked has one thread: another one could hold a lock for ever.
-    """
+@pytest.fixture(scope="module")
+def prepared() -> dict[str, Any]:
+    """What a process has become that is about to fork workers: threads, frozen objects, modules."""
     program = (
-        "import os, runpy, kbackup.worker\n"
+        "import gc, json, os, runpy, sys, kbackup.worker\n"
         "runpy.run_module = lambda *_, **__: None\n"
         "kbackup.worker.main()\n"
-        "print(len(os.listdir('/proc/self/task')))\n"
+        "threads = len(os.listdir('/proc/self/task'))\n"
+        "kept = [gc.isenabled(), gc.get_freeze_count() > len(gc.get_objects())]\n"
+        "print(json.dumps([threads, kept, list(sys.modules)]))\n"
     )
-
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
+    return dict(zip(("threads", "kept", "modules"), json.loads(done.stdout), strict=True))
 
+
+def test_what_is_imported_before_workers_are_forked_starts_no_thread(
+    prepared: dict[str, Any],
+) -> None:
+    """
+    A process that is forked has one thread: another one could hold a lock for ever.
+    """
     assert Path("/proc/self/task").exists()
-    assert "1" == done.stdout.strip()
+    assert 1 == prepared["threads"]
+
+
+def test_a_garbage_collection_in_a_worker_does_not_copy_what_workers_share(
+    prepared: dict[str, Any],
+) -> None:
+    """
+    Collections look at no object from before the fork, and are made.
+    """
+    assert [True, True] == prepared["kept"]
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        "asyncio", "boto3", "click", "fastavro", "google", "kbackup.config", "numpy", "pandas",
+        "pyarrow.dataset", "pydantic", "rich",
+    ],
+)  # fmt: skip
+def test_workers_do_not_share_what_few_tasks_use(prepared: dict[str, Any], library: str) -> None:
+    """
+    What only the driver, a plugin or a store needs is not in the memory of every worker.
+    """
+    assert "kbackup.restore.task" in prepared["modules"]
+    assert not [
+        name for name in prepared["modules"] if name == library or name.startswith(f"{library}.")
+    ]
 
 
 DAEMON = [sys.executable, "-m", "kbackup.worker", "pyspark.worker"]

@@ -4,8 +4,9 @@ import pytest
 
 from kbackup.config import router, transforms
 from kbackup.config.doubts import Origin, Value
-from kbackup.config.transforms import Known, Step, steps
+from kbackup.config.transforms import Known, steps
 from kbackup.renaming import rename
+from kbackup.steps import Step
 
 TYPE = "org.apache.kafka.connect.transforms.RegexRouter"
 

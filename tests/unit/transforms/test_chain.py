@@ -6,13 +6,13 @@ import pytest
 from record_samples import batch_of
 
 from kbackup import converters
-from kbackup.config.transforms import Condition, Step
 from kbackup.flow.convert import Conversion, convert
 from kbackup.flow.rows import Rows
 from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.naming import View
 from kbackup.records import TopicPartition
+from kbackup.steps import Condition, Step
 from kbackup.transforms.chain import Chain
 from kbackup.transforms.data import Records
 

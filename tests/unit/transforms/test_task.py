@@ -7,7 +7,6 @@ from uuid import uuid4
 from record_samples import batch_of
 
 from kbackup.clock import SystemClock
-from kbackup.config.transforms import Condition, Step
 from kbackup.flow.cut import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
@@ -18,6 +17,7 @@ from kbackup.reports import PartitionReport
 from kbackup.sink.clients import Clients
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.work import Work
+from kbackup.steps import Condition, Step
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from tests.support.fakes import FakePositions, FakeReader, SilentLine
