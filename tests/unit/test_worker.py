@@ -101,7 +101,8 @@ def forked(daemon: "subprocess.Popen[bytes]") -> int:
 
 def test_workers_are_forked_from_the_process_that_was_started_ahead() -> None:
     """
-    The process that Spark starts hands its streams over, and ends when Spark hangs up.
+    The process that Spark starts hands its streams over, gives its memory back, and ends when
+    Spark hangs up.
     """
     with tempfile.TemporaryFile() as log:
         ahead = Ahead.start(log.fileno())
@@ -114,6 +115,8 @@ def test_workers_are_forked_from_the_process_that_was_started_ahead() -> None:
                 env={**os.environ, **ahead.environment, "PYTHON_WORKER_FACTORY_SECRET": "x"},
             ) as daemon:  # fmt: skip
                 pid = forked(daemon)
+                while Path(f"/proc/{daemon.pid}/comm").read_text() != "sh\n":
+                    assert daemon.poll() is None
                 assert daemon.stdin is not None
                 daemon.stdin.close()
 
