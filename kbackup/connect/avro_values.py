@@ -1,4 +1,7 @@
-"""From Avro datums to a column with a Connect schema."""
+"""From Avro datums to a column with a Connect schema.
+
+fastavro is imported where it is used: a run asks every format what it reads, and few read Avro.
+"""
 
 import io
 import json
@@ -7,7 +10,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-import fastavro
 import pyarrow as pa
 
 from kbackup.connect.avro_schema import from_avro
@@ -41,6 +43,8 @@ def decode(data: bytes, count: int, text: str) -> pa.Array:
     Raises:
         ValueError: If *data* is not *count* datums of the schema, or the schema has no column.
     """
+    import fastavro  # noqa: PLC0415
+
     header, schema, convert = _reading(text)
     block = b"".join([header, long(count), long(len(data)), data, _SYNC])
     file = io.BytesIO(block)
@@ -70,6 +74,8 @@ def decode_each(datums: pa.BinaryArray, text: str) -> tuple[pa.Array, dict[int, 
     Raises:
         ValueError: If the schema has no column.
     """
+    import fastavro  # noqa: PLC0415
+
     _, schema, convert = _reading(text)
     parsed = _parsed(text)
     rows: list[Any] = []
@@ -115,6 +121,8 @@ def long(number: int) -> bytes:
 @lru_cache(100)
 def _reading(text: str) -> tuple[bytes, ConnectSchema, Callable[[Any], Any] | None]:
     """Return the header of a file of such datums, their schema, and what turns each into a row."""
+    import fastavro  # noqa: PLC0415
+
     try:
         found = json.loads(text)
         schema = from_avro(found)
@@ -131,6 +139,8 @@ def _reading(text: str) -> tuple[bytes, ConnectSchema, Callable[[Any], Any] | No
 
 @lru_cache(100)
 def _parsed(text: str) -> Any:
+    import fastavro  # noqa: PLC0415
+
     return fastavro.parse_schema(_without_logical(json.loads(text)))
 
 

@@ -249,12 +249,15 @@ def _merged_topics(rows: pa.Table) -> pa.Table:
 
 def _best(rows: pa.Table, about: pa.ChunkedArray, order: list[str]) -> pa.Table:
     """Return of the rows *about* each thing the highest by the columns of *order*."""
-    numbered = rows.select(order).append_column("_about", about)
-    numbered = numbered.append_column("_row", pa.array(range(len(rows)), pa.int64()))
+    if not len(rows):
+        return rows
     keys = [(name, "descending") for name in order]  # nulls come last
-    ordered = numbered.take(pc.sort_indices(numbered, keys))
-    kept = ordered.group_by("_about", use_threads=False).aggregate([("_row", "first")])
-    return rows.take(kept["_row_first"])
+    ranked = pc.sort_indices(rows.select(order), keys)
+    # `Table.group_by` would do the rest, but loads two libraries that nothing else needs: codes
+    # are given in order, so each new one is higher than all before it
+    highest = pc.cumulative_max(about.combine_chunks().take(ranked).dictionary_encode().indices)
+    is_new = pa.concat_arrays([pa.array([True]), pc.not_equal(highest[1:], highest[:-1])])
+    return rows.take(ranked.filter(is_new))
 
 
 OBJECTS: Final = Form(

@@ -1,0 +1,28 @@
+"""Which libraries looking at a backup loads: each of them costs megabytes for a whole run."""
+
+import json
+import subprocess
+import sys
+
+LOOK = """\
+import json, sys
+from kbackup import formats
+from kbackup.backup.ledger.rows import OBJECTS, Entry, table
+from kbackup.formats import FormatOptions
+assert formats.by_extension(".nobody-reads-this", FormatOptions()) is None
+rows = table([Entry("object", 0, 0, 9, "key", records=10)] * 2, OBJECTS)
+assert len(OBJECTS.merged(rows)) == 1
+print(json.dumps(list(sys.modules)))
+"""
+
+
+def test_a_backup_is_planned_without_libraries_that_only_some_objects_need() -> None:
+    """
+    To ask every format what it reads, and to merge the ledger, loads no library of a format but
+    Arrow's Parquet, and nothing of Arrow's query engine.
+    """
+    done = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True)
+
+    modules = set(json.loads(done.stdout))
+    assert "pyarrow.parquet" in modules
+    assert not modules & {"fastavro", "cramjam", "pyarrow.acero", "pyarrow.dataset", "numpy"}
