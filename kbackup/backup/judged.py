@@ -13,7 +13,7 @@ from kbackup.backup.findings import Finding
 from kbackup.backup.judging import Extent
 from kbackup.backup.ledger.objects import NOTHING, PartitionLedger
 from kbackup.backup.recorded import Recorded
-from kbackup.events import Event
+from kbackup.backup.verdict import Verdict
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout, View
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
@@ -109,8 +109,8 @@ class JudgedPartition:
             if report is not None and report.failure is not None:
                 yield report.failure
 
-    def row(self, findings: Sequence[Finding]) -> Event:
-        """Return the partition's row of the summary."""
+    def verdict(self, findings: Sequence[Finding]) -> Verdict:
+        """Return what to conclude from *findings*, which are all that `findings` yielded."""
         reports = [report for files in self.sets if (report := self._report(files)) is not None]
         listed = sum(len(files.files) for files in self.sets)
         objects = sum(report.objects for report in reports) if self.is_deep else listed
@@ -124,19 +124,18 @@ class JudgedPartition:
             records = self.records()
         if any(finding.is_error for finding in findings):
             state = "damaged"
-        return {
-            "topic": self.where.topic,
-            "partition": self.where.partition,
-            "objects": objects,
-            "listed": listed,
-            "first": self.sets[0].start_offset if self.sets else None,
-            "last": self.last(),
-            "records": records,
-            "bytes": sum(file.size for files in self.sets for file in files.files),
-            "bytes_read": sum(report.bytes_read for report in reports),
-            "not_checkable": len(unchecked),
-            "state": state,
-        }
+        return Verdict(
+            where=self.where,
+            objects=objects,
+            listed=listed,
+            first=self.sets[0].start_offset if self.sets else None,
+            last=self.last(),
+            records=records,
+            bytes=sum(file.size for files in self.sets for file in files.files),
+            bytes_read=sum(report.bytes_read for report in reports),
+            not_checkable=len(unchecked),
+            state=state,
+        )
 
     def records(self) -> int | None:
         """Return the number of records, None where neither ledger nor run records tell.

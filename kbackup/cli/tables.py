@@ -14,7 +14,7 @@ Event = Mapping[str, Any]
 def run_table(summary: Event) -> Grid:
     """Return what a sink or a restore has done, a row a topic."""
     is_restore = title(summary["command"]) == "restore"
-    topics = summary.get("topics") or _by_topic(summary.get("partitions") or ())
+    topics = summary.get("topics") or ()
     offsets = [_offsets(summary, row["topic"]) for row in topics]
     has_offsets = any(text != _SEE_JSON for text in offsets)
     states = ["" if is_restore else without_records(summary, row["topic"]) for row in topics]
@@ -84,17 +84,6 @@ def without_records(summary: Event, topic: str) -> str:
     found = {str(row.get("state")) for row in rows}
     states = {nothing if state == _NOTHING_READ else state for state in found}
     return ", ".join(sorted(states & _WITHOUT)) if states <= _WITHOUT else ""
-
-
-def _by_topic(partitions: Iterable[Event]) -> list[dict[str, Any]]:
-    topics: dict[str, dict[str, Any]] = {}
-    for row in partitions:
-        topic = topics.setdefault(
-            row["topic"], {"topic": row["topic"], "partitions": 0, "records": 0}
-        )
-        topic["partitions"] += 1
-        topic["records"] += row.get("records") or 0
-    return list(topics.values())
 
 
 _SEE_JSON: Final = "see --json"

@@ -8,7 +8,8 @@ from typing import Final
 from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.backup.ledger.objects import PartitionLedger
 from kbackup.backup.ledger.rows import Entry
-from kbackup.look.stretches import State, Stretch, merged
+from kbackup.events import Event
+from kbackup.look.stretches import State, Stretch, day, merged
 from kbackup.records import Span, TopicPartition
 
 _DAY_MS: Final = 86_400_000
@@ -27,6 +28,22 @@ class Coverage:
     where: TopicPartition
     offsets: tuple[Stretch, ...]
     days: tuple[Stretch, ...]
+
+    def to_dict(self) -> Event:
+        """Return it as a line of ``--json``; days are texts."""
+        return {
+            "type": "coverage",
+            "topic": self.where.topic,
+            "partition": self.where.partition,
+            "offsets": [
+                {"state": str(one.state), "first": one.first, "last": one.last}
+                for one in self.offsets
+            ],
+            "days": [
+                {"state": str(one.state), "first": day(one.first), "last": day(one.last)}
+                for one in self.days
+            ],
+        }
 
 
 def coverage(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kbackup.backup.catalog import FileSet
+from kbackup.events import Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,13 @@ class Folder:
     objects: int
     bytes: int
     partitions: int
+
+    def to_dict(self, topic: str) -> Event:
+        """Return it as a line of ``--json``."""
+        return {
+            "type": "directory", "topic": topic, "directory": list(self.path),
+            "partitions": self.partitions, "objects": self.objects, "bytes": self.bytes,
+        }  # fmt: skip
 
 
 def folders(sets: Iterable[FileSet], delimiter: str) -> Iterator[Folder]:

@@ -1,30 +1,18 @@
 """``restore topics``: what is in the bucket, a row a partition, from names and the ledger."""
 
-from collections.abc import Collection, Iterator, Sequence
-from datetime import UTC, datetime
-from typing import Final
+from collections.abc import Collection, Iterator
 
-from kbackup import moments
 from kbackup.backup import catalog as listing
-from kbackup.backup.catalog import BackupFile, Catalog, FileSet, not_in_backup, nothing_there
-from kbackup.backup.judged import JudgedPartition
-from kbackup.backup.reading import facts, read
+from kbackup.backup.catalog import Catalog, not_in_backup, nothing_there
 from kbackup.events import Event, Warned
 from kbackup.flow.views import ReadOptions
-from kbackup.look.coverage import Coverage, coverage
+from kbackup.look.coverage import coverage
 from kbackup.look.folders import folders
-from kbackup.look.stretches import day
+from kbackup.look.stored import stored
 from kbackup.naming import Layout
-from kbackup.records import TopicPartition
 from kbackup.runs.known import NOTHING, Known
 from kbackup.runs.selection import select
 from kbackup.stores import Store
-
-_CODECS: Final = {
-    "br": "brotli", "gz": "gzip", "lz4hadoop": "lz4", "lz4raw": "lz4_raw", "lzo": "lzo",
-    "snappy": "snappy", "zstd": "zstd",
-}  # fmt: skip
-"""What a part of an extension says of the compression."""
 
 
 def topics(
@@ -73,7 +61,7 @@ def topics(
     present = found.keys
     if as_of_ms is not None:
         found = found.as_of(as_of_ms)
-    yield from foreign_warnings(found)
+    yield from _foreign(found)
     for code, text in found.left_out():
         yield Warned(code, text).to_dict()
     for damage in known.all_damage():
@@ -90,13 +78,12 @@ def topics(
         if where.topic not in chosen or not (partitions is None or where.partition in partitions):
             continue
         sets = found.sets.get(where, [])
-        row = _row(where, sets, known)
-        if deep and sets:
-            row |= _looked_at(store, sets, options)
-        yield row
+        row = stored(where, sets, known)
+        yield (row.looked_at(store, sets, options) if deep else row).to_dict()
         if has_map:
             gaps = known.gaps(where)
-            yield _map(coverage(where, sets, known.ledger(where), gaps, present, as_of_ms))
+            found_here = coverage(where, sets, known.ledger(where), gaps, present, as_of_ms)
+            yield found_here.to_dict()
     for topic in chosen if has_tree else ():
         sets = [
             files
@@ -105,29 +92,10 @@ def topics(
             for files in found.sets[where]
         ]
         for folder in folders(sets, layout.directory_delim):
-            yield {
-                "type": "directory", "topic": topic, "directory": list(folder.path),
-                "partitions": folder.partitions, "objects": folder.objects, "bytes": folder.bytes,
-            }  # fmt: skip
+            yield folder.to_dict(topic)
 
 
-def _map(found: Coverage) -> Event:
-    """Return a partition's coverage as an event; days are texts."""
-    return {
-        "type": "coverage",
-        "topic": found.where.topic,
-        "partition": found.where.partition,
-        "offsets": [
-            {"state": str(one.state), "first": one.first, "last": one.last} for one in found.offsets
-        ],
-        "days": [
-            {"state": str(one.state), "first": day(one.first), "last": day(one.last)}
-            for one in found.days
-        ],
-    }
-
-
-def foreign_warnings(found: Catalog) -> Iterator[Event]:
+def _foreign(found: Catalog) -> Iterator[Event]:
     """Name the objects that are not ours, and count those too many to name."""
     for key, why in found.foreign:
         yield Warned("foreign_object", why, place={"key": key}).to_dict()
@@ -135,59 +103,3 @@ def foreign_warnings(found: Catalog) -> Iterator[Event]:
     if unnamed:
         text = f"{unnamed} more objects are not ours"
         yield Warned("foreign_object", text).to_dict()
-
-
-def _row(where: TopicPartition, sets: Sequence[FileSet], known: Known) -> Event:
-    files = [file for each in sets for file in each.files]
-    newest = max((file.modified for file in files), default=None)
-    judged = JudgedPartition(
-        where, sets, known.recorded.get(where, ()), (), {}, is_deep=False,
-        ledger=known.ledger(where),
-    )  # fmt: skip
-    return {
-        "type": "partition",
-        "topic": where.topic,
-        "partition": where.partition,
-        "format": ", ".join(sorted({format_label(_main(each)) for each in sets})),
-        "objects": len(files),
-        "first": sets[0].start_offset if sets else None,
-        "last": judged.last(),
-        "records": judged.records(),
-        "bytes": sum(file.size for file in files),
-        "newest": None if newest is None else moments.text(datetime.fromtimestamp(newest, UTC)),
-    }
-
-
-def format_label(file: BackupFile) -> str:
-    """Return format and compression, as far as the name shows them: ``json/gzip``."""
-    codecs = [_CODECS[part] for part in file.extension.split(".") if part in _CODECS]
-    return "/".join([file.format, *codecs])
-
-
-def _main(files: FileSet) -> BackupFile:
-    return files.main if files.main is not None else files.files[0]
-
-
-def _looked_at(store: Store, sets: Sequence[FileSet], options: ReadOptions) -> Event:
-    """Return what the last object of each directory says, the latest of them.
-
-    In the connectors' layout without facts the last offset is that of a topic without holes.
-    """
-    finals = {files.encoded_partition: files for files in sets if files.main is not None}
-    ends = [_end(store, files, options) for files in finals.values()]
-    if not ends:
-        return {}
-    last = max(end for end, _ in ends)
-    return {"last": last} | ({"records": ends[0][1]} if len(sets) == 1 else {})
-
-
-def _end(store: Store, files: FileSet, options: ReadOptions) -> tuple[int, int]:
-    """Return the last offset of a set, and its records: by its facts, else by its rows."""
-    known = None if files.main is None else facts(store, files.main)
-    if known is not None:
-        return known.last_offset, known.records
-    last, records = files.start_offset, 0
-    for batch in read(store, files, options):
-        last = batch["offset"][len(batch) - 1].as_py()
-        records += len(batch)
-    return last, records

@@ -1,8 +1,9 @@
 """What a run reports at its end: one dictionary, the same for people, scripts and run records."""
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from kbackup.errors import KbackupError, worst
 from kbackup.events import Event, Warned
@@ -102,26 +103,34 @@ def _result(code: int) -> str:
     return words.get(code, "stopped" if code > 128 else "failed")
 
 
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """The sums of a topic's partitions; `asdict` gives its row of the summary."""
+
+    topic: str
+    target: str | None
+    partitions: int = 0
+    records: int = 0
+    objects: int = 0
+    bytes: int = 0
+    skipped: int = 0
+
+    def plus(self, row: Event) -> Self:
+        stored = row.get("bytes_stored") or row.get("bytes")  # a look has the second name
+        return replace(
+            self,
+            partitions=self.partitions + 1,
+            records=self.records + (row.get("records") or 0),
+            objects=self.objects + (row.get("objects") or 0),
+            bytes=self.bytes + (stored or row.get("bytes_read") or 0),
+            skipped=self.skipped + (row.get("skipped") or 0),
+        )
+
+
 def _topics(rows: list[Event]) -> list[Event]:
     """Sum the partitions of each topic."""
-    found: dict[str, Event] = {}
+    found: dict[str, _Topic] = {}
     for row in rows:
-        topic = found.setdefault(
-            row["topic"],
-            {
-                "topic": row["topic"],
-                "target": row.get("target"),
-                "partitions": 0,
-                "records": 0,
-                "objects": 0,
-                "bytes": 0,
-                "skipped": 0,
-            },
-        )
-        topic["partitions"] += 1
-        topic["records"] += row.get("records") or 0
-        topic["objects"] += row.get("objects") or 0
-        stored = row.get("bytes_stored") or row.get("bytes")  # a look has the second name
-        topic["bytes"] += stored or row.get("bytes_read") or 0
-        topic["skipped"] += row.get("skipped") or 0
-    return list(found.values())
+        topic = found.get(row["topic"]) or _Topic(row["topic"], row.get("target"))
+        found[topic.topic] = topic.plus(row)
+    return [asdict(topic) for topic in found.values()]

@@ -141,7 +141,7 @@ def verify(
             yield finding.event()
         for failure in part.failures():
             summary.fail(failure)
-        row = part.row(findings)
+        row = part.verdict(findings).to_dict()
         summary.partitions.append(row)
         yield {"type": "partition", **row}
     for finding in _duplicates(found.sets, reports):

@@ -6,6 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from kbackup.cli.screens import restored
+from kbackup.runs.summary import Summary
 
 NUMBER = re.compile("\\d(?:[\\d\u2009.,:-]*\\d)?")
 WIDTHS = (40, 80, 100, 200)
@@ -157,20 +158,25 @@ def test_a_run_without_news_is_one_line_and_its_name(told: Any, show: Any) -> No
     ] == shown.stdout.splitlines()
 
 
+def of_partitions(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a summary says of these partitions, and of their topics."""
+    summary = Summary("run", "sink")
+    summary.partitions += rows
+    return {"partitions": rows, "topics": summary.finish()["topics"]}
+
+
 def idle_topics() -> dict[str, Any]:
     """Rows of topics of which nothing was stored, each for a reason of its own."""
     states = {
         "never": "empty", "gone": "emptied", "tx": "no records", "keys": "no records",
         "known": "up to date",
     }  # fmt: skip
-    return {
-        "partitions": [
-            {"topic": topic, "partition": 0, "records": 0, "state": state}
-            for topic, state in states.items()
-        ],
-        "topic_settings": {"keys": {"config": {"cleanup.policy": "compact,delete"}}},
-        "topics": None,
-    }
+    rows = [
+        {"topic": topic, "partition": 0, "records": 0, "state": state}
+        for topic, state in states.items()
+    ]
+    settings = {"keys": {"config": {"cleanup.policy": "compact,delete"}}}
+    return {**of_partitions(rows), "topic_settings": settings}
 
 
 def test_topics_without_records_are_told_apart_in_the_table(told: Any, show: Any) -> None:
@@ -215,7 +221,7 @@ def test_records_that_the_configuration_leaves_out_are_counted_on_the_screen(
         {"topic": "orders", "partition": 1, "records": 0, "nulls_left_out": 2, "state": "done"},
         {"topic": "plain", "partition": 0, "records": 0, "filtered": 0, "state": "no records"},
     ]
-    more = {"partitions": rows, "topics": None, "records": 0, "objects": 0, "skipped": {}}
+    more = {**of_partitions(rows), "records": 0, "objects": 0, "skipped": {}}
 
     shown = show(each.command, [], each.summary | {"result": "ok", "exit_code": 0} | more).stdout
 
@@ -240,7 +246,7 @@ def test_a_column_that_says_nothing_is_left_out(told: Any, show: Any) -> None:
     each = told("sink,skipped")
     orders = [row for row in each.summary["partitions"] if row["topic"] == "orders"]
 
-    shown = show(each.command, [], each.summary | {"partitions": orders, "topics": None}).stdout
+    shown = show(each.command, [], each.summary | of_partitions(orders)).stdout
 
     assert ("orders" in shown, "offsets  " in shown) == (True, False)
 
