@@ -24,9 +24,10 @@ NO_EFFECT: Final = frozenset(
     enable.conditional.writes s3.send.digest s3.http.send.expect.continue
     config.action.reload
     folders record.batch.max.size task.batch.size
-    parse.error.topic.prefix value.schema
     exactly.once.support transaction.boundary transaction.boundary.interval.ms
     topic.creation.groups partition.field.format.path
+    csv.escape.char csv.ignore.leading.whitespace csv.ignore.quotations csv.strict.quotes
+    csv.case.sensitive.field.names
     _comment
     """.split()  # noqa: SIM905 - words read better so
 )
@@ -38,7 +39,6 @@ NO_EFFECT_PREFIXES: Final = (
     "s3.credentials.provider.",
     "bucket.listing.",
     "bucket.scan.",
-    "csv.",
     "header.converter.",
     "topic.creation.",
     "hive.",

@@ -69,6 +69,35 @@ REFUSALS: Final = (
         READING,
     ),
     Refusal(
+        "parse.error.topic.prefix",
+        _other_than("error", ""),
+        "this version sends no topic the records that it cannot read",
+        "remove it; behavior.on.error=log names each object and record that is left out",
+        READING,
+    ),
+    Refusal(
+        "value.schema",
+        _given,
+        "this version reads the fields of a CSV file as text",
+        "remove it, and change types with transforms=c, transforms.c.type="
+        "org.apache.kafka.connect.transforms.Cast$Value and transforms.c.spec=FIELD:int32",
+        READING,
+    ),
+    Refusal(
+        "csv.rfc.4180.parser.enabled",
+        _other_than("true", ""),
+        "this version reads CSV as RFC 4180 has it",
+        "set it to true",
+        READING,
+    ),
+    Refusal(
+        "csv.keep.carriage.return",
+        _true,
+        "this version takes a carriage return before a line feed for a part of the line's end",
+        "set it to false",
+        READING,
+    ),
+    Refusal(
         "filename.regex",
         _other_than(r"(.+)\+(\d+)\+.+$", ""),
         "names are parsed by directory.delim and file.delim",

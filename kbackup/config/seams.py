@@ -154,7 +154,11 @@ def _whole_records(seams: Seams, given: Mapping[str, Value]) -> None:
 
 def _values(seams: Seams, given: Mapping[str, Value], *, writes: bool, is_connector: bool) -> None:
     form = _format(seams.found.get("format_class"))
-    if form is not None and View.VALUE not in form.views and (writes or is_connector):
+    if form is not None and writes and getattr(form, "reads_only", False):
+        do = f"choose {_that_hold(View.VALUE)}"
+        doubt = error("unsupported", "format.class", given["format.class"], "it is only read", do)
+        seams.doubts.append(doubt)
+    elif form is not None and View.VALUE not in form.views and (writes or is_connector):
         why = "this version supports it for whole records only"
         do = f"leave out format.class for whole records, or choose {_that_hold(View.VALUE)}"
         seams.doubts.append(error("unsupported", "format.class", given["format.class"], why, do))
@@ -292,7 +296,11 @@ def _schemaless(name: str, format_name: str | None, value: Value | None) -> Doub
 def _that_hold(view: View) -> str:
     """Return the names of the formats that can hold *view*, as choices."""
     names = [plugin.name for plugin in plugins.installed("formats")]
-    return " or ".join(name for name in names if view in _format(name).views)
+    return " or ".join(
+        name
+        for name in names
+        if view in _format(name).views and not getattr(_format(name), "reads_only", False)
+    )
 
 
 def _format(name: str | None) -> Any:

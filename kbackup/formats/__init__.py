@@ -70,6 +70,8 @@ class Format(Protocol):
     refused before a run.  If it assumes other converters for writing than for reading, they are in
     ``assumed_to_write``.
 
+    A format that is only read has ``reads_only = True``; its writer raises ``ConfigurationError``.
+
     A format that can keep values as their producers encoded them lists the encodings in
     ``encodings``: its writer may then find them in a second column, `kbackup.columns.ENCODED`, with
     their schema in its metadata.

@@ -250,6 +250,18 @@ def test_a_restore_that_follows_takes_all_before_the_first_object_that_still_cha
     assert ["logs/1.json", "logs/2.json", "logs/3.json"] == [files.id for files in late.sets[where]]
 
 
+def test_the_rows_of_a_csv_file_become_objects() -> None:
+    """
+    By default their fields are text, named as in the first row.
+    """
+    restoring = Generic()
+    restoring.put({"1.csv": b"a,b\n1,x\n", "2.csv.gz": gzip.compress(b"c\n\n3")})
+
+    restoring.run()
+
+    assert [b'{"a":"1","b":"x"}', b'{"c":"3"}'] == restoring.cluster.values("clicks")
+
+
 def test_rows_of_other_tools_become_json() -> None:
     """
     Parquet and Avro files that no connector has written are read by the types they declare.

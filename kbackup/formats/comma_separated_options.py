@@ -1,0 +1,60 @@
+"""The options of CSV files, with the names and defaults of Kafka Connect's source connectors."""
+
+import codecs
+from typing import Final
+
+from kbackup.options import boolean, integer, text, words
+
+_CHARACTER_MAX: Final = 127
+"""Arrow reads ASCII separators only."""
+
+
+def _charset(name: str) -> None:
+    try:
+        codecs.lookup(name)
+    except LookupError as error:
+        raise ValueError("expected the name of a character set, such as UTF-8") from error
+
+
+SEPARATOR: Final = integer(
+    "csv.separator.char",
+    "CSV: the character between two fields, as its number; 44 is a comma, 9 a tab, 59 a semicolon.",
+    44,
+    ge=1,
+    le=_CHARACTER_MAX,
+    commands="restore",
+)
+QUOTE: Final = integer(
+    "csv.quote.char",
+    "CSV: the character around a field that contains the separator or a line feed, as its number. "
+    "Within such a field, two of them stand for one.",
+    34,
+    ge=1,
+    le=_CHARACTER_MAX,
+    commands="restore",
+)
+SKIP_LINES: Final = integer(
+    "csv.skip.lines", "CSV: lines to skip at the start of a file.", 0, ge=0, commands="restore"
+)
+HEADER: Final = boolean(
+    "csv.first.row.as.header",
+    "CSV: the first row has the names of the fields; otherwise they are column01, column02 ...",
+    True,
+    commands="restore",
+)
+CHARSET: Final = text(
+    "csv.file.charset",
+    "CSV: the character set of the file.",
+    "UTF-8",
+    check=_charset,
+    commands="restore",
+)
+NULL: Final = words(
+    "csv.null.field.indicator",
+    "CSV: which empty fields are null: those without quotes, all, or none.",
+    ("NEITHER", "EMPTY_SEPARATORS", "BOTH"),
+    "NEITHER",
+    commands="restore",
+)
+
+OPTIONS: Final = (SEPARATOR, QUOTE, SKIP_LINES, HEADER, CHARSET, NULL)

@@ -1,0 +1,97 @@
+"""CSV files, as restores of objects of any name read them."""
+
+import gzip
+import io
+from typing import Any
+
+import pytest
+
+from kbackup import config
+from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.formats import FormatOptions
+from kbackup.formats.comma_separated import CsvFormat
+from kbackup.naming import View
+
+
+def values(data: bytes, extension: str = ".csv", **options: Any) -> list[str]:
+    """Return the JSON text of each row."""
+    given = {f"csv.{name.replace('_', '.')}": value for name, value in options.items()}
+    batches = CsvFormat().read(io.BytesIO(data), View.VALUE, extension, FormatOptions(given))
+    return [text for batch in batches for text in batch["value"].storage.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "expected"),
+    [
+        pytest.param(b"a,b\n1,x\n2,y", {}, ['{"a":"1","b":"x"}', '{"a":"2","b":"y"}'], id="rows"),
+        pytest.param(
+            b'a,b\r\n"1,2","say ""hi""\nthere"\r\n', {},
+            [r'{"a":"1,2","b":"say \"hi\"\nthere"}'], id="quotes",
+        ),
+        pytest.param(b"a,b\n,\"\"\n", {}, ['{"a":"","b":""}'], id="empty is not null"),
+        pytest.param(
+            b"a,b\n,\"\"\n", {"null_field_indicator": "EMPTY_SEPARATORS"},
+            ['{"a":null,"b":""}'], id="empty without quotes is null",
+        ),
+        pytest.param(
+            b"a,b\n,\"\"\n", {"null_field_indicator": "BOTH"},
+            ['{"a":null,"b":null}'], id="empty is null",
+        ),
+        pytest.param(
+            b"# by hand\na;'b'\n'1;2';x\n",
+            {"skip_lines": 1, "separator_char": 59, "quote_char": 39},
+            ['{"a":"1;2","b":"x"}'], id="other characters",
+        ),
+        pytest.param(
+            b"1,x\n", {"first_row_as_header": False}, ['{"column01":"1","column02":"x"}'],
+            id="no header",
+        ),
+        pytest.param(
+            "a\nä\n".encode("latin-1"), {"file_charset": "ISO-8859-1"}, ['{"a":"ä"}'], id="latin-1"
+        ),
+        pytest.param(b"a,b\n", {}, [], id="a header alone"),
+        pytest.param(b"a\n007\n1e3\ntrue\n", {}, ['{"a":"007"}', '{"a":"1e3"}', '{"a":"true"}'],
+                     id="no type is guessed"),
+    ],
+)  # fmt: skip
+def test_a_row_becomes_an_object(data: bytes, options: dict[str, Any], expected: list[str]) -> None:
+    """
+    Fields are text, named as in the first row; each property does what it says.
+    """
+    assert expected == values(data, **options)
+
+
+def test_a_compressed_file_is_read() -> None:
+    """
+    As it comes from an export.
+    """
+    data = gzip.compress(b"a\n" + b"1\n" * 100_000)
+
+    assert ['{"a":"1"}'] * 100_000 == values(data, ".csv.gz")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"a,b\n1\n", id="a field is missing"),
+        pytest.param(b"a,a\n1,2\n", id="two fields of one name"),
+        pytest.param(b"a\n\xff\n", id="not in its character set"),
+        pytest.param(b"", id="nothing"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(data: bytes) -> None:
+    """
+    No field is put under another's name by guess.
+    """
+    with pytest.raises(CorruptObjectError):
+        values(data)
+
+
+def test_a_sink_cannot_write_it() -> None:
+    """
+    That is known before a run.
+    """
+    options = {"bootstrap_servers": "-", "s3_bucket_name": "b", "topics": ("t",)}
+
+    with pytest.raises(ConfigurationError, match="it is only read"):
+        config.load("sink", options=options, files=(), environ={}, extra=["format.class=csv"])
