@@ -63,6 +63,8 @@ class Bookmark:
         done: What that run had done in this partition by then: where a task dies, the one that
             takes over continues from here, and no count is lost.
         identity: Which topic the offset is of; not known where an earlier version committed it.
+        again_to: The offset up to which values are stored a second time, because the group was set
+            back; None where the offset beside it is not before that.
     """
 
     key: str | None = None
@@ -70,6 +72,7 @@ class Bookmark:
     run: str = ""
     done: Done = Done()
     identity: TopicIdentity = UNKNOWN
+    again_to: int | None = None
 
     def to_metadata(self) -> str:
         """Return the text to commit with the offset."""
@@ -78,6 +81,8 @@ class Bookmark:
             "key": self.key, "last": self.last_offset, "run": self.run, "done": done,
             **self.identity.to_metadata(),
         }  # fmt: skip
+        if self.again_to is not None:
+            data["again"] = self.again_to
         return json.dumps(data, separators=(",", ":"))
 
     @classmethod
@@ -87,6 +92,7 @@ class Bookmark:
             data = json.loads(text)
             key, last, run, done = data["key"], data["last"], data.get("run", ""), data.get("done")
             identity = TopicIdentity.from_metadata(data)
+            again = data.get("again")
             (key or "").encode()  # half of a surrogate pair is no key
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
@@ -97,8 +103,11 @@ class Bookmark:
             and isinstance(done, dict | None)
             and isinstance(identity.cluster_id, str)
             and isinstance(identity.topic_id, str)
+            and isinstance(again, int | None)
         )
-        return cls(key, last, run, Done.from_dict(done or {}), identity) if is_sound else None
+        if not is_sound:
+            return None
+        return cls(key, last, run, Done.from_dict(done or {}), identity, again)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,11 @@ still take, None where it sets no limit.  The first rule to close the files wins
 Source: kafka-connect-storage-cloud 87eb7d39, ``TopicPartitionWriter``, restated.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from operator import attrgetter
 from typing import Final
 
 import pyarrow as pa
@@ -23,7 +25,7 @@ from kbackup.columns import Schema
 from kbackup.flow.rows import Rows
 from kbackup.flow.schedule import Schedule
 from kbackup.flow.schemas import Compatibility, Verdict, judge
-from kbackup.records import batch_bytes, record_bytes
+from kbackup.records import Span, batch_bytes, record_bytes
 
 OPEN_FILES: Final = 128
 """Directories with an open file at a time.  It bounds file handles: three views each, one cut
@@ -40,6 +42,7 @@ class Reason(StrEnum):
     SCHEDULE = "rotate.schedule.interval.ms"
     SCHEMA = "schema.compatibility"
     OPEN_FILES = "partitioner.max.open.files"
+    STORED = "stored before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class Rule:
         schedule: At these boundaries of the clock.
         open_files: Before a record that would open a file in one more directory than this.
         compatibility: Before a record whose schema the open file of its directory does not take.
+        stored: At the start and the end of each of these, which are in order and apart.  Within
+            one, only what a file cannot take closes files before its end.
     """
 
     records: int | None = None
@@ -66,6 +71,7 @@ class Rule:
     schedule: Schedule | None = None
     open_files: int | None = OPEN_FILES
     compatibility: Compatibility = Compatibility.NONE
+    stored: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +164,10 @@ def cut(
                 state = state.grown(part, size)
                 yield Append(part, size)
             if reason is not None:
-                yield Cut(state.last_offset + 1, reason)
+                after = state.last_offset + 1
+                if reason is Reason.STORED:  # the cut before ended there, with the same records
+                    after = _boundary(rule, state.last_offset) or after
+                yield Cut(after, reason)
                 by_clock = reason in (Reason.SCHEDULE, Reason.SPAN, Reason.DIRECTORY)
                 kept = Open(boundary=state.boundary)
                 state = _begin(rule, clock) if by_clock else kept
@@ -176,19 +185,63 @@ def _begin(rule: Rule, clock: Callable[[], int] | None) -> Open:
 def _room(state: Open, rows: Rows, size: int, rule: Rule, now: int) -> tuple[int, Reason | None]:
     """How many of *rows* the open files take, and why no more; None where they take all."""
     best: tuple[int, Reason | None] = (len(rows), None)
-    limits = [
+    bound = [
+        (Reason.STORED, by_stored(state, rows, rule)),
+        (Reason.SCHEMA, by_schema(state, rows, rule)),
+        (Reason.OPEN_FILES, by_open_files(state, rows, rule)),
+    ]
+    chosen = [
         (Reason.RECORDS, by_records(state, rows, rule)),
         (Reason.BYTES, by_bytes(state, rows, size, rule)),
         (Reason.SPAN, by_span(state, rows, rule)),
         (Reason.DIRECTORY, by_directory_change(state, rows, rule)),
         (Reason.SCHEDULE, by_schedule(state, now)),
-        (Reason.SCHEMA, by_schema(state, rows, rule)),
-        (Reason.OPEN_FILES, by_open_files(state, rows, rule)),
     ]
+    limits = bound if _is_stored(state, rows, rule) else [*chosen, *bound]
     for reason, room in limits:
         if room is not None and (room < best[0] or (room == best[0] and best[1] is None)):
             best = (room, reason)
     return best
+
+
+def by_stored(state: Open, rows: Rows, rule: Rule) -> int | None:
+    """Room before the next start or end of what is stored already."""
+    if not rule.stored or not len(rows):
+        return None
+    at = _boundary(rule, _first(state, rows))
+    if at is None:
+        return None
+    room: int = pc.sum(pc.less(rows.batch["offset"], at)).as_py() or 0
+    return room if room < len(rows) or rows.last_offset == at - 1 else None
+
+
+def _is_stored(state: Open, rows: Rows, rule: Rule) -> bool:
+    """Whether the open files begin within what is stored already."""
+    if not rule.stored or not (len(rows) or state.records):
+        return False
+    first = _first(state, rows)
+    span = _coming(rule, first)
+    return span is not None and span.start_offset <= first
+
+
+def _first(state: Open, rows: Rows) -> int:
+    """Return an offset in the files that are open, or are to be opened with *rows*."""
+    first: int = state.last_offset if state.records else rows.batch["offset"][0].as_py()
+    return first
+
+
+def _boundary(rule: Rule, offset: int) -> int | None:
+    """Return the first start or end of what is stored already that is after *offset*."""
+    span = _coming(rule, offset)
+    if span is None:
+        return None
+    return span.end_offset if span.start_offset <= offset else span.start_offset
+
+
+def _coming(rule: Rule, offset: int) -> Span | None:
+    """Return what is stored already and ends next after *offset*."""
+    at = bisect_right(rule.stored, offset, key=attrgetter("end_offset"))
+    return rule.stored[at] if at < len(rule.stored) else None
 
 
 def by_records(state: Open, rows: Rows, rule: Rule) -> int | None:

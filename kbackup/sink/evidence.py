@@ -1,13 +1,14 @@
 """What group, bucket and log say about each partition, gathered with few requests."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kbackup.backup.ledger.objects import PartitionLedger
 from kbackup.clock import Clock
-from kbackup.errors import CorruptObjectError, ObjectKeyError
+from kbackup.errors import CorruptObjectError, KbackupError, ObjectKeyError, StoreError
 from kbackup.flow.write import CutFacts
 from kbackup.formats import FormatOptions
 from kbackup.kafka import Position
@@ -17,12 +18,16 @@ from kbackup.reports import Bookmark
 from kbackup.runs.known import NOTHING, Known, with_objects
 from kbackup.sink import inherited
 from kbackup.sink.dated import pointed_to
+from kbackup.sink.held import HeldCut, held, one_after_another
 from kbackup.sink.inherited import Inherited
 from kbackup.sink.start import Evidence
 from kbackup.stores import ObjectHead, Store
 
 _THREADS: Final = 16
 """One HEAD a partition decides how long a run with nothing to do takes."""
+
+_DENIED: Final = 403
+"""The status of an answer that says that this object may not be read, or is archived."""
 
 
 def gather(
@@ -35,6 +40,7 @@ def gather(
     *,
     options: FormatOptions = FormatOptions(),  # noqa: B008  (frozen)
     cut_records: int = 0,
+    values: str | None = None,
 ) -> dict[TopicPartition, Evidence]:
     """Return what is known of each partition of *logs*.
 
@@ -52,6 +58,8 @@ def gather(
         known: What the ledger says of topics.
         options: How another tool's objects are read.
         cut_records: How many records make a cut, by configuration.
+        values: The extension of the objects that are going to be written, where they hold values
+            alone.
 
     Raises:
         StoreError: If the bucket cannot be asked.
@@ -64,6 +72,7 @@ def gather(
             for where, log in logs.items()
             if not confirmed.get(where, _UNKNOWN).is_confirmed
             or committed[where].offset < log.start_offset  # what expired may be in the bucket
+            or confirmed[where].is_behind
         ]
         topics = sorted({where.topic for where in doubtful})
         begun = [topic for topic in topics if known.has_ledger(topic)]
@@ -86,7 +95,7 @@ def gather(
             zip(mains, pool.map(lambda at: _pointed_to(store, layout, at), mains), strict=True)
         )
 
-        def count(where: TopicPartition) -> Inherited | CorruptObjectError | None:
+        def count(where: TopicPartition) -> Inherited | KbackupError | None:
             position = committed.get(where)
             offset = None if position is None else position.offset
             return _inherited(store, options, mains[where], offset, cut_records)
@@ -121,6 +130,7 @@ def gather(
             unentered=tuple((at.start_offset, at.key) for at in unentered.get(where, ())),
             is_astray=pointer is not None and pointer != mains[where][-1].start_offset,
             inherited=legacies.get(where),
+            held=_held(values, ledger, keys, legacies.get(where)),
         )
     return evidence
 
@@ -132,10 +142,12 @@ class _Confirmation:
     Attributes:
         is_confirmed: The object is in the bucket, or the committer needed none.
         identities: Which topic they are of.
+        is_behind: The group was set back, and has not come to the end of what was stored then.
     """
 
     is_confirmed: bool = False
     identities: tuple[TopicIdentity, ...] = ()
+    is_behind: bool = False
 
 
 _UNKNOWN: Final = _Confirmation()
@@ -147,15 +159,17 @@ def _confirm(
     last = Bookmark.from_metadata(position.metadata)
     if last is None:
         return _UNKNOWN
+    is_behind = last.again_to is not None
     if last.key is None:  # kbackup committed that it had nothing to store before this offset
-        return _Confirmation(True, (last.identity,))
+        return _Confirmation(True, (last.identity,), is_behind)
     is_ours = last.key.startswith(layout.prefix(where.topic))
     head = _head(store, last.key) if is_ours else None  # else it is in another topics.dir
     if head is None or last.last_offset is None:  # an object of another tool, counted once
-        return _Confirmation(head is not None, (last.identity,))
+        return _Confirmation(head is not None, (last.identity,), is_behind)
     facts = Facts.from_metadata(head.metadata)
     is_there = facts is not None and facts.last_offset >= last.last_offset
-    return _Confirmation(is_there, (last.identity, TopicIdentity.from_metadata(head.metadata)))
+    identities = (last.identity, TopicIdentity.from_metadata(head.metadata))
+    return _Confirmation(is_there, identities, is_behind)
 
 
 def _head(store: Store, key: str) -> ObjectHead | None:
@@ -277,9 +291,28 @@ def _inherited(
     objects: Sequence[_Stored],
     committed: int | None,
     cut_records: int,
-) -> Inherited | CorruptObjectError | None:
+) -> Inherited | KbackupError | None:
     pairs = [(one.key, replace(one.parts, encoded_partition=one.directory)) for one in objects]
     try:
         return inherited.count(store, options, pairs, committed, cut_records)
     except CorruptObjectError as error:
         return error
+    except StoreError as error:
+        if error.place.get("status") != _DENIED:
+            raise
+        return error  # archived, or denied: this object's partition alone
+
+
+def _held(
+    values: str | None,
+    ledger: PartitionLedger,
+    present: Container[str],
+    left: Inherited | KbackupError | None,
+) -> tuple[HeldCut, ...]:
+    """Return the cuts of values that are there, by the ledger and by what another tool has left."""
+    if values is None:
+        return ()
+    found = held(ledger, present, values)
+    if found or not isinstance(left, Inherited) or not left.is_one_directory:
+        return found
+    return tuple(one_after_another(left.starts))

@@ -13,6 +13,7 @@ from kbackup.kafka import Connection
 from kbackup.naming import Layout
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.reports import Bookmark
+from kbackup.sink.held import HeldCut
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
 from kbackup.steps import Step
 from kbackup.stores import StoreSettings
@@ -75,12 +76,14 @@ class SinkUnit:
         span: The offsets to back up.
         bookmark: What was committed beside *span*'s start, None where it is nothing of ours.
         identity: Which topic it is; kept with each object and each position.
+        held: The cuts of values in the bucket that are stored a second time, one after the other.
     """
 
     where: TopicPartition
     span: Span
     bookmark: Bookmark | None = None
     identity: TopicIdentity = UNKNOWN
+    held: tuple[HeldCut, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the unit as plain data."""
@@ -91,6 +94,7 @@ class SinkUnit:
             "end": self.span.end_offset,
             "metadata": "" if self.bookmark is None else self.bookmark.to_metadata(),
             **self.identity.to_metadata(),
+            "held": [[cut.start, cut.end, cut.objects] for cut in self.held],
         }
 
     @classmethod
@@ -101,6 +105,7 @@ class SinkUnit:
             Span(data["start"], data["end"]),
             Bookmark.from_metadata(data["metadata"]),
             TopicIdentity.from_metadata(data),
+            tuple(HeldCut(Span(start, end), count) for start, end, count in data["held"]),
         )
 
 

@@ -8,6 +8,7 @@ from kbackup.kafka import Position, Topic
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.reports import Bookmark
 from kbackup.runs.known import NOTHING, Known
+from kbackup.sink.held import Again, HeldCut, onward
 from kbackup.sink.inherited import Inherited
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.start import Evidence, Start
@@ -52,7 +53,11 @@ class PlannedPartition:
         keeps = stands is not None and stands.offset == self.start.offset
         bookmark = Bookmark.from_metadata(stands.metadata) if stands is not None and keeps else None
         span = Span(self.start.offset, self.seen.log.end_offset)
-        return SinkUnit(self.where, span, bookmark, self.identity)
+        return SinkUnit(self.where, span, bookmark, self.identity, self._held())
+
+    def _held(self) -> tuple[HeldCut, ...]:
+        """Return the cuts of values in the bucket that are stored a second time."""
+        return () if self.start is None else onward(self.seen.held, self.start.offset)
 
     def followed(self) -> SinkUnit | None:
         """Return what a task that follows begins with, None where there is nothing to begin."""
@@ -78,22 +83,31 @@ class PlannedPartition:
         if self.start.expired or is_left_behind:
             if committed is not None and self.seen.is_confirmed:
                 return Position(self.start.offset, committed.metadata)
-            return Position(self.start.offset, Bookmark(identity=self.identity).to_metadata())
+            again_to = Again(self.where, self._held()).to(self.start.offset)
+            bookmark = Bookmark(identity=self.identity, again_to=again_to)
+            return Position(self.start.offset, bookmark.to_metadata())
         if self.start.moves_group:
             return Position(self.start.offset)
-        is_new = committed is None and not self.seen.has_objects
+        return self._first() if committed is None else self._counted(committed)
+
+    def _first(self) -> Position | None:
+        """Return the first position of a group that has none, where it needs one at once."""
+        assert self.start is not None  # noqa: S101
+        is_new = not self.seen.has_objects
         if is_new and (self.start.offset > self.seen.log.start_offset or self.keeps_start):
             # the next run has to begin here too, whether or not there was anything to store
             return Position(self.start.offset, Bookmark(identity=self.identity).to_metadata())
-        return self._counted()
+        # else every run that has nothing to do would have to warn of where it begins
+        is_told = self.start.warnings and self.start.offset >= self.seen.log.end_offset
+        return Position(self.start.offset) if is_told else None
 
-    def _counted(self) -> Position | None:
+    def _counted(self, committed: Position) -> Position | None:
         """Return the group's own position with the object that was counted, where one was.
 
         The next run then need only see that the object is there.
         """
-        left, committed = self.seen.inherited, self.seen.committed
-        if committed is None or not isinstance(left, Inherited):
+        left = self.seen.inherited
+        if not isinstance(left, Inherited):
             return None
         if left.counted[0].start_offset >= committed.offset:
             return None  # it is to be written again, so it is not what was stored last

@@ -7,6 +7,7 @@ from kbackup.clock import Clock
 from kbackup.config import Settings
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.kafka import Cluster, Position, Topic, check_idle
+from kbackup.naming import View
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs import known, wiring
 from kbackup.runs.known import Known
@@ -143,6 +144,7 @@ def _plan(
     found = gather(
         store, layout, clock, logs, committed, said,
         options=wiring.format_options(settings), cut_records=settings.flush_size,
+        values=_values(settings),
     )  # fmt: skip
     evidence = {
         where: replace(seen, reached=(reached or {}).get(where)) for where, seen in found.items()
@@ -159,6 +161,12 @@ def _plan(
         for where in wheres
     )
     return SinkPlan(topics, planned, group, said)
+
+
+def _values(settings: Settings) -> str | None:
+    """Return the extension of objects of values, None where whole records are written."""
+    last = wiring.views(settings)[-1]
+    return last.extension() if last.view is View.VALUE else None
 
 
 def _waits(log: Span, committed: Position | None) -> bool:

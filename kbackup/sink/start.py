@@ -4,11 +4,12 @@ The group's committed offset and the bucket must agree, or a gap could arise unn
 offsets can be reset, expire, or be moved ahead, and objects can be deleted.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from kbackup.errors import CorruptObjectError, TopicChangedError
+from kbackup.errors import KbackupError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicIdentity, TopicPartition, without
+from kbackup.sink.held import HeldCut, around, unreachable
 from kbackup.sink.inherited import Inherited
 
 
@@ -34,6 +35,8 @@ class Evidence:
         is_astray: The pointer of a dated layout names another object than the newest.
         inherited: What another tool, whose objects are the newest, has left; why that cannot be
             known; None where nobody has left any, or the position is confirmed.
+        held: The cuts of values that the bucket holds, in order; empty where whole records are
+            backed up, or the position is confirmed.
     """
 
     log: Span
@@ -47,7 +50,8 @@ class Evidence:
     kept: tuple[Span, ...] = ()
     unentered: tuple[tuple[int, str], ...] = ()
     is_astray: bool = False
-    inherited: Inherited | CorruptObjectError | None = None
+    inherited: Inherited | KbackupError | None = None
+    held: tuple[HeldCut, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ class Start:
 
 
 def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
-    """Decide where the backup of *where* continues.
+    """Decide where the backup of *where* continues: never in the middle of a cut of values.
 
     Args:
         where: For the messages.
@@ -78,7 +82,29 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
     Raises:
         TopicChangedError: If the log ends before the end of the backup: another topic of that name.
         CorruptObjectError: If the object that would show where another tool stopped is damaged.
+        RefusedError: If values would be stored twice.
+        StoreError: If that object may not be read.
     """
+    start = _decide(where, seen, reset)
+    cut = around(seen.held, start.offset)
+    if cut is None:
+        return start
+    said = f"{where}: offset {start.offset} is in the middle of a cut of values"
+    if cut.start >= seen.log.start_offset:
+        offset = cut.start
+        text = f"{said}: writing again what begins at {offset}, under the same names"
+    elif cut.is_whole:
+        offset = cut.end
+        text = f"{said}, the log has lost its beginning, and the bucket has all of it: "
+        text += f"continuing at {offset}"
+    else:
+        raise unreachable(where, cut, seen.log.start_offset)
+    moves = seen.committed is not None and seen.committed.offset > offset
+    warnings = (*start.warnings, ("group_behind", text))
+    return replace(start, offset=offset, warnings=warnings, moves_group=moves)
+
+
+def _decide(where: TopicPartition, seen: Evidence, reset: str) -> Start:
     wanted, warnings = _wanted(where, seen)
     warnings += _astray(where, seen)
     if wanted is None:
@@ -132,7 +158,7 @@ def _wanted(
     where: TopicPartition, seen: Evidence
 ) -> tuple[int | None, tuple[tuple[str, str], ...]]:
     """The offset that leaves no gap, None for the beginning, and warnings about it."""
-    if isinstance(seen.inherited, CorruptObjectError):
+    if isinstance(seen.inherited, KbackupError):
         raise seen.inherited
     if seen.inherited is not None:
         committed = None if seen.committed is None else seen.committed.offset

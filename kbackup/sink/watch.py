@@ -21,6 +21,7 @@ from kbackup.kafka import LogStartMovedError
 from kbackup.records import Span, TopicIdentity, joined
 from kbackup.reports import SPANS_MOST, PartitionReport
 from kbackup.runs.pauses import growing_s
+from kbackup.sink.held import HeldCut
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.look import Look, changed
 
@@ -85,11 +86,13 @@ class Watch:
         report: How far its backup is.
         identity: Which topic it is of.
         size: Records that fill a file.
+        held: The cuts of values that are stored a second time.
     """
 
     report: PartitionReport
     identity: TopicIdentity
     size: int
+    held: tuple[HeldCut, ...] = ()
     _log: Span = _NOTHING
     _wanted: int = 0
     _waiting_since: float | None = None
@@ -105,7 +108,7 @@ class Watch:
         span = unit.span
         start = span.start_offset
         report = PartitionReport(unit.where, start, span.end_offset, start, bookmark=unit.bookmark)
-        return cls(report, unit.identity, size, _wanted=size)
+        return cls(report, unit.identity, size, unit.held, _wanted=size)
 
     @property
     def backlog(self) -> int:
@@ -151,7 +154,7 @@ class Watch:
     def unit(self) -> SinkUnit:
         """Return what the next visit has to do."""
         span = Span(self.report.committed, self._log.end_offset)
-        return SinkUnit(self.report.where, span, self.report.bookmark, self.identity)
+        return SinkUnit(self.report.where, span, self.report.bookmark, self.identity, self.held)
 
     def visited(
         self, visit: PartitionReport, error: KbackupError | None, now: float, jitter: float

@@ -22,6 +22,7 @@ from kbackup.records import Facts, Span, joined
 from kbackup.reports import SPANS_MOST, Bookmark, PartitionReport
 from kbackup.sink.clients import Clients, storing
 from kbackup.sink.dated import UploadDates, keep_indexed, point
+from kbackup.sink.held import Again
 from kbackup.sink.intake import Intake
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import keep
@@ -50,11 +51,13 @@ class Work:
     _last: Future["_Stored"] | None = None
     _read: int = 0
     _rejects: Rejects = field(init=False)
+    _again: Again = field(init=False)
 
     def __post_init__(self) -> None:
         unit, span = self.unit, self.unit.span
         job, clients = self.job, self.clients
         self._rejects = Rejects(unit.where, job.errors, job.run, self.line, clients.letters)
+        self._again = Again(unit.where, unit.held)
         self._told = self.job.clock.steady_s()
         self.report = PartitionReport(
             unit.where, span.start_offset, span.end_offset, span.start_offset,
@@ -113,7 +116,8 @@ class Work:
         )  # fmt: skip
         upload: Future[None] | None = None
         try:
-            for step in cut(intake.rows(span, views), self.job.rule, self.job.clock.ms):
+            rule = replace(self.job.rule, stored=self._again.spans)
+            for step in cut(intake.rows(span, views), rule, self.job.clock.ms):
                 match step:
                     case Append(rows, size):
                         files.write(rows)
@@ -201,6 +205,10 @@ class Work:
         if not files and report.committed < next_offset:
             span = Span(report.committed, next_offset)
             rows.append(passed(self.unit.where, span, self.job.run, now_ms))
+        mains = [file for file in files if file.spec is self.job.views[-1]]
+        if mains:
+            span = Span(min(file.facts.first_offset for file in mains), next_offset)
+            self._again.check(self.clients.store, span, [file.key for file in mains])
         for file in files:
             try:
                 facts = self._keep(file)
@@ -221,7 +229,10 @@ class Work:
         stands = report.bookmark or Bookmark()
         if ends_with is not None:
             stands, report = Bookmark(*ends_with), replace(report, last=ends_with[1])
-        bookmark = replace(stands, run=self.job.run, done=done, identity=self.unit.identity)
+        bookmark = replace(
+            stands, run=self.job.run, done=done, identity=self.unit.identity,
+            again_to=self._again.to(next_offset),
+        )  # fmt: skip
         entry = StoredCut(self.unit.where, rows, Position(next_offset, bookmark.to_metadata()))
         cuts.add(entry)
         if cuts.is_due():

@@ -1,6 +1,7 @@
 """What a connector left is counted before its group is believed."""
 
 from pathlib import Path
+from typing import BinaryIO
 
 import jsonschema
 import pytest
@@ -8,13 +9,14 @@ from backup_samples import JSON, Backup, batch
 
 from kbackup.cli.json_lines import schema
 from kbackup.clock import SystemClock
-from kbackup.errors import CorruptObjectError
+from kbackup.errors import CorruptObjectError, StoreError
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Bookmark
 from kbackup.sink.accounting import plan_partitions
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 from kbackup.sink.planner import make
+from kbackup.stores.memory import MemoryStore
 from tests.support.configurations import SINK, load
 from tests.support.fakes import FakeCluster
 
@@ -156,6 +158,38 @@ def test_a_damaged_newest_object_stops_its_partition(config: Path) -> None:
 
     assert isinstance(at.refusal, CorruptObjectError)
     assert KEY.format(0) in at.refusal.what
+
+
+@pytest.mark.parametrize("why", ["archived", "denied"])
+def test_a_newest_object_that_may_not_be_read_stops_its_partition_alone(
+    why: str, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The neighbour, whose newest object can be counted, is backed up.
+    """
+    backup = Backup()
+    left(backup, range(3))
+    (key,) = backup.put("orders", 1, range(3), views=JSON)
+    backup.replace(key, backup.body(key), {})
+    whole = MemoryStore.open
+
+    def opened(self: MemoryStore, key: str) -> BinaryIO:
+        if key == KEY.format(0):
+            raise StoreError(f"getting object {key}", why, status=403)
+        return whole(self, key)
+
+    monkeypatch.setattr(MemoryStore, "open", opened)
+    other = TopicPartition("orders", 1)
+    positions = {WHERE: Position(3), other: Position(3)}
+    cluster = FakeCluster({"orders": "id"}, {WHERE: LOG, other: LOG}, positions)
+    settings = load("sink", config).settings
+
+    plan = make(settings, cluster, backup.store, SystemClock())  # type: ignore[arg-type]
+
+    refused, goes_on = plan.partitions
+    assert isinstance(refused.refusal, StoreError)
+    assert 6 == refused.refusal.exit_code
+    assert (3, [], []) == outcome(goes_on)
 
 
 def test_a_group_set_back_is_not_marked_with_an_object_that_comes_after_it(config: Path) -> None:

@@ -65,6 +65,22 @@ def test_a_group_too_far_ahead_is_set_back() -> None:
     assert (500, None) == (unit.span.start_offset, unit.bookmark)
 
 
+def test_a_group_without_an_offset_gets_one_though_nothing_is_new() -> None:
+    """
+    The next run then has nothing to warn of; the bucket is still compared with it.
+    """
+    at = planned(Evidence(Span(0, 500), None, stored_to=500, has_objects=True))
+
+    assert at.unit() is None
+    assert Position(500) == at.position()
+    again = planned(Evidence(Span(0, 500), at.position(), stored_to=500, has_objects=True))
+    assert again.start is not None
+    assert ((), None) == (again.start.warnings, again.position())
+    more = planned(Evidence(Span(0, 600), None, stored_to=500, has_objects=True))
+    assert more.unit() is not None
+    assert more.position() is None
+
+
 def test_a_group_that_was_set_back_before_the_log_start_is_moved_there() -> None:
     """
     Though nothing is lost, no later run has to find out again that the log begins after it.

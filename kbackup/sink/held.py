@@ -1,0 +1,190 @@
+"""Cuts of values that the bucket holds, and how a group that was set back goes over them again.
+
+Rows of values do not store their offsets, so a restore cannot tell that a row is in two objects.
+While a group is behind what the bucket holds, files therefore close where the bucket's own cuts
+end, whatever the rules of rotation say now: the same records make the same objects.
+"""
+
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+from kbackup.backup.ledger.objects import PartitionLedger
+from kbackup.backup.ledger.rows import Entry, named
+from kbackup.errors import RefusedError
+from kbackup.naming import View
+from kbackup.records import Span, TopicPartition
+from kbackup.stores import Store
+
+_DO: Final = (
+    "set the group's offset to the end of a cut, such as {end}, to continue there; to store these "
+    "records anew, move the objects away first"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCut:
+    """A cut of which the bucket holds objects of values.
+
+    Attributes:
+        span: Its offsets.
+        objects: How many of its objects of values are there.
+        is_whole: None of them is missing.
+    """
+
+    span: Span
+    objects: int = 1
+    is_whole: bool = True
+
+    @property
+    def start(self) -> int:
+        """The position before it."""
+        return self.span.start_offset
+
+    @property
+    def end(self) -> int:
+        """The position after it."""
+        return self.span.end_offset
+
+
+def held(ledger: PartitionLedger, present: Container[str], extension: str) -> tuple[HeldCut, ...]:
+    """Return the cuts of values of which an object is there, in order.
+
+    Objects of another tool do not say which cut they are of.  Where all of them are in one
+    directory, each is a cut of its own, which ends where the next one begins.
+
+    Args:
+        ledger: The partition's.
+        present: The keys of a listing that was made after the ledger was read.
+        extension: Only objects with this one: another format's are another backup.
+    """
+    values = [
+        one
+        for one in ledger.objects.values()
+        if one.view == named(View.VALUE) and (one.key or "").endswith(extension)
+    ]
+    found: dict[Span, HeldCut] = {}
+    for one in values:
+        if one.cut_start is None or one.next_offset is None:
+            continue
+        span, is_there = Span(one.cut_start, one.next_offset), one.key in present
+        cut = found.get(span, HeldCut(span, 0))
+        found[span] = replace(
+            cut, objects=cut.objects + is_there, is_whole=cut.is_whole and is_there
+        )
+    foreign = [one for one in values if one.cut_start is None]
+    if foreign and len({_directory(one) for one in foreign}) == 1:
+        starts = sorted({one.first for one in foreign} | {span.start_offset for span in found})
+        found |= {
+            cut.span: cut
+            for cut in one_after_another(starts)
+            if any(one.first == cut.start and one.key in present for one in foreign)
+        }
+    there = (cut for cut in found.values() if cut.objects)
+    return tuple(sorted(there, key=lambda cut: (cut.start, -cut.end)))
+
+
+def one_after_another(starts: Sequence[int]) -> list[HeldCut]:
+    """Return cuts of one object each, that begin at *starts* but for the last of them."""
+    return [HeldCut(Span(start, end)) for start, end in pairwise(starts) if start < end]
+
+
+def _directory(entry: Entry) -> str:
+    return (entry.key or "").rpartition("/")[0]
+
+
+def around(cuts: Sequence[HeldCut], offset: int) -> HeldCut | None:
+    """Return what to store again as one so that *offset* is not in the middle of a cut.
+
+    None where it is not.  Where cuts overlap, it is all that they cover up to the end of the one
+    that *offset* is in.
+
+    Args:
+        cuts: In order.
+        offset: Where a backup is to continue.
+    """
+    found: HeldCut | None = None
+    start = offset
+    for cut in reversed(cuts):
+        if cut.start < start < cut.end:
+            start = cut.start
+            found = replace(found or cut, span=Span(start, (found or cut).end))
+    return found
+
+
+def onward(cuts: Iterable[HeldCut], start: int) -> tuple[HeldCut, ...]:
+    """Return the cuts that a backup comes upon that continues at *start*, one after the other."""
+    found: list[HeldCut] = []
+    for cut in cuts:
+        if cut.start >= start:
+            found.append(cut)
+            start = cut.end
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The part of a partition that is stored a second time.
+
+    Attributes:
+        where: The partition.
+        cuts: What the bucket holds of it, one after the other.
+    """
+
+    where: TopicPartition
+    cuts: tuple[HeldCut, ...] = ()
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Their offsets."""
+        return tuple(cut.span for cut in self.cuts)
+
+    def to(self, position: int) -> int | None:
+        """Return the offset at which it ends; None where *position* is not before it."""
+        return self.cuts[-1].end if self.cuts and position < self.cuts[-1].end else None
+
+    def check(self, store: Store, span: Span, keys: Iterable[str]) -> None:
+        """Check that the objects of a new cut take the places of those that are there.
+
+        Args:
+            store: Where they are.
+            span: From the new cut's first record to its end.
+            keys: Of its objects of values.
+
+        Raises:
+            RefusedError: If they do not, and rows would be stored twice.
+            StoreError: If the store does not answer.
+        """
+        first = bisect_right(self.cuts, span.start_offset, key=lambda cut: cut.end)
+        if first == len(self.cuts) or span.end_offset <= (cut := self.cuts[first]).start:
+            return
+        if cut.end != span.end_offset:
+            raise self._refused(cut, f"would end at {span.end_offset} now")
+        if sum(store.head(key) is not None for key in keys) < cut.objects:
+            raise self._refused(cut, "would have other names now")
+
+    def _refused(self, cut: HeldCut, how: str) -> RefusedError:
+        return RefusedError(
+            f"{self.where}: the group was set back to before objects of values that are in the "
+            f"bucket, and those of offsets {cut.start} to {cut.end - 1} {how}",
+            "the configuration, or what compaction has left, is not what it was; rows of values do "
+            "not store their offsets, so a restore would deliver them twice",
+            _DO.format(end=cut.end),
+            topic=self.where.topic,
+            partition=self.where.partition,
+        )
+
+
+def unreachable(where: TopicPartition, cut: HeldCut, log_start: int) -> RefusedError:
+    """Return the error of a cut that lacks objects, and whose beginning the log has lost."""
+    return RefusedError(
+        f"{where}: the log begins at {log_start}, in the middle of a cut of values, {cut.start} to "
+        f"{cut.end - 1}, of which objects are missing",
+        "storing the rest of it would double the rows of the objects that are there: rows of "
+        "values do not store their offsets",
+        _DO.format(end=cut.end),
+        topic=where.topic,
+        partition=where.partition,
+    )

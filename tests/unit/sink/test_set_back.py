@@ -1,0 +1,196 @@
+"""A group that somebody has set back, over objects of values, which do not store offsets."""
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+from uuid import uuid4
+
+import pytest
+
+from kbackup.clock import SystemClock
+from kbackup.engine import Deal, Report, Task, deal
+from kbackup.events import Event
+from kbackup.kafka import Position
+from kbackup.records import Span, TopicPartition
+from kbackup.runs.stopping import Stop
+from kbackup.runs.world import World
+from kbackup.sink.run import SinkRun
+from kbackup.stores import StoreSettings, open_store
+from tests.support.configurations import load
+from tests.support.fake_kafka import FakeKafka
+from tests.support.fakes import SilentLine
+
+WHERE: Final = TopicPartition("orders", 0)
+
+
+class Here:
+    """Runs tasks one after the other in this thread."""
+
+    slots = 1
+
+    def begin(self) -> None:
+        """Nothing to get ready."""
+
+    def end(self) -> None:
+        """Nothing to let go of."""
+
+    def __call__(
+        self,
+        task: Task,
+        units: Sequence[Any],
+        _hear: Callable[[Event], None],
+        _stop: threading.Event,
+        *,
+        deal: Deal = deal,
+        **_: object,
+    ) -> list[Report]:
+        """`RunTasks`."""
+        return [
+            json.loads(json.dumps(report))
+            for share in deal(units, 1)
+            for report in task(share, SilentLine())
+        ]
+
+
+class Bench:
+    """A topic of one partition, its backup, and a group that can be set back by hand."""
+
+    def __init__(self, records: int) -> None:
+        self.kafka, self.settings = FakeKafka(), StoreSettings(f"memory://{uuid4()}")
+        self.store = open_store(self.settings)
+        self.kafka.create("orders", records)
+
+    def sink(self, size: int, **options: object) -> dict[str, Any]:
+        """Back up what is there, *size* records a file; the summary."""
+        given = {
+            "bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, "topics": "orders",
+            "format_class": "json", "value_converter_schemas_enable": False, "flush_size": size,
+            **options,
+        }  # fmt: skip
+        world = World(self.kafka, self.settings, Here(), SystemClock())  # type: ignore[arg-type]
+        return dict(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
+
+    def set_back(self, offset: int) -> None:
+        """Set the group's offset, as Kafka's own tools do."""
+        self.kafka.positions_[WHERE] = Position(offset)
+
+    @property
+    def position(self) -> int:
+        """The group's offset."""
+        return self.kafka.positions_[WHERE].offset
+
+    def rows(self) -> dict[int, list[int]]:
+        """The numbers in each object, by its start offset."""
+        found = {}
+        for one in self.store.list("topics/orders/"):
+            with self.store.open(one.key) as body:
+                start = int(one.key.rsplit("+", 1)[1].split(".")[0])
+                found[start] = [json.loads(line)["n"] for line in body.read().splitlines()]
+        return found
+
+    def doubled(self) -> set[int]:
+        """Rows that are in more than one object."""
+        counts = Counter(number for rows in self.rows().values() for number in rows)
+        return {number for number, count in counts.items() if count > 1}
+
+
+@pytest.mark.parametrize("size", [3, 20, 1000], ids=["smaller", "the same", "larger"])
+@pytest.mark.parametrize("offset", [0, 7, 20, 31, 40, 45, 46])
+def test_values_are_stored_once_wherever_the_group_is_set_to(offset: int, size: int) -> None:
+    """
+    Into an object, before a short last one, with another flush.size: the objects stay as they are.
+    """
+    bench = Bench(45)
+    bench.sink(20)  # 0, 20, and a short 40
+    bench.kafka.append(WHERE, 16)
+    bench.sink(20)  # 45
+    before = bench.rows()
+    assert [0, 20, 40, 45] == sorted(before)
+    bench.set_back(offset)
+    bench.kafka.append(WHERE, 4)
+
+    summary = bench.sink(size)
+
+    assert (0, 65) == (summary["exit_code"], bench.position)
+    assert not bench.doubled()
+    assert before.items() <= bench.rows().items()
+    assert set(range(65)) == {number for rows in bench.rows().values() for number in rows}
+
+
+def test_a_run_that_stops_on_its_way_back_is_continued_with_the_same_cuts() -> None:
+    """
+    A position on the way says that what follows it is stored a second time.
+    """
+    bench = Bench(60)
+    bench.sink(20)
+    before = bench.rows()
+    bench.set_back(0)
+    bench.kafka.append(WHERE, 1)
+    whole, bench.kafka.logs[WHERE] = bench.kafka.logs[WHERE], Span(0, 60)
+    read = bench.kafka.values
+    read[WHERE, 25] = b"no JSON"
+    assert 1 == bench.sink(7)["exit_code"]
+    assert 20 == bench.position
+    del read[WHERE, 25]
+    bench.kafka.logs[WHERE] = whole
+
+    assert 0 == bench.sink(7)["exit_code"]
+
+    assert {**before, 60: [60]} == bench.rows()
+
+
+def test_the_log_has_lost_the_beginning_of_a_cut_that_is_whole() -> None:
+    """
+    The backup continues after it.
+    """
+    bench = Bench(60)
+    bench.sink(20)
+    before = bench.rows()
+    bench.set_back(0)
+    bench.kafka.logs[WHERE] = Span(27, 61)
+
+    summary = bench.sink(20)
+
+    assert 0 == summary["exit_code"]
+    assert {**before, 60: [60]} == bench.rows()
+    assert ["group_behind"] == [one["code"] for one in summary["warnings"]]
+
+
+def test_objects_that_would_have_other_names_are_refused() -> None:
+    """
+    With another partitioner, values would be in two objects: exit 4 names the offsets.
+    """
+    bench = Bench(40)
+    bench.sink(20)
+    before = bench.rows()
+    bench.set_back(0)
+
+    summary = bench.sink(20, partitioner_class="field", partition_field_name="n")
+
+    assert 4 == summary["exit_code"]
+    (error,) = summary["errors"]
+    assert "offsets 0 to 19" in error["what"]
+    assert "set the group's offset to the end of a cut, such as 20" in error["do"]
+    assert before == bench.rows()
+
+
+def test_what_is_missing_is_stored_again_between_what_is_there() -> None:
+    """
+    Setting the group back to an object that was deleted stores its records, under today's rules,
+    and leaves its neighbours as they are.
+    """
+    bench = Bench(60)
+    bench.sink(20)
+    before = bench.rows()
+    (gone,) = (one.key for one in bench.store.list("topics/") if "+0000000020" in one.key)
+    bench.store.delete(gone)
+    bench.set_back(20)
+
+    summary = bench.sink(12)
+
+    assert 0 == summary["exit_code"]
+    del before[20]
+    parts = {20: list(range(20, 32)), 32: list(range(32, 40))}
+    assert {**before, **parts} == bench.rows()
