@@ -73,8 +73,12 @@ class View(StrEnum):
     HEADERS = ".headers"
 
 
-def check_topic(topic: str) -> str:
+def check_topic(topic: str, do: str = "choose another --rename") -> str:
     """Return *topic* if Kafka allows it as a name.
+
+    Args:
+        topic: The name.
+        do: What to do if it does not.
 
     Raises:
         IllegalTopicNameError: If it is empty, longer than 249 characters, ``.`` or ``..``, or has
@@ -84,7 +88,7 @@ def check_topic(topic: str) -> str:
         raise IllegalTopicNameError(
             f"{topic!r} is not a legal topic name",
             "Kafka allows 1 to 249 of A-Z a-z 0-9 . _ -, but not the names '.' and '..'",
-            "choose another --rename",
+            do,
             topic=topic,
         )
     return topic

@@ -22,7 +22,8 @@ from kbackup.config.layout import CONNECTORS_EXTRACTOR
 from kbackup.config.parsing import names_store
 from kbackup.config.property import CONVERTING, READING, SETTLING, SINK, STATUS
 from kbackup.config.settings import BY_NAME, PLACES, Settings, by_attribute
-from kbackup.renaming import Rename
+from kbackup.literals import read_names
+from kbackup.renaming import Rename, rename
 from kbackup.steps import Step
 
 _NEAREST_MAX: Final = 50
@@ -128,6 +129,7 @@ class Judgement:
         self._take(kafka.doubts, kafka.without_effect)
         renames = self._renames(usable)
         steps = self._steps(usable, found)
+        self._route_topics(values)
         self._say_without_effect()
         return self._settings(
             values | found.found,
@@ -138,12 +140,27 @@ class Judgement:
         )
 
     def _renames(self, usable: Mapping[str, Value]) -> tuple[Rename, ...]:
-        """Return the renaming of a restore, which `settle` uses too."""
-        if SETTLING.isdisjoint(self.sides):
+        """Return the routing of a sink, or the renaming of a restore, which `settle` uses too."""
+        if self.sides.isdisjoint(SETTLING | SINK):
             return ()
         renaming = router.chain(usable)
         self.doubts += renaming.doubts
         return renaming.steps
+
+    def _route_topics(self, values: dict[str, Any]) -> None:
+        """Where a backup is read by the sink's file, let its topics be those that it stored.
+
+        Names from elsewhere are the backup's own.
+        """
+        named = self.given.get("topics")
+        is_of_sink = self.connector == "sink" and not self.sides.isdisjoint(READING | SETTLING)
+        if not is_of_sink or named is None or named.origin.kind != "file" or "topics" not in values:
+            return
+        steps = router.chain(
+            {name: value for name, value in self.given.items() if transforms.is_transform(name)}
+        ).steps
+        if steps:
+            values["topics"] = tuple(rename(topic, steps) for topic in read_names(named.value))
 
     def _steps(self, usable: Mapping[str, Value], found: seams.Seams) -> tuple[Step, ...]:
         """Return the transforms of a sink or a restore."""
@@ -157,7 +174,8 @@ class Judgement:
             steps = transforms.steps(usable, transforms.Known(found.view, has_keys))
         else:
             return ()
-        self.doubts += steps.doubts
+        said = {(doubt.level, doubt.name) for doubt in self.doubts}  # by `_renames`
+        self.doubts += [one for one in steps.doubts if (one.level, one.name) not in said]
         return steps.steps
 
     def _take(self, doubts: Iterable[Doubt], without_effect: Iterable[str]) -> None:

@@ -1,4 +1,7 @@
-"""`RegexRouter` and ``rename``: topics of a restore are renamed before anything is planned."""
+"""`RegexRouter` and ``rename``: topics get their other names before anything is planned.
+
+For a restore that is the name of the target, for a sink the name under which it stores the topic.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple

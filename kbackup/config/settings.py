@@ -41,7 +41,7 @@ class Settings(
     Attributes:
         plugin_options: What was given for the options of plugins, by property, each value of its
             option's type.
-        renames: The renaming steps of a restore, in order.
+        renames: The renaming steps of a restore, or the routing of a sink, in order.
         transforms: The transforms of a sink or a restore, in order.
         key_converter_properties: Options of the key's converter: ``schemas.enable`` ...
         value_converter_properties: Options of the value's converter.

@@ -9,7 +9,7 @@
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -55,7 +55,7 @@ def is_transform(name: str) -> bool:
 
 
 def steps(given: Mapping[str, Value], known: Known) -> Steps:
-    """Return the transforms of a sink.
+    """Return the transforms of a sink, including its routing; none if it only routes.
 
     Args:
         given: All that was given.
@@ -67,9 +67,9 @@ def steps(given: Mapping[str, Value], known: Known) -> Steps:
         try:
             step = _opened(alias, given, doubts)
             _check_reads(step, given, known)
-            _check_route(step, given)
         except _RefusedError as refusal:
-            doubts.append(refusal.doubt)
+            if not _routes(alias, given):  # else `router` says so
+                doubts.append(refusal.doubt)
         else:
             if step.side == "key" and not known.has_keys:
                 why = "keys are not stored, so it would have no effect"
@@ -77,7 +77,7 @@ def steps(given: Mapping[str, Value], known: Known) -> Steps:
                 doubts.append(warning("no_effect", name, given[name], why))
             else:
                 found.append(step)
-    return Steps(tuple(found), doubts)
+    return Steps(_beyond_routing(found), doubts)
 
 
 def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Steps:
@@ -91,7 +91,7 @@ def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Ste
     found = []
     for alias in listed(given):
         kind = given.get(f"transforms.{alias}.type")
-        routes = kind is not None and is_router(kind)
+        routes = _routes(alias, given)
         if "rename" in given if routes else kind is None and "rename" not in given:
             continue  # it has no effect; or the renaming is made of it, which says what it lacks
         try:
@@ -106,9 +106,12 @@ def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Ste
             do = f"set {lacks[0]}.converter to the converter that fits what producers write"
             doubts.append(error("transform", f"transforms.{alias}.type", kind, why, do))
         found.append(step)
-    if all(step.plugin == _ROUTER_PLUGIN for step in found):
-        return Steps((), doubts)
-    return Steps(tuple(found), doubts)
+    return Steps(_beyond_routing(found), doubts)
+
+
+def _beyond_routing(found: Sequence[Step]) -> tuple[Step, ...]:
+    """Return the chain that records go through: none where it only names their topic."""
+    return () if all(step.plugin == _ROUTER_PLUGIN for step in found) else tuple(found)
 
 
 class _RefusedError(Exception):
@@ -240,15 +243,6 @@ def _check_reads(step: Step, given: Mapping[str, Value], known: Known) -> None:
         raise _RefusedError(error("transform", name, given[name], why, do))
 
 
-def _check_route(step: Step, given: Mapping[str, Value]) -> None:
-    """Refuse a transform that gives records another topic: the connector's task fails on them."""
-    if step.plugin == _ROUTER_PLUGIN:
-        name = f"transforms.{step.alias}.type"
-        why = "a backup is kept under the topic's own name; the connector fails on a renamed topic"
-        do = f"remove {step.alias} from transforms; to restore under another name, use --rename"
-        raise _RefusedError(error("transform", name, given[name], why, do))
-
-
 def _listed_in(given: Mapping[str, Value], name: str) -> list[str]:
     """Return the names in a list, in order."""
     value = given.get(name)
@@ -272,3 +266,8 @@ def listed(given: Mapping[str, Value]) -> list[str]:
 def is_router(kind: Value) -> bool:
     """Whether the class *kind* is `RegexRouter`."""
     return kind.text.rpartition(".")[2] == ROUTER
+
+
+def _routes(alias: str, given: Mapping[str, Value]) -> bool:
+    kind = given.get(f"transforms.{alias}.type")
+    return kind is not None and is_router(kind)

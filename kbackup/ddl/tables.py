@@ -45,8 +45,9 @@ def statements(
         StoreError: If the store does not answer.
     """
     layout, options = wiring.layout(settings), wiring.format_options(settings)
-    found = catalog.read(store, layout, options, topics=settings.topics)
-    names = select(found.topics(), settings.topics, settings.topics_regex)
+    wanted = [wiring.routes(settings).topic(name) for name in settings.topics]
+    found = catalog.read(store, layout, options, topics=wanted)
+    names = select(found.topics(), wanted, settings.topics_regex)
     if not names:
         raise _nothing("topics", settings.url)
     for topic in names:

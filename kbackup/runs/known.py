@@ -103,8 +103,10 @@ class Known:
 
     def watches(self, topic: str, cluster_id: str) -> bool:
         """Whether a sink backs *topic* of that cluster up, by its name or by a pattern."""
-        entry = self.topics.get(topic)
-        if entry is not None and entry.cluster_id == cluster_id:
+        if any(
+            topic in (entry.names or (name,)) and entry.cluster_id == cluster_id
+            for name, entry in self.topics.items()
+        ):
             return True
         return any(
             topic in select([topic], one.names, one.pattern)

@@ -22,6 +22,7 @@ from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings, Way
 from kbackup.naming import RECORDS_FOLDER, UPLOAD_DATE, Layout, View
+from kbackup.runs.routing import Routes
 from kbackup.stores import StoreSettings
 
 
@@ -165,6 +166,11 @@ def reading(settings: Settings) -> ReadOptions:
         settings.store_kafka_headers,
         file_headers=settings.file_metadata_headers_enable,
     )
+
+
+def routes(settings: Settings) -> Routes:
+    """Return under which names a sink stores its topics."""
+    return Routes(settings.renames)
 
 
 def rule(settings: Settings) -> Rule:

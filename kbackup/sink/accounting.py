@@ -11,6 +11,7 @@ from kbackup.events import Event, Progress
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Done, PartitionReport
+from kbackup.runs.routing import UNROUTED, Routes
 from kbackup.runs.summary import Summary
 from kbackup.sink.inherited import Inherited
 from kbackup.sink.object_keys import next_keys
@@ -74,7 +75,7 @@ def plan_partitions(plan: SinkPlan, settings: Settings) -> Iterator[Event]:
         }  # fmt: skip
 
 
-def plan_topics(plan: SinkPlan, layout: Layout) -> Iterator[Event]:
+def plan_topics(plan: SinkPlan, layout: Layout, routes: Routes = UNROUTED) -> Iterator[Event]:
     """Yield the plan's line of each topic: what would be read from where, and stored below what."""
     of_topic: dict[str, list[PlannedPartition]] = {name: [] for name in plan.topics}
     for at in plan.partitions:
@@ -87,7 +88,7 @@ def plan_topics(plan: SinkPlan, layout: Layout) -> Iterator[Event]:
         units = [unit for at in mine if (unit := at.unit()) is not None]
         action = "resume" if begun else "create"
         yield {
-            "type": "plan_topic", "source": name, "target": layout.prefix(name),
+            "type": "plan_topic", "source": name, "target": layout.prefix(routes.topic(name)),
             "partitions": {"source": topic.partitions, "backup": stored, "target": None},
             "action": "refuse" if refusal is not None else action if units else "done",
             "reason": None if refusal is None else str(refusal),

@@ -28,6 +28,7 @@ from kbackup.kafka import Cluster
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import adoption
+from kbackup.runs.routing import UNROUTED, Routes
 from kbackup.sink.plan import SinkPlan
 from kbackup.stores import Store
 
@@ -35,10 +36,23 @@ _THREADS: Final = 16
 
 
 class RunLedger:
-    """The ledger, as the driver of one run writes it."""
+    """The ledger, as the driver of one run writes it.
 
-    def __init__(self, store: Store, layout: Layout, run: str, clock: Clock) -> None:
+    It speaks of topics by the names under which they are stored.
+
+    Args:
+        store: Where the backup is.
+        layout: Which ``topics.dir``.
+        run: The run's id.
+        clock: The time.
+        routes: The names under which topics are stored.
+    """
+
+    def __init__(
+        self, store: Store, layout: Layout, run: str, clock: Clock, routes: Routes = UNROUTED
+    ) -> None:
         self._store, self._layout, self._run, self._clock = store, layout, run, clock
+        self._routes = routes
         self._entered: Counter[str] = Counter()
         self._lock = threading.Lock()  # parts are counted while others are folded
         self._topics_changed = False
@@ -64,9 +78,12 @@ class RunLedger:
         known, now = plan.known, self._clock.ms()
         refused = {at.where.topic for at in plan.partitions if at.refusal is not None}
         names = [name for name in plan.topics if name not in refused]
-        new = [name for name in names if not known.has_ledger(name)]
+        stored_as = {name: self._routes.topic(name) for name in names}
+        new = [stored_as[name] for name in names if not known.has_ledger(stored_as[name])]
         left_out = {
-            name: keys for name in names if name not in new and (keys := _left_out(plan, name))
+            stored: keys
+            for name, stored in stored_as.items()
+            if stored not in new and (keys := _left_out(plan, name))
         }
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(lambda name: self._adopt(name, plan, reading), new))
@@ -75,17 +92,18 @@ class RunLedger:
         ids = cluster.cluster_id
         rows = [
             TopicEntry(
-                TOPIC, name, ids, topic.topic_id, topic.partitions,
-                _config(configs.get(name), known.topics.get(name)), run=self._run, time=now,
+                TOPIC, stored, ids, plan.topics[name].topic_id, plan.topics[name].partitions,
+                _config(configs.get(name), known.topics.get(stored)),
+                names=() if stored == name else (name,), run=self._run, time=now,
             )
-            for name, topic in plan.topics.items() if name in names
+            for name, stored in stored_as.items()
         ]  # fmt: skip
         rows.append(replace(asked, cluster_id=ids, run=self._run, time=now))
         entered = [entry for name, entry in known.topics.items() if known.has_ledger(name)]
         before = [*entered, *known.sinks]
         fresh = [row for row in rows if not any(row.says_the_same(one) for one in before)]
         if not known.is_begun:
-            left = sorted(known.earlier - set(names))
+            left = sorted(known.earlier - set(stored_as.values()))
             fresh += [
                 replace(known.topics.get(name, TopicEntry(EARLIER, name)),
                         kind=EARLIER, partitions=None, run=self._run, time=now)
@@ -102,13 +120,13 @@ class RunLedger:
             StoreError: If it cannot be written.
         """
         row = objects.gap(where, span, self._run, self._clock.ms())
-        self._stream(where.topic).append(table([row], OBJECTS))
+        self._stream(self._routes.topic(where.topic)).append(table([row], OBJECTS))
         self.note(where.topic)
 
     def note(self, topic: str) -> None:
         """Count a part that a task has entered for *topic*."""
         with self._lock:
-            self._entered[topic] += 1
+            self._entered[self._routes.topic(topic)] += 1
 
     def fold(self, *, at_end: bool = False) -> None:
         """Fold what many parts were added to.

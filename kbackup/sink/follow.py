@@ -244,7 +244,10 @@ class Following:
         if len(gap):
             row = objects.gap(where, gap, self.job.run, self.job.clock.ms())
             stream = place.of_topic(
-                self._clients.store, self.job.layout, where.topic, self.job.clock
+                self._clients.store,
+                self.job.layout,
+                self.job.routes.topic(where.topic),
+                self.job.clock,
             )
             stream.append(table([row], OBJECTS))
             text = f"{where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired"

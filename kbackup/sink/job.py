@@ -13,6 +13,7 @@ from kbackup.kafka import Connection
 from kbackup.naming import Layout
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.reports import Bookmark
+from kbackup.runs.routing import UNROUTED, Routes
 from kbackup.sink.held import HeldCut
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
 from kbackup.steps import Step
@@ -44,6 +45,7 @@ class SinkJob:
         errors: What becomes of bad records.
         plugin_options: What was given for the options of partitioner and extractor, by property.
         transforms: What is done to records between converting and filing them, in order.
+        routes: Under which names topics are stored.
         affix: Where the name of a value's schema stands beside its directory.
         spool_bytes: What an unfinished file may hold in memory before it moves to disk.
     """
@@ -62,6 +64,7 @@ class SinkJob:
     drops_nulls: bool = False
     affix: Affix = NO_AFFIX
     transforms: tuple[Step, ...] = ()
+    routes: Routes = UNROUTED
     plugin_options: Mapping[str, Any] = field(default_factory=dict)
     spool_bytes: int = SPOOL_BYTES
     errors: ErrorPolicy = INTOLERANT
@@ -109,12 +112,26 @@ class SinkUnit:
         )
 
 
-def recreated(where: TopicPartition) -> TopicChangedError:
-    """Return the error of a partition whose topic is another one than was backed up."""
+def recreated(topic: str, stored_as: str | None = None) -> TopicChangedError:
+    """Return the error of a topic that is another one than was backed up.
+
+    Args:
+        topic: Its name.
+        stored_as: The name that transforms give it, if that is another one.
+    """
+    do = "back it up to another topics.dir; the existing backup stays as it is"
+    if stored_as not in (None, topic):
+        return TopicChangedError(
+            f"{topic} is not the topic whose backup {stored_as} is",
+            "transforms give it the name of another backup, or the topic was deleted and created "
+            "again, or this is another cluster",
+            f"{do}; or give it another name",
+            topic=topic,
+        )
     return TopicChangedError(
-        f"{where.topic} is not the topic that was backed up",
+        f"{topic} is not the topic that was backed up",
         "its topic id has changed: the topic was deleted and created again, or this is another "
         "cluster",
-        "back it up to another topics.dir; the existing backup stays as it is",
-        topic=where.topic,
+        do,
+        topic=topic,
     )

@@ -99,7 +99,7 @@ def changed(where: TopicPartition, position: int, look: Look, before: Look) -> K
     A broker's answer may be out of date, or come while another broker takes over.
     """
     if where.topic in look.changed:
-        return recreated(where)
+        return recreated(where.topic)
     if where.topic in look.gone & before.gone:
         return TopicDeletedError(
             f"{where.topic} no longer exists",

@@ -1,6 +1,6 @@
 """Plans a run of the sink; planning changes nothing."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from kbackup.clock import Clock
@@ -11,6 +11,7 @@ from kbackup.naming import View
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs import known, wiring
 from kbackup.runs.known import Known
+from kbackup.runs.routing import Routes
 from kbackup.runs.selection import select
 from kbackup.sink import object_keys
 from kbackup.sink.evidence import gather
@@ -96,7 +97,7 @@ def more(
     if not wheres:
         return SinkPlan({}, (), wiring.group(settings, "sink"))
     new = {where.topic: topics[where.topic] for where in wheres}
-    plan = _plan(settings, cluster, store, clock, new, wheres, reset="earliest")
+    plan = _plan(settings, cluster, store, clock, new, wheres, reset="earliest", taken={*ids})
     keeps_start = settings.auto_offset_reset != "earliest"
     return replace(
         plan, partitions=tuple(replace(at, keeps_start=keeps_start) for at in plan.partitions)
@@ -131,8 +132,13 @@ def _plan(
     reached: Mapping[TopicPartition, int] | None = None,
     reset: str | None = None,
     likely: Callable[[], object] | None = None,
+    taken: Collection[str] | None = None,
 ) -> SinkPlan:
-    object_keys.check(settings, wheres)
+    routes = wiring.routes(settings)
+    clashes = object_keys.clashes(routes, topics, taken or ())
+    if clashes and taken is None:
+        raise next(iter(clashes.values()))
+    object_keys.check(settings, [at for at in wheres if at.topic not in clashes])
     group = wiring.group(settings, "sink")
     check_idle(cluster, group)
     committed = cluster.committed(group, wheres)
@@ -140,23 +146,29 @@ def _plan(
     if likely is not None and any(_waits(logs[where], committed.get(where)) for where in wheres):
         likely()
     layout = wiring.layout(settings)
-    said = known.read_topics(store, layout, clock).with_run_records(store, layout, topics)
+    names = [routes.topic(name) for name in topics]
+    said = known.read_topics(store, layout, clock).with_run_records(store, layout, names)
+    stored_as = {where: routes(where) for where in wheres}
     found = gather(
-        store, layout, clock, logs, committed, said,
+        store, layout, clock,
+        {stored_as[where]: log for where, log in logs.items()},
+        {stored_as[where]: position for where, position in committed.items()}, said,
         options=wiring.format_options(settings), cut_records=settings.flush_size,
         values=_values(settings),
     )  # fmt: skip
     evidence = {
-        where: replace(seen, reached=(reached or {}).get(where)) for where, seen in found.items()
+        where: replace(found[stored_as[where]], reached=(reached or {}).get(where))
+        for where in logs
     }
     identities = {
         name: TopicIdentity(cluster.cluster_id, topic.topic_id) for name, topic in topics.items()
     }
-    strangers = _strangers(said, identities, evidence)
+    strangers = _strangers(said, identities, evidence, routes)
+    refusals = {name: recreated(name, routes.topic(name)) for name in strangers} | clashes
     reset = reset or settings.auto_offset_reset
     planned = tuple(
-        PlannedPartition(where, evidence[where], None, recreated(where))
-        if where.topic in strangers
+        PlannedPartition(where, evidence[where], None, refusals[where.topic])
+        if where.topic in refusals
         else _plan_partition(where, evidence[where], reset, identities[where.topic])
         for where in wheres
     )
@@ -179,6 +191,7 @@ def _strangers(
     said: Known,
     identities: Mapping[str, TopicIdentity],
     evidence: Mapping[TopicPartition, Evidence],
+    routes: Routes,
 ) -> set[str]:
     """Return the topics that are not the ones that were backed up, by their ids.
 
@@ -187,7 +200,8 @@ def _strangers(
     by_ledger = {
         name
         for name, identity in identities.items()
-        if name in said.topics and identity.conflicts(said.topics[name].identity)
+        if (entry := said.topics.get(routes.topic(name))) is not None
+        and identity.conflicts(entry.identity)
     }
     return by_ledger | {
         where.topic

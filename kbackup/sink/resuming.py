@@ -45,7 +45,7 @@ def _skipped(job: SinkJob, unit: SinkUnit, store: Store, bookmark: Bookmark) -> 
     if is_visit or not bookmark.done.bad_records:
         return ()
     where = unit.where
-    stream = place.of_topic(store, job.layout, where.topic, job.clock)
+    stream = place.of_topic(store, job.layout, job.routes.topic(where.topic), job.clock)
     return joined(
         entry.span
         for entry in entries(stream.read().rows)

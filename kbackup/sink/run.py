@@ -75,12 +75,13 @@ class SinkRun:
         settings = self._settings
         cluster = self._world.kafka.cluster()
         store = open_store(self._world.store)
-        self._ledger = RunLedger(store, self._layout, self._run, self._world.clock)
+        routes = wiring.routes(settings)
+        self._ledger = RunLedger(store, self._layout, self._run, self._world.clock, routes)
         self._opening = Opening(settings, self._summary, self._account, self._news, self._ledger)
         if settings.dry_run:
             plan = planner.make(settings, cluster, store, self._world.clock)
             self._opening.report(plan, cluster)
-            for event in accounting.plan_topics(plan, self._layout):
+            for event in accounting.plan_topics(plan, self._layout, routes):
                 self._tell(event)
             for event in accounting.plan_partitions(plan, settings):
                 self._tell(event)

@@ -38,12 +38,14 @@ class StoredCut:
         where: Its partition.
         rows: What the ledger is to say of its objects.
         position: What to commit.
+        topic: The name under which its topic is stored.
         settled: Done when it is committed, or has failed.
     """
 
     where: TopicPartition
     rows: Sequence[Entry]
     position: Position
+    topic: str
     settled: Future[None] = field(default_factory=Future)
 
 
@@ -156,7 +158,7 @@ class Storing:
             self._changed.notify_all()
 
     def _settle(self, cuts: Sequence[StoredCut]) -> None:
-        topics = sorted({cut.where.topic for cut in cuts if cut.rows})
+        topics = sorted({cut.topic for cut in cuts if cut.rows})
         with ThreadPoolExecutor(min(THREADS, len(topics)) or 1) as pool:
             enter = [pool.submit(self._enter, topic, cuts) for topic in topics]
             failed = {
@@ -164,10 +166,10 @@ class Storing:
                 for topic, entered in zip(topics, enter, strict=True)
                 if (error := entered.result()) is not None
             }
-        entered = {cut.where: cut for cut in cuts if cut.where.topic not in failed or not cut.rows}
+        entered = {cut.where: cut for cut in cuts if cut.topic not in failed or not cut.rows}
         refused = self._positions.advance_all({at: cut.position for at, cut in entered.items()})
         for cut in cuts:
-            error = refused.get(cut.where) if cut.where in entered else failed[cut.where.topic]
+            error = refused.get(cut.where) if cut.where in entered else failed[cut.topic]
             if error is None:
                 cut.settled.set_result(None)
             else:
@@ -175,7 +177,7 @@ class Storing:
 
     def _enter(self, topic: str, cuts: Sequence[StoredCut]) -> KbackupError | None:
         """Enter the objects of a topic into the ledger; return why not."""
-        rows = [row for cut in cuts if cut.where.topic == topic for row in cut.rows]
+        rows = [row for cut in cuts if cut.topic == topic for row in cut.rows]
         stream = place.of_topic(self._store, self._layout, topic, self._clock)
         try:
             stream.append(table(rows, OBJECTS))

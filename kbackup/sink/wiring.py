@@ -28,6 +28,7 @@ def job_of(settings: Settings, world: World, run: str, group: str) -> SinkJob:
         extractor=settings.timestamp_extractor,
         affix=wiring.affix(settings),
         transforms=settings.transforms,
+        routes=wiring.routes(settings),
         plugin_options=wiring.partitioner_options(settings),
         group=group,
         flush_tail=settings.flush_on_stop,

@@ -18,7 +18,7 @@ from kbackup.flow.convert import Conversion
 from kbackup.flow.cut import Append, Cut, cut
 from kbackup.flow.write import ClosedFile, OpenFiles
 from kbackup.kafka import Position
-from kbackup.records import Facts, Span, joined
+from kbackup.records import Facts, Span, TopicPartition, joined
 from kbackup.reports import SPANS_MOST, Bookmark, PartitionReport
 from kbackup.sink.clients import Clients, storing
 from kbackup.sink.dated import UploadDates, keep_indexed, point
@@ -52,10 +52,12 @@ class Work:
     _read: int = 0
     _rejects: Rejects = field(init=False)
     _again: Again = field(init=False)
+    _stored_as: TopicPartition = field(init=False)
 
     def __post_init__(self) -> None:
         unit, span = self.unit, self.unit.span
         job, clients = self.job, self.clients
+        self._stored_as = job.routes(unit.where)
         self._rejects = Rejects(unit.where, job.errors, job.run, self.line, clients.letters)
         self._again = Again(unit.where, unit.held)
         self._told = self.job.clock.steady_s()
@@ -111,7 +113,7 @@ class Work:
         views = [Conversion.of(spec, self.unit.where.topic) for spec in self.job.views]
         intake = Intake(self.job, self.unit.where, self.clients.reader, self._rejects, self.line)
         files = OpenFiles(
-            self.unit.where, views, self.job.layout, self.job.spool_bytes, self.unit.identity,
+            self._stored_as, views, self.job.layout, self.job.spool_bytes, self.unit.identity,
             self._dates(),
         )  # fmt: skip
         upload: Future[None] | None = None
@@ -233,7 +235,12 @@ class Work:
             stands, run=self.job.run, done=done, identity=self.unit.identity,
             again_to=self._again.to(next_offset),
         )  # fmt: skip
-        entry = StoredCut(self.unit.where, rows, Position(next_offset, bookmark.to_metadata()))
+        entry = StoredCut(
+            self.unit.where,
+            rows,
+            Position(next_offset, bookmark.to_metadata()),
+            self._stored_as.topic,
+        )
         cuts.add(entry)
         if cuts.is_due():
             cuts.flush()
@@ -249,7 +256,7 @@ class Work:
         if not job.layout.is_dated:
             return None
         last = None if bookmark is None else bookmark.key
-        return UploadDates(self.clients.store, job.layout, self.unit.where, job.clock, last).of
+        return UploadDates(self.clients.store, job.layout, self._stored_as, job.clock, last).of
 
     def _keep(self, file: ClosedFile) -> Facts:
         """Store a file with all that belongs beside it; return what is there now."""
@@ -257,7 +264,7 @@ class Work:
         if file.index is None:
             return keep(store, file)
         facts = keep_indexed(store, file)
-        point(store, self.job.layout, self.unit.where, file.index)
+        point(store, self.job.layout, self._stored_as, file.index)
         return facts
 
     def _row(self, file: ClosedFile, facts: Facts) -> Entry:

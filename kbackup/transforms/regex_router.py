@@ -20,7 +20,7 @@ REPLACEMENT: Final = text(
 
 
 class RegexRouter:
-    """Renames topics that match.  A restore supports it; a sink refuses it."""
+    """Renames topics that match: what a restore writes to, or a sink stores them as."""
 
     class_names: ClassVar[tuple[str, ...]] = ("RegexRouter",)
     sides: ClassVar[tuple[str, ...]] = ()

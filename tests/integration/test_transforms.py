@@ -39,6 +39,7 @@ def test_a_connectors_chain_changes_and_leaves_out_what_it_says(
 ) -> None:
     """
     Fields are inserted and converted, records are filtered and counted, and nothing is missed.
+    The topic is stored, verified and restored under the name that the chain gives it.
     """
     cluster.create(topic)
     old: tuple[tuple[str, bytes | None], ...] = (("old", b""),)
@@ -52,7 +53,10 @@ def test_a_connectors_chain_changes_and_leaves_out_what_it_says(
     config = configuration(
         tmp_path / "connector.json", s3, bucket, topic,
         **{
-            "transforms": "drop,meta,text",
+            "transforms": "drop,meta,copy,text",
+            "transforms.copy.type": f"{OF_KAFKA}RegexRouter",
+            "transforms.copy.regex": ".*",
+            "transforms.copy.replacement": "copy_of_$0",
             "transforms.drop.type": f"{OF_KAFKA}Filter",
             "transforms.drop.predicate": "isOld",
             "predicates": "isOld",
@@ -82,11 +86,12 @@ def test_a_connectors_chain_changes_and_leaves_out_what_it_says(
         "format.class=json\n"
         "value.converter=json\n"
     )
-    restored = kbackup.json("restore", "--config", str(hide), "-t", topic)
+    restored = kbackup.json("restore", "--config", str(hide), "-t", f"copy_of_{topic}")
 
     store = Backup(s3, bucket)
-    (key,) = store.keys(f"topics/{topic}/")
-    assert f"topics/{topic}/partition=0/{topic}+0+0000000001.json" == key
+    (key,) = store.keys("topics/")
+    copy = f"copy_of_{topic}"
+    assert f"topics/{copy}/partition=0/{copy}+0+0000000001.json" == key
     assert [
         {"n": at, "_offset": at, "at": f"2023-11-14 22:13:20:{at:03d}"}
         for at in range(20)
@@ -98,5 +103,5 @@ def test_a_connectors_chain_changes_and_leaves_out_what_it_says(
     assert "ok" == verified.summary["result"]
     assert ("ok", 16) == (restored.summary["result"], restored.summary["records"])
     assert [{"_offset", "at"}] * 16 == [
-        set(json.loads(copy.value or b"")) for copy in cluster.read(f"hidden_{topic}")
+        set(json.loads(one.value or b"")) for one in cluster.read(f"hidden_copy_of_{topic}")
     ]

@@ -118,7 +118,8 @@ class TopicEntry:
         partitions: The topic's number of partitions; None for a sink, or where it is not known.
         config: The topic's settings that differ from the cluster's defaults.
         group: The sink's consumer group; None for a topic.
-        names: The topics that the sink was asked for by name.
+        names: The topics that the sink was asked for by name; of a topic that is stored under
+            another name, its own.
         pattern: The ``topics.regex`` that it was asked for; None if there is none.
         run: The run that wrote the row.
         time: When, in ms since the epoch.

@@ -2,11 +2,12 @@
 
 import pytest
 
-from kbackup.config import router, transforms
+from kbackup.config import Command, router, transforms
 from kbackup.config.doubts import Origin, Value
 from kbackup.config.transforms import Known, steps
 from kbackup.renaming import rename
 from kbackup.steps import Step
+from tests.support.configurations import Write, errors, load
 
 TYPE = "org.apache.kafka.connect.transforms.RegexRouter"
 
@@ -119,11 +120,6 @@ def test_a_sinks_transforms_are_steps_in_their_order() -> None:
         pytest.param(
             {"transforms.at.type": "io.debezium.transforms.ExtractNewRecordState"},
             "transforms.at.type", "no installed transform has this name", id="of somebody else",
-        ),
-        pytest.param(
-            {"transforms.at.type": TYPE, "transforms.at.regex": "a",
-             "transforms.at.replacement": "b"},
-            "transforms.at.type", "under the topic's own name", id="another topic",
         ),
         pytest.param(
             {"transforms.at.type": "x.InsertField"},
@@ -274,3 +270,64 @@ def test_what_a_restore_cannot_do_is_refused_by_name(
 
     assert [name] == [doubt.name for doubt in found.doubts if doubt.level == "error"]
     assert any(why in doubt.why for doubt in found.doubts)
+
+
+ROUTED_SINK = """
+connector.class=io.confluent.connect.s3.S3SinkConnector
+name=s3-sink
+topics=orders,payments
+s3.bucket.name=b
+flush.size=3
+format.class=io.confluent.connect.s3.format.json.JsonFormat
+value.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter.schemas.enable=false
+transforms=copy
+transforms.copy.type=org.apache.kafka.connect.transforms.RegexRouter
+transforms.copy.regex=o.*
+transforms.copy.replacement=copy_of_$0
+"""
+
+
+def test_a_sinks_router_names_what_it_stores(write: Write) -> None:
+    """
+    A chain that only routes changes no record.
+    """
+    settings = load("sink", write(ROUTED_SINK), bootstrap_servers="h:1").settings
+
+    assert ("copy_of_orders", ()) == (rename("orders", settings.renames), settings.transforms)
+
+
+@pytest.mark.parametrize("command", ["restore", "verify", "topics", "query"])
+def test_who_reads_by_a_sinks_file_asks_for_what_it_has_stored(
+    write: Write, command: Command
+) -> None:
+    """
+    A file names the cluster's topics; the command line names the backup's.
+    """
+    path, more = write(ROUTED_SINK), {"bootstrap_servers": "h:1"}
+    by_file = load(command, path, **more).settings
+    by_hand = load(command, path, topics="orders", **more).settings
+
+    assert ("copy_of_orders", "payments") == by_file.topics
+    assert ("orders",) == by_hand.topics
+    assert () == by_file.renames
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        pytest.param("transforms.copy.predicate=p\n", "transforms.copy.predicate", id="condition"),
+        pytest.param("transforms.copy.regex=(\n", "transforms.copy.replacement", id="no pattern"),
+    ],
+)
+def test_a_router_that_a_sink_cannot_follow_is_refused_once(
+    write: Write, more: str, name: str
+) -> None:
+    """
+    A record is never stored under a name nobody asked for.
+    """
+    text = ROUTED_SINK
+    if "regex" in more:
+        text = text.replace("transforms.copy.regex=o.*\n", "")
+
+    assert [name] == [*errors("sink", write(text + more), bootstrap_servers="h:1")]

@@ -1,0 +1,228 @@
+"""A sink whose transforms give topics other names: read under one, stored under the other."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from kbackup.backup import catalog
+from kbackup.clock import SystemClock
+from kbackup.engine import Report, Task
+from kbackup.events import Event
+from kbackup.formats import FormatOptions
+from kbackup.kafka import Position
+from kbackup.naming import Layout
+from kbackup.records import TopicPartition
+from kbackup.runs import known
+from kbackup.runs.stopping import Stop
+from kbackup.runs.world import World
+from kbackup.sink import planner as planning
+from kbackup.sink.run import SinkRun
+from kbackup.stores import Store, StoreSettings, open_store
+from tests.support.configurations import load
+from tests.support.fake_kafka import FakeKafka
+from tests.support.fakes import SilentLine
+
+ROUTER = {
+    "transforms": "copy",
+    "transforms.copy.type": "org.apache.kafka.connect.transforms.RegexRouter",
+    "transforms.copy.regex": ".*",
+    "transforms.copy.replacement": "copy_of_$0",
+}
+
+
+class InTurn:
+    """Runs tasks one after the other, in this thread."""
+
+    def begin(self) -> None:
+        """Nothing to get ready."""
+
+    def end(self) -> None:
+        """Nothing to let go of."""
+
+    def __call__(
+        self,
+        task: Task,
+        units: Sequence[Any],
+        hear: Callable[[Event], None],
+        stop: threading.Event,
+        **_: object,
+    ) -> list[Report]:
+        """`RunTasks`."""
+        del hear, stop
+        return list(task(units, SilentLine()))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def place() -> StoreSettings:
+    return StoreSettings(f"memory://{uuid4()}")
+
+
+@pytest.fixture
+def store(place: StoreSettings) -> Store:
+    return open_store(place)
+
+
+def sink(kafka: FakeKafka, place: StoreSettings, **options: object) -> dict[str, Any]:
+    """Run a sink; its summary."""
+    given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
+    world = World(kafka, place, InTurn(), SystemClock())  # type: ignore[arg-type]
+    return dict(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
+
+
+def stored(store: Store) -> dict[str, int]:
+    """The records of each stored topic, by what its objects say."""
+    found = catalog.read(store, Layout(), FormatOptions())
+    return {
+        topic: sum(len(found.sets[where]) for where in found.partitions(topic))
+        for topic in found.topics()
+    }
+
+
+def test_a_routed_topic_is_stored_under_its_new_name_and_goes_on_there(
+    place: StoreSettings, store: Store
+) -> None:
+    """
+    Objects, their own metadata and the ledger have the new name, the group the topic's own.
+    """
+    kafka = FakeKafka()
+    (where,) = kafka.create("orders", 10)
+    first = sink(kafka, place, topics="orders", **ROUTER)
+    kafka.append(where, 5)
+    second = sink(kafka, place, topics="orders", **ROUTER)
+    third = sink(kafka, place, topics="orders", **ROUTER)
+
+    keys = sorted(entry.key for entry in store.list("topics/"))
+    said = known.read(store, Layout(), SystemClock())
+    assert [(0, 10), (0, 5), (0, 0)] == [
+        (each["exit_code"], each["records"]) for each in (first, second, third)
+    ]
+    assert ["copy_of_orders+0+0000000000", "copy_of_orders+0+0000000010"] == [
+        key.rpartition("/")[2].partition(".")[0] for key in keys
+    ]
+    assert {where: Position(15)} == {
+        at: Position(position.offset) for at, position in kafka.positions_.items()
+    }
+    assert {"copy_of_orders": ("orders",)} == {
+        name: entry.names for name, entry in said.topics.items()
+    }
+    assert set(keys) == set(said.ledger(TopicPartition("copy_of_orders", 0)).objects)
+
+
+def test_a_group_that_was_lost_goes_on_after_what_is_stored_under_the_new_name(
+    place: StoreSettings, store: Store
+) -> None:
+    """
+    The ledger of the new name says how far the backup is.
+    """
+    kafka = FakeKafka()
+    (where,) = kafka.create("orders", 10)
+    sink(kafka, place, topics="orders", **ROUTER)
+    kafka.positions_.clear()
+    kafka.append(where, 5)
+    again = sink(kafka, place, topics="orders", **ROUTER)
+
+    assert (0, 5) == (again["exit_code"], again["records"])
+    assert {"copy_of_orders": 2} == stored(store)
+
+
+def test_topics_that_would_be_stored_as_one_are_refused_before_anything_is_stored(
+    place: StoreSettings, store: Store
+) -> None:
+    """
+    Their objects would have the same keys.
+    """
+    kafka = FakeKafka()
+    kafka.create("orders", 10)
+    kafka.create("payments", 10)
+    one_name = {**ROUTER, "transforms.copy.replacement": "all"}
+    refused = sink(kafka, place, topics="orders,payments", **one_name)
+
+    assert 2 == refused["exit_code"]
+    assert "orders and payments would both be stored as all" in str(refused["errors"])
+    assert [] == [entry.key for entry in store.list("topics/")]
+
+
+def test_a_topic_that_would_get_the_name_of_another_backup_is_refused(
+    place: StoreSettings, store: Store
+) -> None:
+    """
+    The ledger knows whose backup has that name, whichever run wrote it.
+    """
+    kafka = FakeKafka()
+    kafka.create("orders", 10)
+    kafka.create("payments", 10)
+    one_name = {**ROUTER, "transforms.copy.replacement": "all"}
+    sink(kafka, place, topics="orders", **one_name)
+    refused = sink(kafka, place, topics="payments", **one_name)
+
+    assert 4 == refused["exit_code"]
+    assert "payments is not the topic whose backup all is" in str(refused["errors"])
+    assert {"all": 1} == stored(store)
+
+
+def test_a_newcomer_that_would_get_a_name_that_is_taken_keeps_no_other_from_being_followed(
+    place: StoreSettings, store: Store
+) -> None:
+    """
+    It is refused by itself.
+    """
+    kafka = FakeKafka()
+    kafka.create("a-x", 10)
+    router = {**ROUTER, "transforms.copy.regex": "(.-).*", "transforms.copy.replacement": "$1"}
+    given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics_regex": ".*", **router}
+    settings = load("sink", **given).settings
+    first = planning.make(settings, kafka, store, SystemClock())  # type: ignore[arg-type]
+    kafka.create("a-y", 10)
+    kafka.create("b-y", 10)
+    more = planning.more(
+        settings, kafka, store, SystemClock(),  # type: ignore[arg-type]
+        {at.where: at.identity for at in first.partitions},
+    )  # fmt: skip
+
+    assert {"a-y": "refused", "b-y": "to do"} == {
+        at.where.topic: at.state for at in more.partitions
+    }
+
+
+def test_a_name_that_no_topic_can_have_is_refused(place: StoreSettings, store: Store) -> None:
+    """
+    It could not be restored.
+    """
+    kafka = FakeKafka()
+    kafka.create("orders", 10)
+    slash = {**ROUTER, "transforms.copy.replacement": "a/$0"}
+    refused = sink(kafka, place, topics="orders", **slash)
+
+    assert "'a/orders' is not a legal topic name" in str(refused["errors"])
+    assert (4, []) == (refused["exit_code"], [entry.key for entry in store.list("topics/")])
+
+
+def test_a_restore_takes_a_copy_for_no_source(place: StoreSettings, store: Store) -> None:
+    """
+    The topic that a sink reads is watched, and not the name under which it is stored.
+    """
+    kafka = FakeKafka()
+    kafka.create("orders", 10)
+    sink(kafka, place, topics="orders", **ROUTER)
+    said = known.read(store, Layout(), SystemClock())
+    cluster = kafka.cluster_id
+
+    assert [True, False] == [said.watches(name, cluster) for name in ("orders", "copy_of_orders")]
+
+
+def test_a_router_that_is_added_later_begins_a_backup_of_everything_the_log_has(
+    place: StoreSettings, store: Store
+) -> None:
+    """
+    What is stored under the old name is another backup; the new one is whole by itself.
+    """
+    kafka = FakeKafka()
+    kafka.create("orders", 10)
+    before = sink(kafka, place, topics="orders")
+    after = sink(kafka, place, topics="orders", **ROUTER)
+
+    assert [(0, 10), (0, 10)] == [(each["exit_code"], each["records"]) for each in (before, after)]
+    assert {"copy_of_orders": 1, "orders": 1} == stored(store)
