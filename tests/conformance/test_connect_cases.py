@@ -71,7 +71,7 @@ def sink_cases() -> list[Any]:
 
 def test_every_case_has_a_runner() -> None:
     """
-    A case of a kind that nobody knows would be run by nobody.
+    Every case has a runner; a case of an unknown kind fails.
     """
     assert {case["kind"] for case in case_files.document(FILE).get("cases", [])} <= KINDS
 
@@ -213,7 +213,7 @@ def test_directories_are_the_connectors(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", case_files.cases(FILE, "timestamp_string"))
 def test_texts_are_the_connectors_times(case: dict[str, Any]) -> None:
     """
-    A text is the moment that it is for the connectors in the zone of their JVM.
+    Text is parsed to the same moment as by a connector whose JVM runs in that zone.
     """
     found = iso.moment(str(case["input"]), zones.by_id(case["jvm_zone"]))
 
@@ -223,7 +223,7 @@ def test_texts_are_the_connectors_times(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", case_files.cases(FILE, "schedule"))
 def test_scheduled_cuts_are_the_connectors(case: dict[str, Any]) -> None:
     """
-    The next boundary of the clock is the connectors'.
+    A scheduled file ends at the same clock boundary as the connectors' file.
     """
     now, expected = (
         int(datetime.fromisoformat(case[name]).timestamp() * 1000) for name in ("now", "expect")
@@ -235,7 +235,7 @@ def test_scheduled_cuts_are_the_connectors(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", case_files.cases(FILE, "filename"))
 def test_views_are_named_as_the_connectors_name_them(case: dict[str, Any]) -> None:
     """
-    The mark of a view stands before the extension.
+    A view's suffix comes before the extension.
     """
     view = {"value": View.VALUE, "keys": View.KEY, "headers": View.HEADERS}[case["view"]]
     extension = case["extension"]
@@ -257,7 +257,7 @@ def test_schemas_share_a_file_as_for_the_connectors(
     case: dict[str, Any], mode: Compatibility
 ) -> None:
     """
-    A record goes into the open file, or closes it, or is refused, as each mode says.
+    In each compatibility mode a record joins the open file, closes it, or is refused.
     """
     if mode not in case["expect"]:
         pytest.skip("the case says nothing of this mode")
@@ -354,7 +354,8 @@ def test_configurations_are_judged_as_the_connectors_do(
     case: dict[str, Any], tmp_path: Path
 ) -> None:
     """
-    What they refuse is refused by the name of the property, what they take is taken.
+    What the connectors refuse is refused by the name of the property, and what they accept is
+    accepted.
     """
     path = tmp_path / "connector.json"
     path.write_text(json.dumps(configuration(case)))
@@ -383,7 +384,7 @@ ELSEWHERE: Final = {
 @pytest.mark.parametrize("kind", sorted(ELSEWHERE))
 def test_what_is_shown_elsewhere_is_counted(kind: str) -> None:
     """
-    Cases that are not replayed here are listed, with the place that shows the same.
+    A case that is not replayed here is listed with the test that covers it.
     """
     count = len(case_files.cases(FILE, kind))
 

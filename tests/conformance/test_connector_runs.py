@@ -132,7 +132,7 @@ def test_a_run_makes_the_connectors_objects(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if scenario(name)["result"] != "ok"])
 def test_what_the_connector_refuses_is_refused(name: str, tmp_path: Path) -> None:
     """
-    At the start, by the property's name.
+    A setting that the connector refuses is refused at startup, by the property's name.
     """
     with pytest.raises(ConfigurationError, match="timezone"):
         settings(name, tmp_path)

@@ -25,14 +25,14 @@ RUN_BY: Final = {
 @pytest.mark.parametrize("name", sorted(path.stem for path in case_files.FOLDER.glob("*.yaml")))
 def test_a_file_of_cases_is_run(name: str) -> None:
     """
-    A file that nobody knows would be run by nobody.
+    Every file of cases is run by a test.
     """
     assert name in RUN_BY
 
 
 def test_what_differs_is_listed() -> None:
     """
-    Each reason for another answer is on the page about conformance.
+    Each deliberate difference is explained on the conformance page.
     """
     page = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
     text = (Path(__file__).parent / "test_connect_cases.py").read_text("utf-8")

@@ -58,7 +58,7 @@ def _unknown_names() -> set[str]:
 
 def test_every_kind_of_configuration_is_there() -> None:
     """
-    A test of nothing would pass.
+    The parameters are not empty, so the tests below really test something.
     """
     assert (7, True) == (len(OURS), len(COLLECTION) in (0, 72))
 
@@ -66,7 +66,7 @@ def test_every_kind_of_configuration_is_there() -> None:
 @EACH
 def test_unknown_names_are_reported_once_each(path: Path) -> None:
     """
-    A name no connector knows is named, with the nearest one; no other name is.
+    A property that no connector has is reported with the nearest real one; no other property is.
     """
     names = {entry.name for entry in files.read(path)}
     doubts = [doubt for doubt in config.check([path], {}) if doubt.code == "unknown_name"]
@@ -78,7 +78,7 @@ def test_unknown_names_are_reported_once_each(path: Path) -> None:
 @EACH
 def test_placeholders_are_reported_as_unresolved(path: Path) -> None:
     """
-    No bucket is ever called ``$AWS_BUCKET_NAME``.
+    An unresolved placeholder such as ``$AWS_BUCKET_NAME`` is never used as a bucket's name.
     """
     expected = {
         entry.name.replace("s3.credentials.provider.aws.", "aws.")
@@ -94,7 +94,7 @@ def test_placeholders_are_reported_as_unresolved(path: Path) -> None:
 @EACH
 def test_no_credential_is_repeated(path: Path) -> None:
     """
-    Credentials in a file are in no message about it.
+    No message about a file repeats its credentials.
     """
     text = json.dumps([str(doubt) for doubt in config.check([path], {})])
 
@@ -107,7 +107,7 @@ def test_a_run_with_it_is_a_configuration_or_an_error_of_one(
     path: Path, command: config.Command
 ) -> None:
     """
-    Every file either runs or says why not; there is no third way.
+    Every file either runs or is refused with a reason.
     """
     exit_code = 0
     try:
@@ -177,7 +177,7 @@ def test_each_sink_of_the_collection_runs_or_names_what_it_is_refused_for(tmp_pa
 @EACH
 def test_what_this_version_can_do_is_accepted(path: Path) -> None:
     """
-    What needs no header of S3 runs as it is, with its transforms.
+    A configuration that asks for no special S3 request header runs unchanged, transforms included.
     """
     has_error = any(doubt.level == "error" for doubt in config.check([path], {}))
 

@@ -30,7 +30,7 @@ def test_text_is_what_jackson_writes() -> None:
 )
 def test_what_jackson_refuses_is_refused(text: str) -> None:
     """
-    What is not JSON to a connector is not JSON to us.
+    Text that a connector refuses as JSON is refused here too.
     """
     texts, bad = jackson.canonical(pa.array([text.encode()], pa.binary()))
 

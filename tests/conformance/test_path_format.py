@@ -49,7 +49,7 @@ def test_a_moment_has_the_connectors_directory(case: dict[str, Any]) -> None:
 )
 def test_what_joda_refuses_is_refused(case: dict[str, Any]) -> None:
     """
-    A pattern or a zone that means nothing there means nothing here.
+    A pattern or zone that Joda-Time refuses is refused.
     """
     with pytest.raises(ValueError, match=r"illegal pattern component|expected a time zone"):
         printed(case)
@@ -61,7 +61,7 @@ def test_what_joda_refuses_is_refused(case: dict[str, Any]) -> None:
 )
 def test_a_span_of_nothing_is_refused(case: dict[str, Any]) -> None:
     """
-    At the start and by name, where the connectors' task dies at the first record.
+    What would kill the connectors' task at the first record is refused at startup, by name.
     """
     given = {
         "path.format": case["path_format"], "partition.duration.ms": case["partition_duration_ms"],

@@ -193,7 +193,8 @@ def test_schedules_follow_the_local_day(case: dict[str, Any]) -> None:
 
 def test_a_schedule_closes_files_by_the_clock() -> None:
     """
-    Also when no record comes; an expired boundary with nothing open makes no file of one record.
+    A scheduled file closes on time even if no record arrives, and a boundary with no open file does
+    not create a one-record file.
     """
     minute = 60_000
     clock = iter([0, 11, 11, 22, 22, 23, 33, 44, 44])  # when it is asked, in minutes

@@ -30,7 +30,7 @@ def store(s3_server: LocalS3) -> Archive:
 
 def test_an_archived_object_is_asked_for_and_then_read(store: Archive) -> None:
     """
-    Until then opening it is refused, with what to do.
+    An archived object cannot be opened until it has been thawed, and the error says what to do.
     """
     listed = {entry.key: entry.storage_class for entry in store.list("")}  # type: ignore[attr-defined]
     before = store.thawed("old")
@@ -49,7 +49,7 @@ def test_an_archived_object_is_asked_for_and_then_read(store: Archive) -> None:
 
 def test_an_object_that_is_gone_is_no_archived_one(store: Archive) -> None:
     """
-    A lifecycle rule may have deleted it since it was listed.
+    An object that was deleted after the listing is reported as missing, not as archived.
     """
     with pytest.raises(ObjectNotFoundError):
         store.thawed("gone")

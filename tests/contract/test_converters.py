@@ -77,14 +77,14 @@ def back(converter: Converter, column: pa.Array) -> pa.Array:
 
 def test_bytes_come_back(converter: Converter, values: pa.Array) -> None:
     """
-    What was read from Kafka goes back to Kafka, null as null.
+    Bytes read from Kafka are written back unchanged, and null stays null.
     """
     assert values.equals(back(converter, values))
 
 
 def test_null_stays_null(converter: Converter) -> None:
     """
-    A tombstone is a tombstone in every form.
+    A tombstone stays a tombstone in every format.
     """
     nulls = pa.nulls(3, pa.binary())
     typed = decoded(converter, nulls)
@@ -94,7 +94,7 @@ def test_null_stays_null(converter: Converter) -> None:
 
 def test_a_part_of_a_column_is_like_a_column(converter: Converter, values: pa.Array) -> None:
     """
-    Batches are cut without copying; each part converts by itself.
+    A slice of a batch converts like a batch of its own.
     """
     part = values.slice(2, 3)
     [whole] = converter.decode(values)
@@ -105,7 +105,7 @@ def test_a_part_of_a_column_is_like_a_column(converter: Converter, values: pa.Ar
 
 def test_a_column_of_no_rows_converts(converter: Converter) -> None:
     """
-    A batch may be empty.
+    An empty batch converts to an empty column.
     """
     none = pa.array([], pa.binary())
 
@@ -114,7 +114,7 @@ def test_a_column_of_no_rows_converts(converter: Converter) -> None:
 
 def test_only_types_that_formats_take(converter: Converter, values: pa.Array) -> None:
     """
-    A converter gives what every format knows, or says the schema.
+    A converter yields types that every format can write, or a schema that describes them.
     """
     for column in converter.decode(values):
         schema = connect.of(column.schema)
@@ -146,7 +146,7 @@ def test_a_workers_class_name_stands_for_it(name: str) -> None:
 
 def test_what_a_json_file_holds_of_it_comes_back(converter: Converter, values: pa.Array) -> None:
     """
-    Each converter reads the JSON that stands for what it gave.
+    Each converter reads back the JSON that a file holds of its values.
     """
     [column] = converter.decode(values)
     typed, schema = column.values, connect.of(column.schema)

@@ -107,7 +107,7 @@ def test_batches_leave_no_trace(form: Format, view: View, batch: pa.RecordBatch)
 @every_sample
 def test_the_file_stays_open(form: Format, view: View, batch: pa.RecordBatch) -> None:
     """
-    Who opened a file closes it, after writing and after reading.
+    A format never closes the file it was given, neither after writing nor after reading.
     """
     file = io.BytesIO()
     writer = form.writer(file, view, OPTIONS)
@@ -126,7 +126,7 @@ def test_the_file_stays_open(form: Format, view: View, batch: pa.RecordBatch) ->
 @every_sample
 def test_an_empty_file_is_no_backup(form: Format, view: View, batch: pa.RecordBatch) -> None:
     """
-    A file of no bytes is one that was cut short, not one without records.
+    An empty file is damaged: it is not a backup of zero records.
     """
     with pytest.raises(CorruptObjectError):
         read(form, view, b"")
@@ -135,7 +135,7 @@ def test_an_empty_file_is_no_backup(form: Format, view: View, batch: pa.RecordBa
 @every_sample
 def test_a_file_is_read_as_it_is_asked_for(form: Format, view: View, batch: pa.RecordBatch) -> None:
     """
-    Reading begins with the first rows, however long the file is.
+    The first rows are available before the rest of a long file has been read.
     """
     is_records = view is View.RECORD
     many = _many() if is_records else pa.concat_batches([batch] * (2**21 // batch.nbytes))
@@ -175,7 +175,7 @@ def test_a_connectors_class_name_stands_for_it(name: str) -> None:
 @every_format
 def test_a_view_it_cannot_hold_is_refused_at_once(name: str) -> None:
     """
-    What a format cannot hold is known before any record is read.
+    A view that a format cannot hold is refused before any record is read.
     """
     form = formats.by_name(name)
     refused = [view for view in View if view not in form.views]
@@ -191,7 +191,7 @@ def test_a_view_it_cannot_hold_is_refused_at_once(name: str) -> None:
 @every_format
 def test_a_row_that_it_cannot_hold_is_named(name: str) -> None:
     """
-    What no file of a format can hold is known before anything of the record is written.
+    A record that no file of the format can hold is refused before any part of it is written.
     """
     form = formats.by_name(name)
     if not holds(form, View.KEY):

@@ -34,7 +34,7 @@ def store(request: pytest.FixtureRequest, s3_server: LocalS3) -> Store:
 @pytest.mark.parametrize(("start", "length"), [(0, 1), (300, 777), (len(BODY) - 5, 5)])
 def test_a_part_is_what_a_whole_read_has_there(store: Store, start: int, length: int) -> None:
     """
-    From its first byte, as many as asked for.
+    A range read returns exactly the bytes that a whole read has there.
     """
     assert isinstance(store, Ranges)
 
@@ -44,7 +44,7 @@ def test_a_part_is_what_a_whole_read_has_there(store: Store, start: int, length:
 
 def test_a_part_that_is_not_there_is_no_shorter_part(store: Store) -> None:
     """
-    Neither of an object that ends before, nor of one that is gone.
+    A range of a missing object, or beyond an object's end, is an error and never a shorter part.
     """
     assert isinstance(store, Ranges)
 

@@ -90,7 +90,8 @@ def test_columns_are_what_the_client_says(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """
-    Null, empty and absent, repeated names, names with a NUL, times before 1970: nothing is mended.
+    Null, empty and absent values, repeated header names, names with a NUL and times before 1970 are
+    all read unchanged.
     """
     mock_kafka.write(where.topic, AWKWARD)
 
@@ -114,7 +115,7 @@ def test_any_records_are_read_as_they_were_written(
     reader: Reader, mock_kafka: MockKafka, records: list[Record]
 ) -> None:
     """
-    Whatever the bytes, columns hold them.
+    Columns hold any bytes that a record may contain.
     """
     where = TopicPartition(f"any-{next(_COUNT)}", 0)
     mock_kafka.write(where.topic, records)
@@ -145,7 +146,8 @@ def test_a_span_is_read_to_its_bounds(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition, start: int, end: int
 ) -> None:
     """
-    From its start, inclusive, to its end, exclusive, wherever the broker's own batches end.
+    A span is read from its start, inclusive, to its end, exclusive, wherever the broker's batches
+    end.
     """
     mock_kafka.write(where.topic, varied(100))
 
@@ -156,7 +158,8 @@ def test_one_reader_reads_many_spans(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """
-    Also of a partition that was read before, and behind one that was given up early.
+    Spans can be read one after the other, even of the same partition or after one was abandoned
+    early.
     """
     other = TopicPartition(where.topic, 1)
     mock_kafka.write(where.topic, varied(3000))
@@ -174,7 +177,7 @@ def test_one_partition_is_read_again_and_again(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """
-    What the client still does for one assignment never hits the next one.
+    Work that the client has queued for one assignment never leaks into the next.
     """
     mock_kafka.write(where.topic, varied(1000))
 
@@ -196,7 +199,8 @@ def test_a_signal_in_the_middle_ends_a_read_and_no_more(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """
-    Whatever the reader was about to do, it reads on afterwards.
+    A signal whose handler raises ends the read that it interrupts, and the next read returns every
+    record.
     """
     mock_kafka.write(where.topic, varied(2000))
     before = signal.signal(signal.SIGUSR1, _raise)
@@ -220,7 +224,7 @@ def read_until_signalled(reader: Reader, where: TopicPartition, after_s: float) 
 
 def test_batches_are_bounded(reader: Reader, mock_kafka: MockKafka, where: TopicPartition) -> None:
     """
-    Memory is that of a batch and one record, whatever their sizes.
+    Memory is bounded by one batch and one record, whatever their sizes.
     """
     sizes = [10, 900_000, 2_000_000, 900_000, 600_000, 0, *[10] * 20_000]
     mock_kafka.write(where.topic, [Record(b"", b"x" * size) for size in sizes])
@@ -236,7 +240,7 @@ def test_a_record_with_a_hundred_thousand_headers(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """
-    It costs time, and nothing else.
+    A record with a hundred thousand headers is slow, and nothing worse.
     """
     headers = tuple((f"header-{at % 1000}", b"%d" % at) for at in range(100_000))
     records = [Record(b"", b""), Record(b"", b"", headers), Record(b"", b"")]
@@ -252,7 +256,7 @@ def test_a_name_that_is_no_text_is_an_error_of_its_record(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """
-    The records before it are read; the error names its offset.
+    A header name that is not text is an error at its offset, after the records before it were read.
     """
     names = pa.array([b"name", b"name", b"name", b"\xff\xfe", b"name"]).view(pa.string())
     write_named(mock_kafka, where, names)
@@ -271,7 +275,7 @@ def test_a_log_that_ends_early_was_changed(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """
-    What is there is read first.
+    If the log ends early, what it still holds is read before the error is raised.
     """
     mock_kafka.write(where.topic, varied(10))
     offsets: list[int] = []
@@ -286,7 +290,7 @@ def test_an_offset_that_is_gone_is_said(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
 ) -> None:
     """
-    An error, never the process's end.
+    An offset that no longer exists is an error and does not crash the process.
     """
     mock_kafka.write(where.topic, varied(10))
 
@@ -327,7 +331,8 @@ def test_a_reader_may_be_closed_while_another_thread_reads(
 
 def test_the_setting_decides_which_way_serves(way: str) -> None:
     """
-    What is asked for by name is had, or refused; what is not asked for follows from what is there.
+    A client that is asked for by name is used or refused; otherwise the best one available is
+    chosen.
     """
     assert way == choose(way).name
     assert not choose("python").why

@@ -74,7 +74,8 @@ def test_objects_are_encrypted_as_asked(
     proxy: S3Faults, truth: S3Client,
 ) -> None:  # fmt: skip
     """
-    Also what is no object of the backup, for a policy of the bucket may refuse anything else.
+    Every request carries the header, even those for objects outside the backup, because a bucket
+    policy may refuse any other.
     """
     store = store_of(bucket, proxy, **options)
     put(store, "a", body)
@@ -90,7 +91,7 @@ def test_objects_are_encrypted_as_asked(
 @pytest.mark.parametrize("body", [b"orders", LARGE], ids=["at once", "in parts"])
 def test_a_customers_key_goes_with_each_request(body: bytes, bucket: str, proxy: S3Faults) -> None:
     """
-    What is written with the key is read with it; no request about the object is without it.
+    Objects written with the key are read with it, and every request about them carries it.
     """
     store = store_of(bucket, proxy, s3_ssea_name="AES256", s3_sse_customer_key=KEY)
     put(store, "a", body)
@@ -134,7 +135,7 @@ def test_tags_are_the_connectors_and_those_that_were_asked_for(
     bucket: str, proxy: S3Faults, truth: S3Client
 ) -> None:
     """
-    First and last offset, number of records; a value may have colons of its own.
+    Tags give first offset, last offset and number of records; a value may contain colons.
     """
     more = ("team:orders", "at:12:30")
     store = store_of(bucket, proxy, s3_object_tagging=True, s3_object_tagging_key_value_pairs=more)
@@ -168,7 +169,8 @@ def test_an_object_that_cannot_be_tagged_is_stored_all_the_same(
 
 def test_requests_go_through_the_proxy_that_is_named(bucket: str, s3_server: LocalS3) -> None:
     """
-    Also to a server that needs none; its user and password go to the proxy alone.
+    The proxy is used even for servers that need none, and only the proxy sees its user and
+    password.
     """
     answer = Fault("PUT", "status", status=200, body=b"<Done/>")
     with S3Faults(s3_server.endpoint_url, [answer]) as proxy:

@@ -60,7 +60,7 @@ class TestStores(StoreContract):
 
 def test_looking_at_stores_imports_no_client() -> None:
     """
-    Commands that never touch S3 do not wait for its client to load.
+    Commands that never touch S3 do not import its client.
     """
     code = "import kbackup.stores, kbackup.stores.file, sys; print('boto3' in sys.modules)"
 

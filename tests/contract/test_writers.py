@@ -78,7 +78,8 @@ def test_what_is_written_is_what_was_given(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
     """
-    Null, empty and absent, repeated names, times before 1970: nothing is mended.
+    Null, empty and absent values, repeated header names and times before 1970 are all written
+    unchanged.
     """
     writer = plain_writer(mock_kafka, target, way)
 
@@ -105,7 +106,7 @@ def test_any_part_of_any_batch_is_written(
     mock_kafka: MockKafka, long_lived: Written, batch: pa.RecordBatch, cuts: list[int]
 ) -> None:
     """
-    Slices, with and without nulls, headers and rows, in order.
+    Slices are written like whole batches, with and without nulls, headers and rows, in order.
     """
     times = pa.array([7] * len(batch), pa.int64())
     rest = batch.set_column(1, SCHEMA.field("timestamp"), times).slice(1)
@@ -123,7 +124,8 @@ def test_a_time_that_is_not_stored_is_the_time_of_writing(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
     """
-    Null is now.  So is 0 to the client, which therefore gets 1, and that is counted.
+    A null timestamp becomes the time of writing; 0, which the client would also take for now, is
+    sent as 1 ms and counted.
     """
     before = int(time.time() * 1000) - 1
     writer = plain_writer(mock_kafka, target, way)
@@ -141,7 +143,7 @@ def test_more_than_the_client_has_room_for_is_written_in_order(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
     """
-    A full queue is waited for.
+    More records than the client has room for are written: a full queue is waited for.
     """
     rows = batch_of([{"value": b"%d" % at} for at in range(5000)])
     writer = plain_writer(mock_kafka, target, way, queue_buffering_max_messages="100")
@@ -158,7 +160,7 @@ def test_transactions_follow_each_other(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
     """
-    Of one writer and of the next one, records are in order and there once.
+    Records of successive transactions and writers arrive in order, once each.
     """
     kafka = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
     rows = batch_of([{"value": b"%d" % at} for at in range(400)])
@@ -185,7 +187,7 @@ def test_the_largest_record_is_what_both_topic_and_client_can_take(
     mock_kafka: MockKafka, target: TopicPartition, asked: int | None, most: int
 ) -> None:
     """
-    A larger one is a record that does not fit, and not a broker that does not answer.
+    A record over the client's limit is reported as too large, not as a broker that does not answer.
     """
     kafka = KafkaSettings(mock_kafka.bootstrap_servers)
     writer = Writer(kafka, target, "group", exactly_once=False, max_message_bytes=asked)
@@ -215,7 +217,8 @@ def test_a_commit_that_never_ends_is_given_up(
     mock_kafka: MockKafka, way: str, target: TopicPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    The error comes in time, closing does not wait either, and the next writer takes over.
+    A commit without an answer fails in time, closing does not block either, and the next writer
+    takes over.
     """
     settings = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
     group, released = f"stuck-{target.topic}", threading.Event()
@@ -244,7 +247,7 @@ def test_a_transaction_may_span_the_partitions_of_a_topic(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
     """
-    Each batch goes to the partition that it is given for.
+    Within one transaction each batch goes to the partition it is written to.
     """
     settings = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
     group, other = f"spread-{target.topic}", TopicPartition(target.topic, 0)
@@ -262,7 +265,8 @@ def test_positions_of_several_partitions_are_committed_without_transactions(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
     """
-    Together, once the records are acknowledged.
+    The positions of several partitions are committed together, after their records are
+    acknowledged.
     """
     settings = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
     other = TopicPartition(target.topic, 0)
@@ -279,7 +283,7 @@ def test_a_partition_that_is_not_there_is_said(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
     """
-    An error that names it, never the process's end.
+    A missing partition is an error that names it and does not crash the process.
     """
     mock_kafka.write(target.topic, [])
     writer = plain_writer(mock_kafka, TopicPartition(target.topic, 99), way)
@@ -335,7 +339,7 @@ def test_other_columns_are_not_taken_for_a_record(
     mock_kafka: MockKafka, target: TopicPartition
 ) -> None:
     """
-    C looks at places, not at names: what is not a record stops before it.
+    The C library goes by column positions, so a batch that is not of records is stopped before it.
     """
     writer = plain_writer(mock_kafka, target, "native")
 
@@ -346,7 +350,7 @@ def test_other_columns_are_not_taken_for_a_record(
 
 def test_damaged_columns_are_refused(mock_kafka: MockKafka, target: TopicPartition) -> None:
     """
-    Where a row's bytes would end before they begin, nothing is read.
+    A column whose row ends before it begins is refused, and nothing is read from it.
     """
     writer = plain_writer(mock_kafka, target, "native")
     good = batch_of([{"value": b"abc"}] * 3)

@@ -54,7 +54,7 @@ def text(path: Path) -> str:
 
 def test_contributing_has_the_linters_layers() -> None:
     """
-    The list that people read is the list that the linter keeps, line by line.
+    The layers in CONTRIBUTING.md are the linter's, line by line.
     """
     contracts = tomllib.loads(text(CHECKOUT / "pyproject.toml"))["tool"]["importlinter"]
     ours = next(
@@ -129,7 +129,7 @@ def test_generated_parts_are_up_to_date(page: str) -> None:
 @pytest.mark.parametrize("part", list(GENERATOR.PARTS))
 def test_each_generated_part_has_its_place(part: str) -> None:
     """
-    Nothing that is generated is left out of the pages.
+    Every generated part appears on a page.
     """
     pages = "".join(text(path) for path in GENERATOR.pages())
 
@@ -141,7 +141,7 @@ def test_each_generated_part_has_its_place(part: str) -> None:
 )
 def test_each_command_and_its_options_are_mentioned(context: Any) -> None:
     """
-    There is no command and no option that one has to know from elsewhere.
+    Every command and option is documented.
     """
     page = text(REFERENCE / "commands.md")
 
@@ -167,7 +167,7 @@ def test_each_property_is_mentioned_with_its_variable(found: Any) -> None:
 @pytest.mark.parametrize("refusal", [pytest.param(each, id=each.name) for each in REFUSALS])
 def test_each_refused_property_is_mentioned(refusal: Any) -> None:
     """
-    What a connector's file may not ask for is known before it is tried.
+    Every refused connector property is documented.
     """
     assert f"`{refusal.name}" in text(REFERENCE / "configuration.md")
 
@@ -179,7 +179,7 @@ def exit_codes() -> list[int]:
 @pytest.mark.parametrize("code", exit_codes())
 def test_each_exit_code_has_a_meaning_and_a_remedy(code: int) -> None:
     """
-    Who gets a number finds what it means and what to do.
+    Every exit code is documented with its meaning and its remedy.
     """
     assert re.search(rf"^\| {code} \|", text(REFERENCE / "exit-codes.md"), re.MULTILINE)
     remedies = text(DOCS / "how-to" / "when-a-run-fails.md")
@@ -189,7 +189,7 @@ def test_each_exit_code_has_a_meaning_and_a_remedy(code: int) -> None:
 @pytest.mark.parametrize("code", sorted(GENERATOR.errors()))
 def test_each_error_code_is_mentioned(code: str) -> None:
     """
-    An error in the summary can be looked up.
+    Every error code is documented.
     """
     assert f"| `{code}` |" in text(REFERENCE / "exit-codes.md")
 
@@ -202,7 +202,7 @@ def line_types() -> list[str]:
 @pytest.mark.parametrize("kind", [*line_types(), "record"])
 def test_each_type_of_json_line_is_mentioned(kind: str) -> None:
     """
-    Whatever ``--json`` prints is described.
+    Every type of JSON line is documented.
     """
     assert f"### {kind}\n" in text(REFERENCE / "json-lines.md")
 
@@ -224,7 +224,7 @@ def literals(*names: str) -> set[str]:
 @pytest.mark.parametrize("code", sorted(literals("warn")))
 def test_each_warning_is_mentioned(code: str) -> None:
     """
-    A script can know the warnings before it meets them.
+    Every warning code is documented.
     """
     assert f"`{code}`" in text(REFERENCE / "json-lines.md")
 
@@ -232,7 +232,7 @@ def test_each_warning_is_mentioned(code: str) -> None:
 @pytest.mark.parametrize("reason", sorted(literals("skip")))
 def test_each_reason_for_exit_code_3_has_a_remedy(reason: str) -> None:
     """
-    What was skipped, and what to do about it, can be looked up.
+    Every reason for exit code 3 is documented with its remedy.
     """
     assert f"`{reason}`" in text(DOCS / "how-to" / "when-a-run-fails.md")
 
@@ -240,7 +240,7 @@ def test_each_reason_for_exit_code_3_has_a_remedy(reason: str) -> None:
 @pytest.mark.parametrize("code", sorted(literals("Finding", "_problem")))
 def test_each_finding_is_mentioned(code: str) -> None:
     """
-    What verify finds can be looked up.
+    Every finding of verify is documented.
     """
     assert f"| `{code}` |" in text(REFERENCE / "json-lines.md")
 
@@ -262,7 +262,7 @@ def test_each_finding_is_mentioned(code: str) -> None:
 )
 def test_the_memory_formula_has_the_numbers_of_the_code(said: str, value: float) -> None:
     """
-    Who plans memory by the documentation plans with what is in the code.
+    The memory formula in the documentation uses the constants in the code.
     """
     assert said.format(int(value)) in text(DOCS / "explanation" / "architecture.md")
 
@@ -281,7 +281,7 @@ def test_a_transaction_is_as_large_as_is_said() -> None:
 )
 def test_each_command_line_is_one_that_kbackup_takes(line: str) -> None:
     """
-    What the documentation says to type can be typed.
+    Every command line in the documentation is accepted by kbackup.
     """
     result = CliRunner().invoke(root, [*words(line), "--help"], prog_name="kbackup")
 
@@ -290,14 +290,14 @@ def test_each_command_line_is_one_that_kbackup_takes(line: str) -> None:
 
 def test_the_documentation_shows_command_lines() -> None:
     """
-    The check above has something to check.
+    The check above finds something to check.
     """
     assert {"README.md", "docs/how-to/cron.md"} <= {page for page, _ in LINES}
 
 
 def test_the_readme_begins_with_two_lines_that_set_up_everything() -> None:
     """
-    The demo and the test suite are one pasted line each.
+    The README opens with two lines that run the demo and the test suite.
     """
     lines = [line for line in text(CHECKOUT / "README.md").splitlines() if " -m venv " in line]
 

@@ -45,7 +45,7 @@ def run(*words: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("name", [*CONFIGURATIONS, "copy-of-s3-topic.properties"])
 def test_a_configuration_has_no_errors(name: str) -> None:
     """
-    What is offered to be copied is accepted as it is.
+    Every example configuration is accepted as it is.
     """
     result = invoke(
         "config", "check", "--config", str(EXAMPLES / name), "--json", KAFKA_PASSWORD="secret"
@@ -86,7 +86,7 @@ def test_a_configuration_means_what_it_says(
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_one_file_serves_sink_and_restore(name: str) -> None:
     """
-    A sink's file given to a restore works as it is.
+    A restore accepts a sink's configuration file unchanged.
     """
     loaded = config.load(
         "restore",
@@ -107,7 +107,7 @@ def typed(name: str) -> list[str]:
 @pytest.mark.parametrize("line", [*typed("crontab"), *typed("kbackup.service")])
 def test_scheduled_commands_are_such_that_kbackup_takes(line: str) -> None:
     """
-    What runs at night was not mistyped.
+    Every scheduled command is one that kbackup accepts.
     """
     result = CliRunner().invoke(root, [*shlex.split(line), "--help"], prog_name="kbackup")
 
@@ -129,7 +129,7 @@ def test_what_cron_runs_is_found_by_cron(page: str) -> None:
 
 def test_there_are_scheduled_commands() -> None:
     """
-    The check above has something to check.
+    The check above finds something to check.
     """
     assert (4, 1) == (len(typed("crontab")), len(typed("kbackup.service")))
 
@@ -143,7 +143,7 @@ def test_there_are_scheduled_commands() -> None:
 )
 def test_systemd_units_can_be_read(name: str, section: str) -> None:
     """
-    A unit has its sections, and each line in them is a setting.
+    Every systemd unit has its sections, and every line in them is a setting.
     """
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.read_string((EXAMPLES / name).read_text(encoding="utf-8"))
@@ -184,7 +184,7 @@ def test_a_backup_is_read_without_kbackup(tmp_path: Path) -> None:
 )
 def test_what_is_no_backup_is_said_to_be_none(words: list[str], said: str) -> None:
     """
-    A mistyped folder or topic is a sentence, not a traceback.
+    A mistyped folder or topic ends in one sentence, not a traceback.
     """
     result = run(EXAMPLES / "read_with_pyarrow.py", *words)
 
@@ -234,7 +234,7 @@ def installed(tmp_path: Path) -> str:
 
 def test_plugins_of_ones_own_are_found(installed: str) -> None:
     """
-    A package that is installed is listed beside the built-in ones.
+    Plugins of an installed package are listed beside the built-in ones.
     """
     result = run("-m", "kbackup", "plugins", "--json", PYTHONPATH=installed)
 

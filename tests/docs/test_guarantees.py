@@ -55,7 +55,7 @@ BLOCKS: Final = list(blocks(PAGE))
 @pytest.mark.parametrize("block", BLOCKS, ids=[" ".join(each.split())[:60] for each in BLOCKS])
 def test_each_promise_names_a_test(block: str) -> None:
     """
-    Nothing is promised that nobody has tried; what promises nothing says so.
+    Every promise names a test, and a sentence without one promises nothing.
     """
     assert (CONTEXT in block) != (NAMED.search(block) is not None)
 
@@ -65,14 +65,14 @@ def test_each_promise_names_a_test(block: str) -> None:
 )
 def test_each_named_test_exists(path: str, test: str) -> None:
     """
-    A test that was renamed or removed is missed here.
+    Every test that the page names exists.
     """
     assert test in found_in(path)
 
 
 def test_everything_in_a_comment_is_understood() -> None:
     """
-    A misspelt test name is found.
+    Every word in the page's comments is a test's name or known syntax.
     """
     for comment in re.findall(r"<!--(.*?)-->", PAGE, re.DOTALL):
         assert comment.strip() == "context" or all(
@@ -82,7 +82,7 @@ def test_everything_in_a_comment_is_understood() -> None:
 
 def test_most_of_the_page_promises_something() -> None:
     """
-    The checks above have something to check, and are not got round.
+    Most of the page's sentences are promises, so the checks above check something.
     """
     shown = [block for block in BLOCKS if CONTEXT not in block]
 

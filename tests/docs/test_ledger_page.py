@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "ledger.md").read_tex
 @pytest.mark.parametrize("form", [OBJECTS, TOPICS], ids=["objects", "topics"])
 def test_each_column_is_on_the_page(form: Form) -> None:
     """
-    Whoever reads the files by hand finds what they mean.
+    Every column of the ledger's files is documented.
     """
     for name in form.schema.names:
         assert f"`{name}`" in PAGE
@@ -26,7 +26,7 @@ def test_anybody_can_read_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    The example of the page, run in a backup's folder as it stands there.
+    The page's example runs in a real backup's folder.
     """
     backup = Backup.in_folder(tmp_path)
     stream = place.of_topic(backup.store, backup.layout, "orders", SystemClock())

@@ -151,7 +151,7 @@ def test_a_file_of_next_to_nothing_is_refused(file: File) -> None:
 @every_file
 def test_a_file_that_was_cut_is_refused(file: File) -> None:
     """
-    Wherever a file was cut, it does not pass for a shorter one.  (F2)
+    A file cut at any byte never passes for a shorter one. (F2)
     """
     size = len(file.data)
     cuts = {size * percent // 100 for percent in (25, 50, 75, 99)}
@@ -166,7 +166,7 @@ def test_a_file_that_was_cut_is_refused(file: File) -> None:
 @every_file
 def test_a_cut_that_cannot_be_seen_gives_whole_records(file: File) -> None:
     """
-    A plain file that ends behind a line is one of fewer lines, none of them half.  (F2)
+    A plain file that ends after a whole line reads as a shorter file, never with half a line. (F2)
     """
     if file.is_checked:
         pytest.skip("there is no such cut")
@@ -222,7 +222,7 @@ def test_row_groups_cannot_be_taken_for_others(block: str) -> None:
 @every_file
 def test_a_file_under_another_name_is_refused(file: File) -> None:
     """
-    A format does not read what another one wrote.  (F5)
+    A format refuses a file that another format wrote. (F5)
     """
     others = {
         (ParquetFormat, ".zstd.parquet"): View.RECORD,
@@ -251,7 +251,7 @@ def test_encrypted_parquet_is_refused() -> None:
 
 def test_members_of_gzip_are_not_lost() -> None:
     """
-    A second member with a fault is not taken for the end.  (F9)
+    A damaged second gzip member is not taken for the end of the file. (F9)
     """
     column = pa.array(["1", "2"], pa.json_())
     file = text_file(JsonFormat(), View.VALUE, column, GZIP)

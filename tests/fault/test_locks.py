@@ -175,7 +175,7 @@ def test_a_paused_run_learns_that_it_lost_the_lock(
     start: Callable[..., Contender], place: Path
 ) -> None:
     """
-    A run that stood still for minutes, and wakes up, leaves the lock to who has it now.
+    A run that was suspended for minutes leaves the lock to its new holder.
     """
     first, second, third = start("r1", beat_s=0.2), start("r2", "there"), start("r3", "elsewhere")
     first.go_on().says()
@@ -195,7 +195,7 @@ def test_of_many_that_start_at_once_one_gets_the_lock(
     start: Callable[..., Contender], place: Path
 ) -> None:
     """
-    However many hosts start in the same moment, a stale lock has one new holder.
+    If many hosts find a stale lock at the same moment, exactly one gets it.
     """
     dead = start("r0")
     dead.go_on().says()

@@ -111,7 +111,8 @@ def small_rows() -> bytes:
 )
 def test_a_file_cannot_fill_the_memory(tmp_path: Path, make: Any, outcome: str) -> None:
     """
-    What a file stands for is judged before it is unfolded, and then unfolded in parts.
+    A file's decompressed size is checked before it is decompressed, and then it is decompressed in
+    parts.
     """
     path = tmp_path / "bomb.parquet"
     path.write_bytes(make())
@@ -130,7 +131,7 @@ def test_a_file_cannot_fill_the_memory(tmp_path: Path, make: Any, outcome: str) 
 @given(record_batches(max_size=60))
 def test_a_copy_with_dictionaries_is_the_same(batch: pa.RecordBatch) -> None:
     """
-    What another tool has coded by dictionary comes back as it was written, nulls and all.
+    Dictionary-encoded columns of other tools read back as written, nulls included.
     """
     data = copied(len(batch), {name: batch[name] for name in SCHEMA.names})
 
@@ -139,7 +140,7 @@ def test_a_copy_with_dictionaries_is_the_same(batch: pa.RecordBatch) -> None:
 
 def test_a_long_record_of_a_dictionary_is_refused() -> None:
     """
-    The limit on a record holds however its bytes are stored.
+    The limit on a record's size holds for dictionary-encoded columns too.
     """
     data = copied(2, {"value": repeated(bytes(1001), 2)})
 

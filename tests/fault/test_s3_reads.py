@@ -18,7 +18,7 @@ def test_an_answer_that_never_comes_is_asked_for_again(
     settings: StoreSettings, proxy: S3Faults
 ) -> None:
     """
-    B10: silence has an end.
+    B10: a server that stops sending is given up after a timeout.
     """
     store = S3Store(settings, read_timeout=0.2)
     proxy.faults = [Fault(PUT, "hang", seconds=1, nth=(1,))]
@@ -32,7 +32,7 @@ def test_a_broken_body_is_read_on_where_it_broke(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str, rst: bool
 ) -> None:
     """
-    B11: two breaks, and still every byte once.
+    B11: a download that breaks twice still returns every byte once.
     """
     truth.put_object(Bucket=bucket, Key="a", Body=LARGE)
     proxy.faults = [Fault(GET, "truncate", count=1000, nth=(1, 2), rst=rst)]
@@ -69,7 +69,7 @@ def test_a_body_that_always_breaks_is_an_error(store: S3Store, proxy: S3Faults) 
 
 def test_an_object_replaced_while_it_is_read_is_not_mixed(store: S3Store, proxy: S3Faults) -> None:
     """
-    B15: the end of one object is not put behind the beginning of another.
+    B15: the tail of a replaced object is never appended to the head of the original.
     """
     put_bytes(store, "a", SMALL)
     proxy.faults = [
@@ -140,7 +140,7 @@ def test_a_listing_is_complete_through_faults(
     store: S3Store, proxy: S3Faults, fault: Fault
 ) -> None:
     """
-    B13: a page that fails is asked for again, and no key is missed.
+    B13: a listing page that fails is requested again, and no key is missed.
     """
     names = [f"topics/{n}" for n in range(7)]
     for name in names:
@@ -161,7 +161,7 @@ def test_part_of_a_listing_is_never_the_whole(
     store: S3Store, proxy: S3Faults, fault: Fault
 ) -> None:
     """
-    B13: who asks for a list gets an error in place of half of it.
+    B13: a listing that cannot be completed is an error, never half a list.
     """
     for n in range(5):
         put_bytes(store, f"topics/{n}", b"x")

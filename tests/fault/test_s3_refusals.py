@@ -129,7 +129,7 @@ def test_a_head_that_may_say_that_credentials_have_expired_renews_them(
     times: int,
 ) -> None:
     """
-    B4: its answer has no body, and so no code; only credentials of a session end.
+    B4: a 400 without a body is taken for expired credentials only if they belong to a session.
     """
     own = settings.options
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", own["aws.access.key.id"])
@@ -150,7 +150,7 @@ def test_a_head_that_may_say_that_credentials_have_expired_renews_them(
 
 def test_credentials_that_stay_expired_end_in_an_error(store: S3Store, proxy: S3Faults) -> None:
     """
-    B4: renewing is tried once.
+    B4: credentials are renewed only once.
     """
     proxy.faults = [Fault(PUT, "status", status=400, code="ExpiredToken")]
 
@@ -163,7 +163,7 @@ def test_credentials_that_stay_expired_end_in_an_error(store: S3Store, proxy: S3
 @pytest.mark.parametrize("work", [PUT, CREATE, GET, LIST, DELETE])
 def test_a_missing_bucket_is_an_error_at_first_use(settings: StoreSettings, work: str) -> None:
     """
-    B5: no bucket is not an empty bucket.
+    B5: a missing bucket is an error, not an empty backup.
     """
     store = S3Store(replace(settings, url="s3://no-such-bucket"))
 
@@ -176,7 +176,7 @@ def test_a_missing_bucket_is_an_error_at_first_use(settings: StoreSettings, work
 
 def test_the_right_region_is_named(store: S3Store, proxy: S3Faults) -> None:
     """
-    B5: a bucket elsewhere says where it is.
+    B5: a bucket in another region is reported with its region.
     """
     where = (("x-amz-bucket-region", "eu-north-1"),)
     proxy.faults = [Fault(PUT, "status", status=301, code="PermanentRedirect", headers=where)]
@@ -201,7 +201,7 @@ def test_the_right_region_is_named(store: S3Store, proxy: S3Faults) -> None:
 )
 def test_malformed_settings_are_refused(settings: StoreSettings, changes: dict[str, Any]) -> None:
     """
-    B5: what cannot work is a matter of configuration, and no credential is repeated.
+    B5: settings that cannot work are a configuration error that repeats no credential.
     """
     with pytest.raises(ConfigurationError) as caught:
         S3Store(replace(settings, **changes))
@@ -211,7 +211,7 @@ def test_malformed_settings_are_refused(settings: StoreSettings, changes: dict[s
 
 def test_a_name_no_bucket_can_have_is_refused(settings: StoreSettings) -> None:
     """
-    B5: no server is asked for it.
+    B5: an illegal bucket name is refused without asking a server.
     """
     store = S3Store(replace(settings, url="s3://No_Bucket!"))
 
@@ -221,7 +221,7 @@ def test_a_name_no_bucket_can_have_is_refused(settings: StoreSettings) -> None:
 
 def test_a_wrong_clock_is_explained(store: S3Store, proxy: S3Faults) -> None:
     """
-    B18: an hour off, in seconds.
+    B18: the error states how far the clock is off, in seconds.
     """
     server = datetime.now(UTC) - timedelta(hours=1)
     extra = f"<ServerTime>{server:%Y-%m-%dT%H:%M:%SZ}</ServerTime>"
@@ -249,7 +249,7 @@ def test_a_redirect_to_another_host_is_not_followed(store: S3Store, proxy: S3Fau
 
 def test_credentials_in_a_servers_answer_are_masked(store: S3Store, proxy: S3Faults) -> None:
     """
-    P8: a server may repeat what it was sent; we do not.
+    P8: an error never repeats a secret that a server sent back.
     """
     said = "key AKIACANARY, secret SECRETCANARY"
     proxy.faults = [Fault(PUT, "status", status=403, code="AccessDenied", message=said)]
@@ -283,7 +283,7 @@ def test_more_threads_than_connections_are_no_news(
     store: S3Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    Nobody is warned of a connection that is closed because the others are enough.
+    A connection that is closed as surplus to the pool causes no warning.
     """
     put_bytes(store, "a", SMALL)
 

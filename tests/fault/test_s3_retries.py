@@ -97,7 +97,7 @@ def test_the_warning_names_error_object_and_attempt(
     store: S3Store, proxy: S3Faults, bucket: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    B1: who reads the log knows what is slow, and how long it may still take.
+    B1: a retry is logged with the object, the attempt and the wait.
     """
     proxy.faults = [Fault(PART, "status", nth=(1,))]
     put_bytes(store, "a\u202eb", LARGE)
@@ -125,7 +125,7 @@ def test_a_failed_upload_spends_one_budget(
     store: S3Store, proxy: S3Faults, pauses: list[float], status: int
 ) -> None:
     """
-    B2: a server that has not taken a part in all attempts is asked to abort once, and not again.
+    B2: if all attempts to upload a part fail, the upload is aborted once, and not retried.
     """
     proxy.faults = [Fault(f"{PART}|{ABORT}", "status", status=status)]
 

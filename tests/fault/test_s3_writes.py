@@ -30,7 +30,7 @@ def test_a_lost_answer_is_no_lost_object(
     do: Action,
 ) -> None:
     """
-    B6: what was stored though nobody said so is recognised as ours.
+    B6: an object that was stored although the answer was lost is recognised as ours.
     """
     proxy.faults = [Fault(PUT, do, nth=nth), Fault(COMPLETE, do, nth=nth)]
 

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.integration
 @pytest.mark.parametrize("words", [("sink", "-t", "orders"), ("restore",)], ids=["sink", "restore"])
 def test_no_broker_is_said_within_the_timeout(words: tuple[str, ...], kbackup: Kbackup) -> None:
     """
-    Exit 5 names the address, and takes no longer than --kafka-timeout allows.
+    An unreachable broker is exit code 5, names the address, and takes no longer than
+    --kafka-timeout.
     """
     address = f"127.0.0.1:{free_ports(1)[0]}"
     begin = time.monotonic()
@@ -35,7 +36,7 @@ def test_no_broker_is_said_within_the_timeout(words: tuple[str, ...], kbackup: K
 
 def test_a_host_that_is_unknown_is_said(kbackup: Kbackup) -> None:
     """
-    A misspelt name and a broker that is down have different remedies.
+    An unknown host and a broker that is down get different remedies.
     """
     run = kbackup.json(
         "sink", "-t", "orders", "-k", "no-such.invalid:9092", "--kafka-timeout", "2s", expect=5

@@ -20,7 +20,7 @@ def seen(cluster: TestCluster) -> Cluster:
 
 def test_a_commit_under_way_is_waited_for(seen: Cluster, cluster: TestCluster, topic: str) -> None:
     """
-    What ends a moment later is seen whole: the audit of a restore neither miscounts nor fails.
+    A transaction that is being committed is waited for, so the audit of a restore counts it whole.
     """
     where = TopicPartition(cluster.create(topic), 0)
     producer = cluster.producer(transactional_id=f"tx-{topic}")
@@ -40,7 +40,7 @@ def test_a_topic_that_was_made_anew_is_seen_anew(
     seen: Cluster, cluster: TestCluster, topic: str
 ) -> None:
     """
-    What the client remembers of a topic that is gone does not hide the partitions of the new one.
+    A recreated topic's partitions are seen, whatever the client remembers of the old topic.
     """
     seen.spans([TopicPartition(cluster.create(topic), 0)])
     cluster.delete(topic)
@@ -53,7 +53,7 @@ def test_a_transaction_that_stays_open_is_not_waited_for_long(
     seen: Cluster, cluster: TestCluster, topic: str
 ) -> None:
     """
-    The span ends in front of it, so nobody reads for records that do not come.
+    A span ends before an open transaction, so nobody waits for its records.
     """
     where = TopicPartition(cluster.create(topic), 0)
     cluster.write(topic, varied(5))

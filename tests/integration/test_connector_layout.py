@@ -166,7 +166,8 @@ def test_another_tools_bytes_are_split_only_with_consent(
     kbackup: Kbackup, cluster: TestCluster, store: Store
 ) -> None:
     """
-    Nothing says whether a value held the separator, so somebody has to.
+    Raw bytes of another tool are split only if the operator confirms it, since values may contain
+    the separator.
     """
     folder = SCENARIOS / "bytes-plain"
     put_objects(store, folder)

@@ -95,7 +95,7 @@ def test_the_demo_says_that_the_copy_equals_the_original(demo: Any, tmp_path: Pa
 
 def test_a_copy_that_differs_ends_the_demo_with_7(demo: Any) -> None:
     """
-    Somebody who writes to a copy while it is made is found out.
+    A copy that changes during the demo ends it with exit code 7.
     """
     said = until(demo, "$ kbackup restore -k")
     servers = re.search(r"-k (\S+)", said)
@@ -140,7 +140,7 @@ def test_a_stopped_demo_leaves_nothing_behind(
 
 def test_quiet_says_nothing_of_success(kbackup: Kbackup) -> None:
     """
-    With --quiet a good demo prints not one byte.
+    With --quiet a successful demo prints nothing.
     """
     done = kbackup("demo", "--records", "1000", "--quiet")
 

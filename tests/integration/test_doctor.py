@@ -161,7 +161,7 @@ def test_a_wrong_java_home_is_named(
     kbackup: Kbackup, tmp_path: Path, environ: dict[str, str], level: str, code: int
 ) -> None:
     """
-    Another Java serves, and the operator learns that it is not the one that was asked for.
+    If JAVA_HOME is unusable another Java is used, and the operator is told.
     """
     old = tmp_path / "bin" / "java"
     old.parent.mkdir()
@@ -207,7 +207,7 @@ def test_the_doctor_makes_the_archive_that_lets_spark_start_faster(
 
 def test_spark_that_does_not_start_is_exit_9(kbackup: Kbackup, orders: str) -> None:
     """
-    What Spark says of a wrong master is said in its words.
+    An invalid Spark master is exit code 9, in Spark's words.
     """
     result = kbackup.json("doctor", "-t", orders, "--master", "local[zz]", expect=9)
 

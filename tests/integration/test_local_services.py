@@ -110,7 +110,7 @@ def test_a_topic_can_take_a_large_record(kafka: LocalKafka) -> None:
 
 def test_a_stopped_broker_leaves_nothing() -> None:
     """
-    After the end there is no process and no data, and no way back.
+    A stopped broker leaves no process and no data.
     """
     kafka = LocalKafka()
     directory = kafka.data_directory.parent

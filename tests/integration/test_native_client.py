@@ -132,7 +132,7 @@ def _wait_for_holes(cluster: TestCluster, topic: str) -> None:
 )
 def test_a_giant_goes_through(large_kafka: LargeKafka, topic: str, size: int) -> None:
     """
-    In both directions, between small ones.
+    A giant record among small ones is written and read.
     """
     cluster = TestCluster(large_kafka.bootstrap_servers)
     cluster.create(topic, max_message_bytes=str(size + 1_000_000))
@@ -155,7 +155,8 @@ def test_a_giant_goes_through(large_kafka: LargeKafka, topic: str, size: int) ->
 
 def test_a_record_that_is_too_large_is_named(cluster: TestCluster, topic: str) -> None:
     """
-    The error has the backup's offset; the records before it were delivered.
+    A record that is too large is reported by its offset in the backup; the records before it are
+    delivered.
     """
     cluster.create(topic, max_message_bytes="100000")
     target = TopicPartition(topic, 0)
@@ -182,7 +183,7 @@ def test_what_is_not_there_is_said_and_ends_no_process(
     cluster: TestCluster, topic: str, partition: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A process that the client ended could not say anything.
+    A missing partition is reported as an error and does not end the process.
     """
     monkeypatch.setattr("kbackup.kafka.reader.patience_s", lambda *_: 3.0)
     if partition:
@@ -198,7 +199,8 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_said(
     cluster: TestCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    What was fetched is handed over; then comes an error.
+    If a topic is deleted while it is read, the records fetched so far are returned before the
+    error.
     """
     monkeypatch.setattr("kbackup.kafka.reader.patience_s", lambda *_: 5.0)
     cluster.create(topic)
@@ -262,7 +264,7 @@ def test_a_wrong_password_is_said(
     secure: SecureKafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    In the broker's words, which the client's callbacks bring while C waits for records.
+    A broker's refusal is reported in the broker's words.
     """
     monkeypatch.setattr("kbackup.kafka.reader.patience_s", lambda *_: 2.0)
     properties = {**secure.properties("scram"), "sasl.password": "wrong"}

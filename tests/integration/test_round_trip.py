@@ -64,7 +64,7 @@ def test_more_records_are_backed_up_where_the_last_run_ended(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
     """
-    Each run goes on at the committed offset, and the copy holds all of them once.
+    Each run continues at the committed offset, and the copy holds all records once.
     """
     cluster.create(topic)
     first, second = varied(500), varied(700, seed=3)
@@ -115,7 +115,8 @@ def test_a_topic_of_aborted_records_alone_ends(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
     """
-    Where nothing was committed there is nothing to store, and the next run knows it.
+    A log of aborted transactions alone is backed up as no records, and the next run has nothing to
+    do.
     """
     cluster.create(topic)
     producer = cluster.producer(transactional_id=f"tx-{topic}")
@@ -179,7 +180,7 @@ def test_compacted_records_leave_holes_that_are_no_loss(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
     """
-    What compaction has taken away is not waited for, and what is left comes back in order.
+    Compacted records are not waited for, and those left come back in order.
     """
     cluster.create(
         topic, cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01",

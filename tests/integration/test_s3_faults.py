@@ -84,8 +84,8 @@ def test_requests_that_are_throttled_twice_only_cost_time(
     behind: Kbackup, proxy: S3Faults, cluster: TestCluster, filled: str
 ) -> None:
     """
-    503 twice on a put, a head, a listing and a get: both runs end well and nothing is missing.
-    What tasks met is in the log, too.
+    With two 503s on each kind of request both runs succeed, nothing is missing, and the tasks'
+    retries are in the log.
     """
     proxy.faults = [
         Fault("PUT /[^/]+/topics/", "status", nth=TWICE),
@@ -109,8 +109,8 @@ def test_s3_that_throttles_for_ever_ends_the_run_behind_the_last_whole_object(
     behind: Kbackup, proxy: S3Faults, cluster: TestCluster, backup: Backup, filled: str
 ) -> None:
     """
-    Exit 6, nothing is half there, no offset is committed beyond what is stored, and the next run
-    completes the backup.
+    If S3 stays away a run is exit code 6, leaves no half object, commits no offset beyond what is
+    stored, and the next run completes the backup.
     """
     proxy.faults = [Fault("PUT /[^/]+/topics/", "status", after=3)]
 
@@ -163,7 +163,7 @@ def test_an_upload_of_parts_is_done_only_with_proof(
     fault: Fault, behind: Kbackup, proxy: S3Faults, cluster: TestCluster, backup: Backup, topic: str
 ) -> None:
     """
-    The end of a multipart upload goes wrong: the object is there, once and whole.
+    If completing a multipart upload goes wrong, the object is still there, once and whole.
     """
     chance = random.Random(7)
     records = [Record(b"%d" % at, chance.randbytes(100_000)) for at in range(120)]

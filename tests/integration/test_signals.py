@@ -120,7 +120,7 @@ def test_a_second_signal_ends_at_once(
     kbackup: Kbackup, cluster: TestCluster, proxy: S3Faults, backup: Backup, topic: str
 ) -> None:
     """
-    Who does not want to wait for a clean stop asks again; the next run stores what was left.
+    A second signal ends a run at once, and the next run stores what was left.
     """
     cluster.create(topic)
     cluster.write(topic, varied(1000))

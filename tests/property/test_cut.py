@@ -122,7 +122,7 @@ def test_a_cut_spans_less_record_time_than_its_rule(
     batch: pa.RecordBatch, span: int, partitioner: Partitioner
 ) -> None:
     """
-    No record of a cut is later than its first by the span or more.
+    No record of a cut is as late as its first one plus the interval.
     """
     batch = stamped(batch)
     times = dict(zip(*(batch[name].to_pylist() for name in ("offset", "timestamp")), strict=True))
@@ -137,7 +137,7 @@ def test_a_file_has_one_schema_and_a_cut_so_many_directories(
     batch: pa.RecordBatch, rule: Rule, most: int
 ) -> None:
     """
-    A file that was begun under one schema is closed before another comes.
+    A file is closed before a record of another schema is written.
     """
     rule = Rule(records=rule.records, open_files=most)
 
@@ -152,7 +152,7 @@ def test_each_row_is_in_the_file_of_its_directory(
     batch: pa.RecordBatch, partitioner: Partitioner
 ) -> None:
     """
-    What is parted by directory is all that was there, in the order of offsets.
+    Splitting rows by directory keeps every row, in offset order.
     """
     for rows in routed(batch, partitioner):
         parted = by_directory(rows)

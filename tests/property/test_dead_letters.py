@@ -114,7 +114,8 @@ def test_each_record_is_in_the_bucket_or_a_dead_letter_that_is_named(
     good: list[bool], size: int, scripts: list[tuple[list[str], list[str]]], crashes: set[int]
 ) -> None:
     """
-    Below the committed offset, after every run; and in the end each good record is stored once.
+    After every run all good records below the committed offset are stored, and in the end each is
+    stored once.
     """
     log = batch_of([{"value": b"%d" % at if fits else b"?"} for at, fits in enumerate(good)])
     store, topic = MemoryStore(StoreSettings(f"memory://{uuid4()}")), Topic()

@@ -188,8 +188,8 @@ class Story:
 @given(st.integers(0, 2**32))
 def test_a_reader_sees_every_row_whose_append_returned(seed: int) -> None:
     """
-    Whoever folds meanwhile, however late a write lands, whatever answer is lost, and with clocks
-    that differ by up to half an hour.
+    No row is overlooked, whoever folds meanwhile, however late a write arrives, and with clocks
+    half an hour apart.
     """
     story = Story(World(Random(seed)))
 
@@ -203,7 +203,7 @@ def test_these_stories_show_what_happens_without_either_rule(
     rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A snapshot without grace, or a writer that never writes again, and some row is overlooked.
+    Without the grace period, or without repeating a late write, some row is overlooked.
     """
     if rule == "no grace":
         monkeypatch.setattr(streams, "_watermark", lambda wall_ms: wall_ms)

@@ -25,7 +25,7 @@ object_keys = st.builds(
 @given(object_keys)
 def test_parse_inverts_str(key: ObjectKey) -> None:
     """
-    Whatever we write, we can read back.
+    Every key that is written can be parsed.
     """
     assert key == Layout().parse(str(key))
 
@@ -53,7 +53,7 @@ def test_any_delimiters_and_width_either_parse_back_or_are_refused(
 @given(st.text(max_size=80))
 def test_no_text_at_all_breaks_the_parser(text: str) -> None:
     """
-    A listing may hold anything: it is a key of ours or an `ObjectKeyError`.
+    Any text in a listing is either a key of ours or an `ObjectKeyError`.
     """
     with pytest.raises(ObjectKeyError):
         Layout().parse(text)

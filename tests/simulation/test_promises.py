@@ -98,7 +98,7 @@ STANDBY, LATER = (StandsBy(until, {WHERE: COPY}) for until in (5, 9))
 
 def test_a_good_history_breaks_nothing() -> None:
     """
-    What went well is not found fault with.
+    A history without faults breaks no promise.
     """
     assert [] == check(GOOD)
 
@@ -258,7 +258,8 @@ def test_values_alone_are_held_to_what_they_can_keep(is_broken: bool, history: l
 @pytest.mark.parametrize("how", ["compacted", "expired"])
 def test_only_compaction_excuses_a_sink_that_stops_before_other_rows(how: str) -> None:
     """
-    Then the log has other rows than the object that was made of it, and nothing tells which.
+    A refusal is excused for the object from whose records compaction has taken some since, and for
+    no other.
     """
     checker = Checker()
     for event in [*OF_VALUES, Gone("id", WHERE, (2,), how)]:

@@ -39,6 +39,6 @@ def test_the_promises_hold(first: int, pytestconfig: pytest.Config) -> None:
 @pytest.mark.parametrize("first", range(GATE, NIGHT, CHUNK))
 def test_the_promises_hold_for_longer(first: int) -> None:
     """
-    The same for five times as many numbers.
+    The promises hold for five times as many seeds.
     """
     play_all(range(first, first + CHUNK))

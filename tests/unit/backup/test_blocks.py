@@ -96,7 +96,7 @@ ALL: Final = [(FIRST + at, b"%04d" % at) for at in range(RECORDS)]
 @given(st.integers(FIRST - 5, FIRST + 65), st.integers(0, 70), st.integers(1, 400))
 def test_a_window_has_the_records_of_a_whole_read(low: int, length: int, block_bytes: int) -> None:
     """
-    Whatever the blocks, nothing of the window is left out, and no record has another offset.
+    For any blocks, a window misses none of its records and gives none a wrong offset.
     """
     wanted = Range(low, low + length)
     store = filled(block_bytes)
@@ -112,7 +112,7 @@ def test_a_window_has_the_records_of_a_whole_read(low: int, length: int, block_b
 
 def test_peek_reads_one_block_of_the_object() -> None:
     """
-    The index, one request for a part, and no request for the object.
+    Peeking costs the index and one ranged request, never the whole object.
     """
     store = filled()
 
@@ -141,7 +141,7 @@ def test_what_follows_the_first_block_is_fetched_together() -> None:
 @pytest.mark.parametrize("wanted", [EVERY_OFFSET, Range(FIRST), Range(0), Range(FIRST, FIRST + 99)])
 def test_a_window_of_everything_reads_the_object_whole(wanted: Range) -> None:
     """
-    One request, whose checksum can be compared.
+    A window of everything is read in one request, whose checksum can be compared.
     """
     store = filled()
 
@@ -156,7 +156,7 @@ def test_a_window_of_everything_reads_the_object_whole(wanted: Range) -> None:
 )
 def test_a_damaged_index_is_not_used(edit: bytes) -> None:
     """
-    The object itself has all the records.
+    A damaged index is ignored: the object itself has all the records.
     """
     store = filled(edit=edit)
 
@@ -174,7 +174,7 @@ def chunk(records: int, length: int) -> bytes:
 
 def test_an_index_of_another_state_of_the_object_is_not_used() -> None:
     """
-    A crash leaves it where an object has grown: its bytes are not those of the object.
+    An index that a crash left behind its grown object is ignored.
     """
     size = only_set(filled()).files[0].size
 

@@ -20,13 +20,13 @@ PROBLEM = Problem("corrupt", "a", "it is cut short")
 )
 def test_it_crosses_processes_as_plain_data(checked: Checked) -> None:
     """
-    What a task says of a set is what the driver reads.
+    A task's report of a set reaches the driver unchanged.
     """
     assert checked == Checked.from_dict(json.loads(json.dumps(checked.to_dict())))
 
 
 def test_a_set_that_was_read_counts_as_no_failure() -> None:
     """
-    The driver looks for failures before it takes the reports of tasks.
+    A report without a failure has no ``failure`` field, by which the driver recognises failures.
     """
     check_whole([Checked("a").to_dict()], 1)

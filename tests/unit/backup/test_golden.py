@@ -79,7 +79,8 @@ def test_it_is_all_there_before_and_after_it_is_taken_over(
     is_taken_over: bool, backup: Backup
 ) -> None:
     """
-    Empty topics too; and an object that is deleted is missed.
+    A backup of an earlier version verifies as complete, empty topics included, and a deleted object
+    is missed.
     """
     if is_taken_over:
         take_over(backup)
@@ -92,7 +93,7 @@ def test_it_is_all_there_before_and_after_it_is_taken_over(
 
 def test_what_was_lost_before_it_was_taken_over_is_still_missed(backup: Backup) -> None:
     """
-    The ledger keeps what the run records say of it.
+    What was lost before the backup was taken over stays known from the run records.
     """
     backup.path(LOST).unlink()
     take_over(backup)
@@ -103,7 +104,7 @@ def test_what_was_lost_before_it_was_taken_over_is_still_missed(backup: Backup) 
 
 def test_it_is_restored_whole(backup: Backup) -> None:
     """
-    Every record, those that have no value too, and the empty topic with its partitions.
+    Every record is restored, tombstones included, and so is the empty topic with its partitions.
     """
     restoring = Restoring(backup, FakeTarget())
 
@@ -117,7 +118,7 @@ def test_it_is_restored_whole(backup: Backup) -> None:
 
 def test_a_restore_of_it_misses_what_is_gone(backup: Backup) -> None:
     """
-    Going by the run records.
+    A backup of an earlier version is verified by its run records.
     """
     backup.path(LOST).unlink()
 
@@ -127,7 +128,7 @@ def test_a_restore_of_it_misses_what_is_gone(backup: Backup) -> None:
 
 def test_a_sink_goes_on_where_it_ends(backup: Backup) -> None:
     """
-    Before and after it was taken over: it has the offsets of both, and the ids of its topics.
+    A backup is continued with its offsets and topic ids, before and after it is taken over.
     """
     before = {at.where: at.start for at in plan(backup, cluster(backup)).partitions}
     take_over(backup)
@@ -146,7 +147,7 @@ def test_a_sink_goes_on_where_it_ends(backup: Backup) -> None:
 @pytest.mark.parametrize("is_taken_over", [False, True])
 def test_a_recreated_topic_is_refused(is_taken_over: bool, backup: Backup) -> None:
     """
-    By its run records, and afterwards by the ledger, without them.
+    A recreated topic is refused by the run records, and after the takeover by the ledger.
     """
     if is_taken_over:
         take_over(backup)

@@ -86,7 +86,7 @@ def test_the_cost_does_not_grow_with_the_number_of_runs() -> None:
 
 def test_what_was_folded_is_not_opened_again() -> None:
     """
-    Also within the grace period, where a late part might still turn up.
+    Folded parts are not opened again, even within the grace period.
     """
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
@@ -107,7 +107,7 @@ def test_what_was_folded_is_not_opened_again() -> None:
 
 def test_a_damaged_part_is_reported_and_the_others_are_used() -> None:
     """
-    Its rows are lost until the ledger is rebuilt, which later folds do not forget.
+    A damaged part is reported until the ledger is rebuilt; later folds do not forget it.
     """
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
@@ -131,7 +131,7 @@ def test_a_damaged_part_is_reported_and_the_others_are_used() -> None:
 
 def test_a_damaged_snapshot_costs_nothing_but_time() -> None:
     """
-    The one before it and all parts since are read instead.
+    A damaged snapshot is replaced by the one before it and all parts since.
     """
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
@@ -151,7 +151,7 @@ def test_a_damaged_snapshot_costs_nothing_but_time() -> None:
 
 def test_a_snapshot_of_the_future_is_not_believed() -> None:
     """
-    A host whose clock was days ahead must not hide what is written until then.
+    A snapshot dated in the future is ignored, so it hides nothing written before then.
     """
     store, time = CountingStore(), HandClock(NOW)
     time.at_ms = NOW + 72 * 60 * MINUTE
@@ -166,7 +166,7 @@ def test_a_snapshot_of_the_future_is_not_believed() -> None:
 
 def test_a_later_version_is_reported_as_such() -> None:
     """
-    What its rows mean is not guessed.
+    A file of a later version is reported, and its rows are not guessed.
     """
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
@@ -181,7 +181,7 @@ def test_a_later_version_is_reported_as_such() -> None:
 
 def test_a_rewritten_ledger_counts_for_what_came_before() -> None:
     """
-    What is written afterwards counts again.
+    After a rewrite, later parts count.
     """
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
@@ -196,7 +196,7 @@ def test_a_rewritten_ledger_counts_for_what_came_before() -> None:
 
 def test_what_is_appended_while_a_ledger_is_rewritten_still_counts() -> None:
     """
-    By a sink that works meanwhile, and whatever it folds.
+    Rows that a sink appends during a rewrite are kept, whatever it folds.
     """
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
@@ -222,7 +222,7 @@ def test_the_backup_goes_on_after_the_last_cut_that_is_whole(
     present: set[str], end: int | None
 ) -> None:
     """
-    A cut of two files is whole when both are there.
+    A backup continues after the last cut whose files are all there.
     """
     rows = [
         Entry("object", 0, 0, 18, "a", cut_start=0, next_offset=20),
@@ -248,7 +248,7 @@ def test_what_a_backup_keeps_is_whole_cuts_and_known_gaps(
     present: str, kept: list[tuple[int, int]]
 ) -> None:
     """
-    An offset counts where no object of its cut is missing, whether or not it held a record.
+    An offset is vouched for if no object of its cut is missing, whether or not it held a record.
     """
     rows = [
         Entry("object", 0, 0, 18, "a", cut_start=0, next_offset=20),
@@ -294,7 +294,8 @@ def test_what_was_backed_up_again_under_other_keys_is_not_missing(
 
 def test_an_object_that_has_holes_stands_for_no_other() -> None:
     """
-    Compaction may have taken the very record that only the missing object had.
+    An object is missed even if its records were backed up elsewhere: compaction may have taken one
+    that only it had.
     """
     holed = Entry("object", 0, 5, 24, "holed", records=15, sha256="0")
 
@@ -305,7 +306,7 @@ def test_an_object_that_has_holes_stands_for_no_other() -> None:
 
 def test_what_was_removed_on_purpose_is_not_missed_until_it_is_stored_again() -> None:
     """
-    By object, or by a range of offsets where no object is known.
+    What was removed on purpose is not missed: by object, or by offsets where no object is known.
     """
     stored = [row(0, time=1), row(10, time=1), row(20, time=1), missing(WHERE, 30, 39, "r", 1)]
     agreed = [accepted(stored[0], "v", 5), accepted(missing(WHERE, 30, 39, "r", 1), "v", 5)]

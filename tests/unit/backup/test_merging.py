@@ -116,7 +116,7 @@ def test_only_objects_that_overlap_are_open() -> None:
 
 def test_leaving_early_lets_go_of_every_object() -> None:
     """
-    A restore that stops keeps no file open.
+    A merge that is abandoned closes every object.
     """
     backup = Backup()
     backup.put_in("a=1", "orders", 0, range(0, 10, 2))
@@ -164,7 +164,7 @@ def test_other_records_at_the_same_offsets_are_not_chosen_from() -> None:
 
 def test_a_damaged_object_does_not_hide_those_beside_it() -> None:
     """
-    The others are read on, in order.
+    A damaged object does not stop the others from being read in order.
     """
     backup = Backup()
     for at in range(2):

@@ -14,7 +14,7 @@ from kbackup.records import TopicPartition
 
 def test_a_record_that_cannot_be_made_of_a_file_is_named_by_its_place_in_it() -> None:
     """
-    However large the file is, which is read in pieces.
+    A bad record is named by its place in the whole file, however the file is read.
     """
     backup = Backup()
     values = pa.array([b'"%s"' % (b"A" * 400_000)] * 8 + [b"7"], pa.binary())
@@ -40,7 +40,7 @@ def test_a_separator_inside_a_value_is_named_as_the_likely_cause(
     name: str, rows: int, text: str
 ) -> None:
     """
-    A connector writes such values as they are, and its files do not say where one ends.
+    If a value contains the separator, the error says that rows may have been split.
     """
     views = (ViewSpec(View.KEY, "bytes", OPTIONS, "bytes"), *BYTES)
     backup = Backup()

@@ -65,7 +65,8 @@ def test_a_value_object_is_left_out_where_whole_records_have_all_of_it(
 @pytest.mark.parametrize("last", [89, 119], ids=["into a hole", "over a hole"])
 def test_a_value_object_that_reaches_out_of_the_whole_records_is_kept(last: int) -> None:
     """
-    What only it has must come back, be it that the rest comes twice.
+    A value object that reaches beyond the whole records is restored, even if some records come
+    twice.
     """
     found = kept([("whole", 0, 59), ("value", 50, last), ("whole", 100, 199)])
 
@@ -86,7 +87,7 @@ def test_the_last_one_of_a_connector_is_judged_by_its_age(modified: float, count
 
 def test_whole_records_that_do_not_say_where_they_end_hide_nothing() -> None:
     """
-    In doubt a record comes twice.
+    Whole records whose end is unknown shadow nothing: in doubt a record is restored twice.
     """
     sets = [file_set("whole", 0, 10.0), file_set("value", 50)]
 
@@ -102,7 +103,7 @@ extents = st.lists(
 @given(extents)
 def test_no_offset_is_lost(found: list[tuple[str, int, int]]) -> None:
     """
-    Whatever lies beside whatever, what any set holds is in some set that is restored.
+    In any mix of objects, every offset that one of them holds is in a set that is restored.
     """
     sets = [(kind, start, start + more) for kind, start, more in found]
     # of one kind and directory, a set ends in front of the next one

@@ -64,7 +64,7 @@ def one_shot(*words: str) -> tuple[int, set[str]]:
 @pytest.mark.parametrize("words", ALL, ids=lambda words: " ".join(words) or "kbackup")
 def test_help_imports_no_client_and_connects_to_nothing(words: tuple[str, ...]) -> None:
     """
-    Help is there at once, whatever is installed, broken or out of reach.
+    Every help page works, whatever is installed, broken or unreachable.
     """
     code, modules = one_shot(*words, "--help")
 
@@ -75,8 +75,8 @@ def test_help_imports_no_client_and_connects_to_nothing(words: tuple[str, ...]) 
 @pytest.mark.parametrize("words", [(), ("sink",), ("restore",), ("doctor",)], ids=" ".join)
 def test_help_takes_less_than_a_second(words: tuple[str, ...]) -> None:
     """
-    Nobody waits for help.  It waits for nothing itself, so processor time is counted, the least of
-    three: a busy machine would make it seem slow.
+    Help is fast: it is measured in processor time, the least of three, because a busy machine makes
+    it seem slow.
     """
     took = []
     for _ in range(3):
@@ -105,7 +105,7 @@ def test_help_takes_less_than_a_second(words: tuple[str, ...]) -> None:
 )
 def test_commands_that_look_import_no_spark(words: list[str]) -> None:
     """
-    What only looks starts no JVM, and neither Kafka nor S3 is asked.
+    Commands that only look import no Spark.
     """
     code, modules = one_shot(*words)
 
@@ -138,7 +138,7 @@ def test_commands_that_look_import_no_spark(words: list[str]) -> None:
 )
 def test_a_mistyped_word_or_option_is_suggested(words: list[str], suggested: str) -> None:
     """
-    A typing error costs one look, and never starts anything.
+    A mistyped command or option is answered with the nearest one, and nothing is started.
     """
     result = invoke(*words)
 
@@ -161,7 +161,7 @@ MISTYPED = [
 @pytest.mark.parametrize(("words", "command"), MISTYPED)
 def test_a_mistyped_line_has_a_summary_under_json(words: list[str], command: str) -> None:
     """
-    A script reads the last line of any failed command, a mistyped one too.
+    With --json even a mistyped command ends with a summary line.
     """
     result = invoke(*words, "--json")
 
@@ -183,7 +183,7 @@ def test_a_mistyped_line_has_a_summary_under_json(words: list[str], command: str
 )
 def test_a_mistyped_line_is_an_error_in_three_parts(words: list[str], quiet: list[str]) -> None:
     """
-    A typing error is said as any other error: what, why where there is more to say, what to do.
+    A usage error has the form of any other: what, why if there is more to say, and what to do.
     """
     said = invoke(*words, *quiet).stderr.splitlines()
 
@@ -195,7 +195,7 @@ def test_a_mistyped_line_is_an_error_in_three_parts(words: list[str], quiet: lis
 
 def test_an_option_without_its_value_is_of_the_command_that_was_typed() -> None:
     """
-    Where the line breaks off before its end, its first words still say what was meant.
+    If a command line ends too early, the command is recognised by its first words.
     """
     line = invoke("restore", "verify", "--json", "--part").lines[-1]
 
@@ -252,7 +252,7 @@ def test_the_usage_line_can_be_typed(words: list[str], usage: str) -> None:
 
 def test_no_two_properties_share_an_option_or_a_variable() -> None:
     """
-    One name in three places, and no name twice.
+    No two properties share an option or a variable.
     """
     variables = [found.variable for found in PROPERTIES]
     options = [
@@ -265,7 +265,7 @@ def test_no_two_properties_share_an_option_or_a_variable() -> None:
 
 def test_an_option_has_one_help_text_wherever_it_appears() -> None:
     """
-    What an option means does not depend on where one reads of it.
+    An option has the same help text in every command.
     """
     texts: dict[str, set[str | None]] = defaultdict(set)
     for command in ALL.values():
@@ -336,7 +336,7 @@ WITH = {
 @pytest.mark.parametrize("words", WITHOUT)
 def test_a_command_has_no_option_that_does_nothing(words: str) -> None:
     """
-    An option that is taken has an effect; a file may keep what its other commands need.
+    A command refuses options that it does not use; in a file they may serve other commands.
     """
     command = ALL[tuple(words.split())]
     typed = {name for parameter in command.params for name in parameter.opts}
@@ -364,7 +364,7 @@ def test_a_file_may_keep_what_a_command_does_not_use(words: str, tmp_path: Path)
 
 def test_verify_passes_its_options_on_to_spark(tmp_path: Path) -> None:
     """
-    What is said about Spark is said to the Spark that reads the objects.
+    `verify --deep` passes Spark options on to Spark.
     """
     refused = invoke(
         "restore", "verify", "--deep", "--store-url", f"file://{tmp_path}",

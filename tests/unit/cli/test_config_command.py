@@ -58,7 +58,7 @@ def test_what_people_wrote_is_checked_without_a_traceback(path: Path) -> None:
 
 def test_configurations_of_every_kind_are_checked() -> None:
     """
-    A test of nothing would pass.
+    The parameters are not empty, so the tests below really test something.
     """
     assert len(CONFIGS) in (7, 7 + 72)
 
@@ -98,7 +98,7 @@ def test_a_file_with_warnings_only_is_good(sink: Path) -> None:
 
 def test_a_file_without_a_doubt_says_so(tmp_path: Path) -> None:
     """
-    Silence could mean that nothing was looked at.
+    A check without findings says so.
     """
     path = tmp_path / "whole.yaml"
     path.write_text("bootstrap.servers: broker:9092\ntopics: orders\ns3.bucket.name: backups\n")
@@ -110,7 +110,7 @@ def test_a_file_without_a_doubt_says_so(tmp_path: Path) -> None:
 
 def test_variables_are_checked_too() -> None:
     """
-    What cron gives by variable is as much a configuration as a file.
+    Settings from variables are checked like those from files.
     """
     checked = invoke("config", "check", "--json", KBACKUP_FLUSH_SIZE="lots", KBACKUP_TOPICZ="a")
 
@@ -120,7 +120,7 @@ def test_variables_are_checked_too() -> None:
 
 def test_quiet_prints_errors_only(tmp_path: Path) -> None:
     """
-    In cron's mail stands what is wrong, and nothing where nothing is.
+    With --quiet only errors are printed.
     """
     path = tmp_path / "s3.properties"
     path.write_text("topics=orders\nrotate.bytes=many\ntopic.dir=t\n")
@@ -134,7 +134,7 @@ def test_quiet_prints_errors_only(tmp_path: Path) -> None:
 
 def test_a_bad_output_option_is_a_usage_error() -> None:
     """
-    What decides how to print is judged first.
+    An invalid output option is a usage error before anything else is checked.
     """
     checked = invoke("config", "check", "--progress-seconds", "soon")
 
@@ -166,7 +166,7 @@ def test_each_value_is_shown_with_its_origin(
     sink: Path, words: list[str], environ: dict[str, str], expected: tuple[str, str]
 ) -> None:
     """
-    Of the four sources the one that counts is named, down to the line.
+    Each value is shown with the source that set it, down to the line.
     """
     found = rows("--all", *(word.replace("FILE", str(sink)) for word in words), **environ)
 
@@ -175,7 +175,7 @@ def test_each_value_is_shown_with_its_origin(
 
 def test_the_last_file_counts(sink: Path, tmp_path: Path) -> None:
     """
-    A file of one's own goes on top of a shared one.
+    The last of several files wins.
     """
     mine = tmp_path / "mine.json"
     mine.write_text(json.dumps({"flush.size": 99}))
@@ -188,7 +188,7 @@ def test_the_last_file_counts(sink: Path, tmp_path: Path) -> None:
 
 def test_unset_is_null_and_default_is_shown_on_request() -> None:
     """
-    What nobody set is null in JSON, and listed only with --all.
+    Unset values are null in JSON, and defaults are listed only with --all.
     """
     assert "s3.region" not in rows()
     assert (None, "default") == rows("--all")["s3.region"]
@@ -225,7 +225,7 @@ def test_no_secret_is_shown(tmp_path: Path, words: list[str], verb: str) -> None
 
 def test_a_wrong_value_is_an_error_of_show(sink: Path) -> None:
     """
-    There is no effective configuration to show where a run would refuse it.
+    A configuration that a run would refuse is not shown.
     """
     shown = invoke("config", "show", "--config", str(sink), "--rotate-bytes", "many")
 

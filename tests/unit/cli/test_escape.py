@@ -20,7 +20,7 @@ def harmful(text: str) -> list[str]:
 @settings(deadline=None)
 def test_no_harmful_character_comes_through(text: str) -> None:
     """
-    Whatever is in a name, a terminal only ever sees it.
+    A terminal receives only harmless characters, whatever a name contains.
     """
     assert [] == harmful(escape(text))
 
@@ -52,7 +52,7 @@ def test_readable_text_stays(text: str) -> None:
 )
 def test_tricky_strings(text: str, shown: str) -> None:
     """
-    What a terminal would obey is shown as its escape, all else as it is.
+    Control characters are shown as escapes and everything else unchanged.
     """
     assert shown == escape(text)
 
@@ -74,7 +74,7 @@ KNOWN = (
 
 def test_naughty_strings() -> None:
     """
-    The strings that have broken other programs do not get through.
+    Strings known to break programs are shown safely.
     """
     lines = [*KNOWN]
     if NAUGHTY.exists():  # a collection of five hundred more, beside the checkout

@@ -14,7 +14,7 @@ TEXTS = st.text(st.sampled_from("ab 01234,.\u2009/_-+田(") | st.characters(cate
 @settings(deadline=None)
 def test_nothing_but_spaces_is_lost(text: str, width: int) -> None:
     """
-    Folding moves text, it does not shorten it.
+    Folded text loses nothing.
     """
     assert text.replace(" ", "") == "".join(fold(text, width)).replace(" ", "")
 
@@ -57,14 +57,14 @@ def test_lines_fit_unless_a_number_does_not(text: str, width: int) -> None:
 )
 def test_where_lines_end(text: str, width: int | None, lines: list[str]) -> None:
     """
-    Lines end where a reader would end them.
+    Lines break at word boundaries.
     """
     assert lines == fold(text, width)
 
 
 def test_quoted_arguments_stay_whole() -> None:
     """
-    A folded command means to a shell what the unfolded one does.
+    A folded command is equivalent to the unfolded one in a shell.
     """
     lines = fold_command("kbackup restore --rename 'copy of $0' -t orders", 30)
 

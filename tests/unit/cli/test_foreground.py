@@ -66,7 +66,7 @@ def test_the_exit_code_is_the_shells(program: str, code: int) -> None:
 )
 def test_a_signal_stops_the_command_and_us(number: int, status: int, tmp_path: Path) -> None:
     """
-    One signal ends the running command, and then what is around it.
+    One signal ends the running command and then the demo itself.
     """
     foreground = Foreground()
     send(tmp_path, runs=number)
@@ -79,7 +79,7 @@ def test_a_signal_stops_the_command_and_us(number: int, status: int, tmp_path: P
 
 def test_the_second_signal_ends_a_command_that_does_not_stop(tmp_path: Path) -> None:
     """
-    Who presses Ctrl-C twice does not wait for a command that takes its time.
+    A second Ctrl-C does not wait for a slow command.
     """
     foreground = Foreground()
     send(tmp_path, runs=signal.SIGINT, asked=signal.SIGINT)
