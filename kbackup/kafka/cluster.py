@@ -7,11 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import (
-    Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaException,
-    Producer,
     TopicCollection,
     TopicPartition,
 )
@@ -32,6 +30,7 @@ from kbackup.kafka import SETTLE_S, KafkaSettings, Position, Topic
 from kbackup.kafka.client import Complaints, calls, kafka_error
 from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patiently
+from kbackup.kafka.properties import check_properties
 from kbackup.records import Span
 from kbackup.records import TopicPartition as Where
 
@@ -311,31 +310,6 @@ class Cluster:
             away = KafkaError(what, silence, "check the brokers")
             away.is_away = True
             raise away from error
-
-
-def check_properties(settings: KafkaSettings) -> None:
-    """Refuse client properties that librdkafka does not take, before anything depends on them.
-
-    Raises:
-        ConfigurationError: Naming the property, in librdkafka's words.
-    """
-    kinds: tuple[tuple[str, Callable[[dict[str, Any]], Any], Mapping[str, str]], ...] = (
-        ("kafka", AdminClient, settings.admin),
-        ("consumer.override", Consumer, {"group.id": "-", **settings.consumer}),
-        ("producer.override", Producer, settings.producer),
-    )
-    for prefix, client, operators in kinds:
-        try:
-            made = client(settings.properties({"log_level": 0}, operators))
-        except (KafkaException, TypeError, ValueError) as error:
-            reason = error.args[0] if error.args else error
-            raise ConfigurationError(
-                f"Kafka does not accept a {prefix} property",
-                reason.str() if hasattr(reason, "str") else str(reason),
-                f"correct the {prefix}.* and kafka.* properties",
-            ) from error
-        if hasattr(made, "close"):
-            made.close()
 
 
 def _each(answer: Any) -> Any:

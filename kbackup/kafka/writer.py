@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, TopicPartition
 
-from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError
+from kbackup.errors import KafkaError, KbackupError
 from kbackup.kafka import NO_OTHERS, KafkaSettings, Position
-from kbackup.kafka.client import Complaints, kafka_error
+from kbackup.kafka.client import Complaints
 from kbackup.kafka.coordinator import patience_s
 from kbackup.kafka.deadline import within
 from kbackup.kafka.native.library import choose
 from kbackup.kafka.positions import Positions
 from kbackup.kafka.writer_columns import ColumnSender
+from kbackup.kafka.writer_errors import FAILURES, meaning, unwrapped
 from kbackup.kafka.writer_objects import ObjectSender
-from kbackup.kafka.writer_sender import Refusal, Sender, Wait
+from kbackup.kafka.writer_sender import Refusal, Sender, Wait, without_zero_timestamps
 from kbackup.records import TopicPartition as Where
 
 _log = logging.getLogger(__name__)
@@ -57,9 +57,6 @@ A broker that restarts, or leaves, is taken off the client's list.  A coordinato
 and that is off the list is waited for without end (librdkafka issue 5511), so it is better asked
 for again.  The client forgets it with its metadata, which are refreshed before they are that old.
 """
-
-_FAILURES: Final = (KafkaException, SystemError)
-"""What the client raises; see `_unwrapped`."""
 
 
 class Writer:
@@ -262,8 +259,8 @@ class Writer:
             try:
                 self._producer.purge()
                 self._producer.abort_transaction(_ABORT_S)
-            except _FAILURES as error:  # the next writer's constructor aborts it
-                _log.warning("aborting on %s: %s", self._target, _unwrapped(error).args[0].str())
+            except FAILURES as error:  # the next writer's constructor aborts it
+                _log.warning("aborting on %s: %s", self._target, unwrapped(error).args[0].str())
 
     def close(self) -> None:
         """Leave the cluster; what was not committed is dropped."""
@@ -301,34 +298,13 @@ class Writer:
     def _call(self, what: str, function: Any, *arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except _FAILURES as error:
-            raise self._translate(what, _unwrapped(error)) from error
+        except FAILURES as error:
+            raise self._translate(what, unwrapped(error)) from error
 
     def _translate(
         self, what: str, error: KafkaException, *, offset: int | None = None
     ) -> KbackupError:
-        error = self._cause(error)
-        if offset is not None:
-            what = f"{what} from offset {offset} of the backup on"
-        place = {} if offset is None else {"offset": offset}
-        if error.args and hasattr(error.args[0], "code"):
-            code = error.args[0].code()
-            if code == Code.MSG_SIZE_TOO_LARGE:
-                return RecordTooLargeError(
-                    f"{self._target}: {what}: a record was refused",
-                    error.args[0].str(),
-                    f"raise max.message.bytes of topic {self._target.topic}",
-                    **place,
-                )
-            if code in (Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH):  # noqa: SLF001
-                return KafkaError(
-                    f"{self._target}: {what}",
-                    "another restore took over this partition",
-                    "let one restore at a time write to a topic; run the command again to continue",
-                )
-        translated = kafka_error(f"{self._target}: {what}", error, self._complaints)
-        translated.place.update(place)
-        return translated
+        return meaning(self._target, what, self._cause(error), self._complaints, offset)
 
     def _cause(self, error: KafkaException) -> KafkaException:
         """Return why a client is beyond repair: a call says only that it is, the next poll why."""
@@ -344,29 +320,3 @@ class Writer:
             if refused is not None:
                 return KafkaException(refused.error)
         return error
-
-
-def _unwrapped(error: Exception) -> KafkaException:
-    """Return the client's exception, also where Python made a `SystemError` of it.
-
-    A fatal error, such as being fenced, may be on its way out of ``poll`` or ``flush`` when the
-    client reports the records it drops.  Python then finds an exception set where none may be, or
-    none where one should be; the client raises it nowhere else.
-    """
-    if isinstance(error, KafkaException):
-        return error
-    if isinstance(error.__cause__, KafkaException):
-        return error.__cause__
-    return KafkaException(Code(Code._FATAL))  # noqa: SLF001
-
-
-def without_zero_timestamps(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-    """Set timestamps of 0 ms to 1 ms, and count them: the client takes 0 for "now"."""
-    column = batch["timestamp"]
-    zero = pc.fill_null(pc.equal(column, 0), False)
-    count = pc.sum(zero).as_py() or 0
-    if not count:
-        return batch, 0
-    changed = pc.if_else(zero, pa.scalar(1, pa.int64()), column)
-    at = batch.schema.get_field_index("timestamp")
-    return batch.set_column(at, batch.schema.field("timestamp"), changed), count

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Wait = Callable[[float], None]
 """Serves the client's events for so many seconds; raises when it has waited too long in all."""
@@ -60,3 +61,15 @@ class Sender(Protocol):
 
     def close(self) -> None:
         """Let go of the producer, which ends when nobody else holds it; may be repeated."""
+
+
+def without_zero_timestamps(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    """Set timestamps of 0 ms to 1 ms, and count them: the client takes 0 for "now"."""
+    column = batch["timestamp"]
+    zero = pc.fill_null(pc.equal(column, 0), False)
+    count = pc.sum(zero).as_py() or 0
+    if not count:
+        return batch, 0
+    changed = pc.if_else(zero, pa.scalar(1, pa.int64()), column)
+    at = batch.schema.get_field_index("timestamp")
+    return batch.set_column(at, batch.schema.field("timestamp"), changed), count

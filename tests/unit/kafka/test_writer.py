@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_samples import batch_of
 
-from kbackup.kafka.writer import _unwrapped, without_zero_timestamps
+from kbackup.kafka.writer_errors import unwrapped
 from kbackup.kafka.writer_objects import _headers
+from kbackup.kafka.writer_sender import without_zero_timestamps
 from kbackup.records import SCHEMA
 
 Headers = list[tuple[str, bytes | None]]
@@ -54,9 +55,9 @@ def test_what_python_makes_of_the_clients_exception_is_undone() -> None:
     wrapped = SystemError("returned a result with an exception set")
     wrapped.__cause__ = fenced
 
-    lost = _unwrapped(SystemError("returned NULL without setting an exception"))
+    lost = unwrapped(SystemError("returned NULL without setting an exception"))
 
-    assert (fenced, fenced) == (_unwrapped(fenced), _unwrapped(wrapped))
+    assert (fenced, fenced) == (unwrapped(fenced), unwrapped(wrapped))
     assert KafkaError._FATAL == lost.args[0].code()
 
 
