@@ -22,16 +22,31 @@ _COLOURS: Final = {
 
 _STYLE: Final = """
 :root { color-scheme: light dark; font: 15px/1.4 system-ui, sans-serif; }
-body { max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+body { max-width: 72rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; }
+h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
 table { border-collapse: collapse; width: 100%; }
 th { text-align: left; font-weight: 600; }
-td, th { padding: .15rem .6rem .15rem 0; white-space: nowrap; }
-td.bar { width: 60%; padding-right: 1rem; }
-.number { text-align: right; font-variant-numeric: tabular-nums; }
+tbody + tbody th { padding-top: .6rem; }
+td, th { padding: .15rem 1rem .15rem 0; white-space: nowrap; }
+.bar { width: 60%; padding-right: .5rem; }
+.number { text-align: right; padding-right: 0; padding-left: 1rem; font-variant-numeric: tabular-nums; }
 svg { display: block; width: 100%; height: 14px; background: color-mix(in srgb, currentColor 8%, transparent); }
-i { display: inline-block; width: 1em; height: 1em; vertical-align: -.1em; border: 1px solid #8888; margin: 0 .3em 0 1em; }
-.missing { color: #d50000; font-weight: 600; }
+.legend span { display: inline-block; margin-right: 1rem; }
+i { display: inline-block; width: 1em; height: 1em; vertical-align: -.1em; border: 1px solid #8888; margin-right: .3em; }
+.missing { color: light-dark(#c40000, #ff7b72); font-weight: 600; }
+@media (max-width: 44rem) {
+  tr { display: grid; grid-template-columns: 5.5rem 1fr 1fr; margin-bottom: .4rem; }
+  th.number { display: none; }
+  .bar { width: auto; grid-column: 2 / -1; align-self: center; white-space: normal; }
+  td.number { text-align: left; padding-left: 0; }
+  td.number::before { content: attr(data-of) " "; opacity: .7; }
+  td:nth-child(odd).number { grid-column: 2; }
+  td:nth-child(even).number { grid-column: 3; }
+}
 """  # noqa: E501
+
+_NUMBERS: Final = ("first", "last", "records", "stored")
 
 
 def page(place: str, moment: str, partitions: Sequence[Event], coverages: Sequence[Event]) -> str:
@@ -52,7 +67,7 @@ def page(place: str, moment: str, partitions: Sequence[Event], coverages: Sequen
         else "<p>Nothing that was stored is missing.</p>"
     )  # fmt: skip
     legend = "".join(
-        f'<i style="background:{colour}"></i>{escape(MEANINGS[state].lower())}'
+        f'<span><i style="background:{colour}"></i>{escape(MEANINGS[state].lower())}</span> '
         for state, colour in _COLOURS.items()
     )
     sections = (
@@ -66,7 +81,7 @@ def page(place: str, moment: str, partitions: Sequence[Event], coverages: Sequen
         '<meta name="viewport" content="width=device-width">'
         f"<style>{_STYLE}</style></head><body>\n"
         f"<h1>{escape(title)}</h1>\n<p>{summary}, as of {escape(moment)}</p>\n"
-        f"{verdict}\n<p>{legend}</p>\n{''.join(sections)}</body></html>\n"
+        f'{verdict}\n<p class="legend">{legend}</p>\n{"".join(sections)}</body></html>\n'
     )
 
 
@@ -75,24 +90,29 @@ def _section(topic: str, coverages: Sequence[Event], rows: Mapping[tuple[str, in
     lines = [f"<h2>{escape(topic)}</h2>\n"]
     if not offsets:
         return f"{lines[0]}<p>No object.</p>\n"
-    lines.append(
-        "<table><tr><th>partition</th><th>by offset</th><th>first</th><th>last</th>"
-        "<th>records</th><th>stored</th></tr>\n"
-    )
+    heads = "".join(f'<th class="number">{name}</th>' for name in _NUMBERS)
+    lines.append(f"<table><tbody><tr><th>partition</th>{_head('by offset')}{heads}</tr>\n")
     for bar in offsets:
         row = rows.get((topic, bar.partition), {})
         numbers = (
             digits(bar.low), digits(bar.high), digits(row.get("records")), size(row.get("bytes")),
         )  # fmt: skip
-        cells = "".join(f'<td class="number">{text}</td>' for text in numbers)
+        cells = "".join(
+            f'<td class="number" data-of="{name}">{text}</td>'
+            for name, text in zip(_NUMBERS, numbers, strict=True)
+        )
         lines.append(f"<tr><td>{bar.partition}</td>{_bar(bar, digits)}{cells}</tr>\n")
-    lines.append("</table>\n")
     if days:
         first, last = (_day(number) for number in (days[0].low, days[0].high))
-        lines.append(f"<table><tr><th>partition</th><th>by day, {first} to {last}</th></tr>\n")
+        head = _head(f"by day, {first} to {last}")
+        lines.append(f"</tbody><tbody><tr><th>partition</th>{head}</tr>\n")
         lines += [f"<tr><td>{bar.partition}</td>{_bar(bar, _day)}</tr>\n" for bar in days]
-        lines.append("</table>\n")
+    lines.append("</tbody></table>\n")
     return "".join(lines)
+
+
+def _head(text: str) -> str:
+    return f'<th class="bar">{text}</th>'
 
 
 def _day(number: int) -> str:

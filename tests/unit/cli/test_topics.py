@@ -182,26 +182,41 @@ def test_names_are_text_on_the_page() -> None:
     assert "<script>alert(1)</script>" in found.text
 
 
-def test_a_browser_draws_the_page(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("size", "bar"),
+    [pytest.param("1200,800", 500, id="a screen"), pytest.param("390,844", 230, id="a phone")],
+)
+def test_a_browser_draws_the_page(tmp_path: Path, size: str, bar: int) -> None:
     """
-    A real browser lays it out: each line is as wide as its column, and nothing is reported.
+    Lines are wide enough to read, those by offset and by day are as wide, and nothing is cut off.
     """
     names = ("chromium", "chromium-browser", "google-chrome")
     browser = next(filter(None, map(shutil.which, names)), None)
     if browser is None:
         pytest.skip("there is no Chromium")
-    file = tmp_path / "page.html"
-    file.write_text(page("s3://b/topics", "now", [], [event()]))
-    script = "<script>document.title = document.querySelector('svg').clientWidth</script>"
+    numbers = {"records": 49_382_715_604, "objects": 9, "bytes": 2**40}
+    row = {"topic": "a.long.name." * 20, "partition": 0, **numbers}
+    script = """<script>
+      const page = document.documentElement, bars = [...document.querySelectorAll("svg")]
+      const found = { cut: page.scrollWidth - page.clientWidth, bars: bars.map(b => b.clientWidth) }
+      document.title = JSON.stringify(found)
+    </script>"""
+    text = page("s3://b/topics", "now", [row], [event(topic=row["topic"])])
     measured = tmp_path / "measured.html"
-    measured.write_text(file.read_text().replace("</body>", f"{script}</body>"))
+    measured.write_text(text.replace("</body>", f"{script}</body>"))
 
     dom = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1200,800",
-         f"--user-data-dir={tmp_path}/profile", "--dump-dom", measured.as_uri()],
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync",
+         f"--window-size={size}", f"--user-data-dir={tmp_path}/profile", "--dump-dom",
+         measured.as_uri()],
         check=True, capture_output=True, text=True, timeout=60,
     ).stdout  # fmt: skip
 
-    title = re.search(r"<title>(\d+)</title>", dom)
+    title = re.search(r"<title>(.*)</title>", dom)
     assert title is not None
-    assert int(title[1]) > 300
+    found = json.loads(title[1])
+    assert 0 == found["cut"]
+    by_offset, by_day = found["bars"]
+    assert by_offset == by_day
+    assert by_offset >= bar
