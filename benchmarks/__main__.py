@@ -12,7 +12,7 @@ import click
 import psutil
 from rich.console import Console
 
-from benchmarks import memory, query, report, stages
+from benchmarks import memory, query, report, restores, stages
 from benchmarks.cases import BARE, Bench, Case
 from benchmarks.records import PROCESSES, loads
 from benchmarks.services import Services
@@ -26,8 +26,8 @@ Row = dict[str, Any]
 @click.option(
     "--only",
     multiple=True,
-    help="Only what has this text in its name, such as 'sink s3 1KB', loop, stages, query or "
-    "memory; may be repeated. The bare loop of the same direction and size is measured with it.",
+    help="Only what has this text in its name, such as 'sink s3 1KB', loop, stages, query, formats "
+    "or memory; may be repeated. The bare loop of the same direction and size is measured with it.",
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Put the JSON lines there too.")
 def main(scale: float, repeat: int, only: tuple[str, ...], output: Path | None) -> None:
@@ -49,6 +49,8 @@ def main(scale: float, repeat: int, only: tuple[str, ...], output: Path | None) 
             lines += [{"type": "stage", **row} for row in stages.measured(services, scale)]
         if not only or "query" in only:
             lines += [{"type": "query", **row} for row in query.measured(services, scale)]
+        if not only or "formats" in only:
+            lines += [{"type": "restore", **row} for row in restores.measured(services, scale)]
         if not only or "memory" in only:
             lines += [{"type": "memory", **row} for row in memory.measured(services, scale)]
     for line in lines:
@@ -58,6 +60,7 @@ def main(scale: float, repeat: int, only: tuple[str, ...], output: Path | None) 
     report.show(result, screen)
     report.show_stages([line for line in lines if line["type"] == "stage"], screen)
     report.show_queries([line for line in lines if line["type"] == "query"], screen)
+    report.show_restores([line for line in lines if line["type"] == "restore"], screen)
     report.show_memory([line for line in lines if line["type"] == "memory"], screen)
 
 

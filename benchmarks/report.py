@@ -96,6 +96,21 @@ def show_queries(rows: Sequence[Row], console: Console) -> None:
     console.print(table)
 
 
+def show_restores(rows: Sequence[Row], console: Console) -> None:
+    """Print how fast each layout is restored, and which share of the loop's rate that is."""
+    if not rows:
+        return
+    table = Table(title=f"Restores of {rows[0]['records']:,} records", title_justify="left")
+    table.add_column("")
+    columns = ("wall s", "s without", "CPU s", "peak MiB", "records/s", "MB/s", "of loop")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for row in rows:
+        cells = [_cell(row.get(name), form) for name, form in (_COLUMNS[at] for at in columns)]
+        table.add_row(row["layout"], *cells)
+    console.print(table)
+
+
 def show_memory(rows: Sequence[Row], console: Console) -> None:
     """Print what a backup takes with few partitions and with many."""
     if not rows:
