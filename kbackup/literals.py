@@ -1,10 +1,12 @@
-"""What the text of an option means: true or false, numbers, durations and lists."""
+"""What the text of an option means: true or false, numbers, durations, lists and URLs."""
 
 import re
 from typing import Final
+from urllib.parse import urlsplit
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", re.ASCII)
+_URL: Final = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
 
 
 def read_boolean(value: object) -> bool:
@@ -51,3 +53,14 @@ def read_names(value: object) -> tuple[str, ...]:
     """Return the names of a list as Kafka's ``ConfigDef`` reads it; of several texts, all."""
     parts = [value] if isinstance(value, str) else list(value)  # type: ignore[call-overload]
     return tuple(name for part in parts for name in map(str.strip, part.split(",")) if name)
+
+
+def names_host(url: str) -> bool:
+    """Whether *url* begins with http:// or https:// and names a host, and nothing but a path."""
+    if _URL.fullmatch(url) is None:
+        return False
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # such as brackets around something that is not an address
+        return False

@@ -63,7 +63,6 @@ FROM_LIFE: Final = {
     "group.id": "group",
     "rotate.scheduled.interval.ms": "rotate.schedule.interval.ms",
     "schemas.enable": "value.converter.schemas.enable",
-    "schema.registry.url": "value.converter.schema.registry.url",
     "format": "format.class",
     **{
         mistake: found.name

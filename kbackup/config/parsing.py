@@ -18,7 +18,7 @@ from kbackup import expressions, plugins
 from kbackup.errors import ConfigurationError, IllegalTopicNameError
 from kbackup.expressions import Expression
 from kbackup.java_regex import PatternError, translate
-from kbackup.literals import read_boolean, read_duration, read_integer, read_names
+from kbackup.literals import names_host, read_boolean, read_duration, read_integer, read_names
 from kbackup.naming import PARTITION_MAX, check_topic
 
 PARTITIONS_MAX: Final = 200_000
@@ -164,6 +164,17 @@ def _servers(value: object) -> object:
     return text
 
 
+def _registry_urls(value: object) -> object:
+    urls = read_names(value)
+    if not all(map(names_host, urls)):
+        raise ValueError("each URL must begin with http:// or https:// and name a host")
+    if any("@" in urlsplit(url).netloc for url in urls):
+        raise ValueError(
+            "credentials do not belong in a URL: set schema.registry.basic.auth.user.info instead"
+        )
+    return urls
+
+
 def _group(value: object) -> object:
     text = _optional(value)
     if isinstance(text, str) and len(text.encode()) > KAFKA_STRING_MAX:
@@ -236,6 +247,7 @@ Duration = Annotated[float, *_read(_seconds, "duration")]
 Moment = Annotated[int | None, *_read(_moment, "moment")]
 """Milliseconds since the epoch."""
 Names = Annotated[tuple[str, ...], *_read(read_names, "list")]
+RegistryUrls = Annotated[tuple[str, ...], *_read(_registry_urls, "list")]
 Topics = Annotated[tuple[str, ...], *_read(_topics, "list")]
 Pairs = Annotated[dict[str, str], *_read(_pairs, "NAME=VALUE")]
 Servers = Annotated[str | None, *_read(_servers, "HOST:PORT")]

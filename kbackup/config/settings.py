@@ -11,6 +11,7 @@ from kbackup.config.connection import Kafka, Store
 from kbackup.config.layout import Layout, Rotation, Safety
 from kbackup.config.parsing import names_store
 from kbackup.config.property import Group, Property, of_plugins, properties
+from kbackup.config.registry import SchemaRegistry
 from kbackup.config.running import Following, Generic, Output, Restore, Run
 from kbackup.config.tolerance import Tolerance
 from kbackup.renaming import Rename
@@ -20,6 +21,7 @@ GROUPS: Final[tuple[type[Group], ...]] = (
     Kafka,
     Store,
     Layout,
+    SchemaRegistry,
     Rotation,
     Following,
     Safety,
@@ -32,8 +34,9 @@ GROUPS: Final[tuple[type[Group], ...]] = (
 
 
 class Settings(
-    Output, Run, Restore, Generic, Tolerance, Safety, Following, Rotation, Layout, Store, Kafka
-):
+    Output, Run, Restore, Generic, Tolerance, Safety, Following, Rotation, SchemaRegistry, Layout,
+    Store, Kafka,
+):  # fmt: skip
     """The configuration of one command: plain data, which may cross a process.
 
     In addition to the declared properties, it has what follows from them:

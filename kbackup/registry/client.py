@@ -1,12 +1,13 @@
 """A registry through confluent-kafka's own client, with its errors translated."""
 
-import json
 import random
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
+
+import orjson
 
 from kbackup.errors import ConfigurationError, RegistryError
 from kbackup.registry import AVRO, Reference, RegisteredSchema, RegistrySettings, without_user
@@ -125,7 +126,7 @@ class RegistryClient:
             found.schema_type or AVRO,
             found.schema_str or "",
             tuple(filter(None, map(self._reference, found.references or ()))),
-            json.dumps(rules, sort_keys=True) if rules else "",
+            orjson.dumps(rules, option=orjson.OPT_SORT_KEYS).decode() if rules else "",
         )
 
     def _reference(self, each: Any) -> Reference | None:
@@ -214,7 +215,7 @@ def _given(schema: RegisteredSchema) -> Any:
         SchemaReference(each.name, each.subject, each.version) for each in schema.references
     ]
     plain = Schema(schema.text, schema.kind, references).to_dict()
-    return Schema.from_dict({**plain, **json.loads(schema.rules or "{}")})
+    return Schema.from_dict({**plain, **orjson.loads(schema.rules or "{}")})
 
 
 def _properties(settings: RegistrySettings) -> dict[str, Any]:

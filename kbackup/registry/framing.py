@@ -60,6 +60,17 @@ def unframed_messages(column: pa.BinaryArray) -> Frames:
     return Frames(frames.ids, pa.array([body for _, body in parts], pa.binary()), messages)
 
 
+def schema_ids(column: pa.BinaryArray) -> list[int]:
+    """Return the distinct ids that rows of *column* begin with, lowest first.
+
+    Rows that only look as if they had a prefix count too: bytes that begin with a zero.
+    """
+    heads = pc.binary_slice(column, 0, HEAD_BYTES).unique()
+    heads = heads.filter(pc.starts_with(heads, bytes([_MAGIC])))
+    ids = {_id(head) for head in heads.to_pylist()}
+    return sorted(found for found in ids if found is not None and found > 0)
+
+
 def message_at(message: bytes) -> list[int]:
     """Return the indexes in *message*, one of `Frames.messages`."""
     found, _ = _indexes(message)

@@ -4,27 +4,16 @@ Source of names, defaults and effects: schema-registry, ``AbstractKafkaSchemaSer
 ``SchemaRegistryClientConfig``.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from kbackup.errors import ConfigurationError
+from kbackup.literals import names_host
 from kbackup.options import integer, names, optional_text, text, words
 from kbackup.registry.subjects import SUBJECTS
 
 _PEM: Final = "only PEM files are supported"
-_URL: Final = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
-
-
-def _names_host(url: str) -> bool:
-    if _URL.fullmatch(url) is None:
-        return False
-    try:
-        parts = urlsplit(url)
-        return bool(parts.hostname) and parts.port != 0
-    except ValueError:  # such as brackets around something that is not an address
-        return False
 
 
 def _strategy(value: str) -> None:
@@ -134,7 +123,7 @@ def settings_of(properties: Mapping[str, Any]) -> Any:
 
     urls = URL.of(properties)
     for url in urls or ("",):
-        if not _names_host(url):
+        if not names_host(url):
             raise ConfigurationError(
                 "schema.registry.url is not the URL of a Schema Registry",
                 "each URL must begin with http:// or https:// and name a host",

@@ -22,6 +22,8 @@ from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings, Way
 from kbackup.naming import RECORDS_FOLDER, UPLOAD_DATE, Layout, View
+from kbackup.registry import RegistrySettings
+from kbackup.registry.options import URL, settings_of
 from kbackup.runs.routing import Routes
 from kbackup.stores import StoreSettings
 
@@ -171,6 +173,42 @@ def reading(settings: Settings) -> ReadOptions:
 def routes(settings: Settings) -> Routes:
     """Return under which names a sink stores its topics."""
     return Routes(settings.renames)
+
+
+def schema_registry(settings: Settings) -> RegistrySettings | None:
+    """Return the registry that whole records go by, None if none is given.
+
+    A run does not depend on it, or asks it before it begins, so it is not waited for long.
+    """
+    if not settings.schema_registry_url:
+        return None
+    return RegistrySettings(
+        settings.schema_registry_url,
+        settings.schema_registry_basic_auth_user_info or "",
+        settings.schema_registry_ssl_ca_location or "",
+        settings.schema_registry_ssl_certificate_location or "",
+        settings.schema_registry_ssl_key_location or "",
+        settings.schema_registry_ssl_key_password or "",
+        connect_s=5.0,
+        read_s=10.0,
+        retries=2,
+    )
+
+
+def source_registries(settings: Settings) -> dict[str, RegistrySettings]:
+    """Return the registry of each part of the records that a sink stores, by "key" and "value"."""
+    sides = {
+        spec.view: spec.properties for spec in views(settings) if spec.view is not View.HEADERS
+    }
+    given = schema_registry(settings)
+    if View.RECORD in sides:
+        return {} if given is None else {"key": given, "value": given}
+    found = {}
+    for view, properties in sides.items():
+        named = settings_of(properties) if URL.of(properties) else given
+        if named is not None:
+            found["key" if view is View.KEY else "value"] = named
+    return found
 
 
 def rule(settings: Settings) -> Rule:

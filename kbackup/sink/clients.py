@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from kbackup.channel import Line
 from kbackup.kafka import Positions, Reader
 from kbackup.sink.dead_letters import DeadLetters
 from kbackup.sink.job import SinkJob
+from kbackup.sink.schemas import SchemaKeeper
 from kbackup.sink.storing import Storing
 from kbackup.stores import Store, open_store
 
@@ -18,12 +20,14 @@ class Clients:
         positions: Where the group's positions are kept.
         reader: Where records come from.
         letters: Where records go that are left out; None for nowhere.
+        schemas: Stores the schemas that records name; None where no registry is known.
     """
 
     store: Store
     positions: Positions
     reader: Reader
     letters: DeadLetters | None = None
+    schemas: SchemaKeeper | None = None
 
     def close(self) -> None:
         """Leave the cluster."""
@@ -33,19 +37,25 @@ class Clients:
             self.letters.close()
 
 
-def connect(job: SinkJob, instead_of: Clients | None = None) -> Clients:
+def connect(job: SinkJob, line: Line, instead_of: Clients | None = None) -> Clients:
     """Open the clients of a task.
 
     Args:
         job: What they are for.
-        instead_of: These are closed, but for their store, which is kept.
+        line: To the driver.
+        instead_of: These are closed, but for their store, which is kept, and what is known of
+            schemas.
     """
     if instead_of is not None:
         instead_of.close()
     store = open_store(job.store) if instead_of is None else instead_of.store
     topic = job.errors.topic
     letters = None if topic is None else DeadLetters(job.kafka, job.group, topic)
-    return Clients(store, job.kafka.positions(job.group), job.kafka.reader(job.group), letters)
+    schemas = None if instead_of is None else instead_of.schemas
+    if schemas is None and job.schemas.registries:
+        schemas = SchemaKeeper(job.schemas, store, job.layout, job.clock, job.run, line)
+    positions, reader = job.kafka.positions(job.group), job.kafka.reader(job.group)
+    return Clients(store, positions, reader, letters, schemas)
 
 
 def storing(job: SinkJob, clients: Clients) -> Storing:

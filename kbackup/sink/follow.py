@@ -204,7 +204,7 @@ class Following:
     def _visit(self, watch: Watch) -> bool:
         """Back up what waits in a partition; return whether Kafka did its part."""
         if self._clients is None:
-            self._clients = connect(self.job)
+            self._clients = connect(self.job, self.line)
         where = watch.report.where
         flush_tail = where in self._scheduled or (self.job.flush_tail and not watch.is_full)
         job = replace(self.job, flush_tail=flush_tail)
@@ -228,7 +228,7 @@ class Following:
         watch.visited(report, error, self.job.clock.steady_s(), random.random())  # noqa: S311  (spreads retries)
         self._report(watch)
         if isinstance(error, KafkaError):
-            self._clients = connect(self.job, self._clients)
+            self._clients = connect(self.job, self.line, self._clients)
             return False
         return True
 

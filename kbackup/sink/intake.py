@@ -18,6 +18,7 @@ from kbackup.kafka import Reader
 from kbackup.records import Span, TopicPartition
 from kbackup.sink.job import SinkJob
 from kbackup.sink.rejects import Rejects
+from kbackup.sink.schemas import SchemaKeeper
 from kbackup.transforms.chain import Chain
 
 _log: Final = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class Intake:
         reader: Reads it.
         rejects: Takes the records that do not fit.
         line: Says when to stop.
+        schemas: Stores the schemas that records name; None where no registry is known.
     """
 
     job: SinkJob
@@ -40,6 +42,7 @@ class Intake:
     reader: Reader
     rejects: Rejects
     line: Line
+    schemas: SchemaKeeper | None = None
 
     def rows(self, span: Span, views: Sequence[Conversion]) -> Iterator[Rows]:
         """Read, convert and route the records of *span*; bad ones are left out, or end it.
@@ -54,7 +57,10 @@ class Intake:
         for batch in self.reader.read(self.where, span):
             if self.line.is_stopped():
                 raise StoppedError(f"{self.where} stopped")
-            for converted in self._converted(batch, views, transforms):
+            found = self._converted(batch, views, transforms)
+            if self.schemas is not None:  # its converters have asked for them: no question twice
+                self.schemas.meet(self.job.routes(self.where), batch)
+            for converted in found:
                 now_ms = self.job.clock.ms()
                 affix = self.job.affix
                 rows = route(converted, self.where, partitioner, extractor, now_ms, affix=affix)

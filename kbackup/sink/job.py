@@ -16,6 +16,7 @@ from kbackup.reports import Bookmark
 from kbackup.runs.routing import UNROUTED, Routes
 from kbackup.sink.held import HeldCut
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
+from kbackup.sink.schemas import NO_SCHEMAS, SchemaSource
 from kbackup.steps import Step
 from kbackup.stores import StoreSettings
 
@@ -43,6 +44,7 @@ class SinkJob:
         drops_nulls: Leave out records without a value (``behavior.on.null.values=ignore``);
             otherwise the connectors' layout refuses them.
         errors: What becomes of bad records.
+        schemas: The registries whose schemas are stored.
         plugin_options: What was given for the options of partitioner and extractor, by property.
         transforms: What is done to records between converting and filing them, in order.
         routes: Under which names topics are stored.
@@ -68,6 +70,7 @@ class SinkJob:
     plugin_options: Mapping[str, Any] = field(default_factory=dict)
     spool_bytes: int = SPOOL_BYTES
     errors: ErrorPolicy = INTOLERANT
+    schemas: SchemaSource = NO_SCHEMAS
 
 
 @dataclass(frozen=True, slots=True)

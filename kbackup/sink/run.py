@@ -22,7 +22,7 @@ from kbackup.runs.record import RunRecord
 from kbackup.runs.stopping import Stop, linked
 from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
-from kbackup.sink import accounting, planner
+from kbackup.sink import accounting, planner, schemas
 from kbackup.sink.accounting import Account
 from kbackup.sink.dead_letters import ensure_topic
 from kbackup.sink.entering import RunLedger
@@ -58,6 +58,7 @@ class SinkRun:
         self._timings = engine.Timings()
         self._ended = threading.Event()
         self._newcomers: Newcomers | None = None
+        self._schemas = schemas.NO_SCHEMAS
         self._earlier: datetime | None = None
         self._noted: str | None = None
 
@@ -106,6 +107,8 @@ class SinkRun:
                     factor = settings.errors_deadletterqueue_topic_replication_factor
                     ensure_topic(cluster, topic, factor)
                 self._opening.start(plan.partitions, plan.group, cluster)
+                registries = wiring.source_registries(settings)
+                self._schemas = schemas.begin(registries, store, self._layout)
                 with Beats("folding the ledger", self._ledger.fold):
                     if settings.follow:
                         self._newcomers = Newcomers(
@@ -115,6 +118,9 @@ class SinkRun:
                     else:
                         self._once(plan, cluster, store)
                 self._fold()
+                with self._account.lock:
+                    topics = {routes.topic(row["topic"]) for row in self._account.rows()}
+                schemas.report(self._schemas, store, self._layout, topics, self._summary)
             except KbackupError as error:
                 self._summary.fail(error)
             finally:
@@ -140,7 +146,7 @@ class SinkRun:
             _log.warning("folding the ledger: %s", error)
 
     def _job(self, plan: SinkPlan) -> SinkJob:
-        return job_of(self._settings, self._world, self._run, plan.group)
+        return job_of(self._settings, self._world, self._run, plan.group, self._schemas)
 
     def _once(self, plan: SinkPlan, cluster: Cluster, store: Store) -> None:
         units: Sequence[SinkUnit] = plan.units()

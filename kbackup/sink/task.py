@@ -30,7 +30,7 @@ def back_up(job: SinkJob, units: Sequence[SinkUnit], line: Line) -> Iterator[eng
 
     Memory: one reader, one open cut and as much again being stored, whatever the number of units.
     """
-    with closing(connect(job)) as clients, storing(job, clients) as cuts:
+    with closing(connect(job, line)) as clients, storing(job, clients) as cuts:
         outage = Outage(job.kafka)
         try:
             cuts.expect(unit.where for unit in units)

@@ -5,9 +5,12 @@ from kbackup.runs import wiring
 from kbackup.runs.world import World
 from kbackup.sink.job import SinkJob
 from kbackup.sink.rejects import ErrorPolicy
+from kbackup.sink.schemas import SchemaSource
 
 
-def job_of(settings: Settings, world: World, run: str, group: str) -> SinkJob:
+def job_of(
+    settings: Settings, world: World, run: str, group: str, schemas: SchemaSource
+) -> SinkJob:
     """Return the job of a run's tasks.
 
     Args:
@@ -15,6 +18,7 @@ def job_of(settings: Settings, world: World, run: str, group: str) -> SinkJob:
         world: Where cluster, store and time come from.
         run: The run's id.
         group: Keeps the positions.
+        schemas: The registries whose schemas are stored.
     """
     return SinkJob(
         run=run,
@@ -34,6 +38,7 @@ def job_of(settings: Settings, world: World, run: str, group: str) -> SinkJob:
         flush_tail=settings.flush_on_stop,
         drops_nulls=settings.view == "value" and settings.behavior_on_null_values == "ignore",
         errors=error_policy(settings),
+        schemas=schemas,
     )
 
 

@@ -111,7 +111,9 @@ class Work:
         start = self.report.committed  # of the open cut
         span = Span(start, max(start, unit.span.end_offset))
         views = [Conversion.of(spec, self.unit.where.topic) for spec in self.job.views]
-        intake = Intake(self.job, self.unit.where, self.clients.reader, self._rejects, self.line)
+        intake = Intake(
+            job, unit.where, self.clients.reader, self._rejects, self.line, self.clients.schemas
+        )
         files = OpenFiles(
             self._stored_as, views, self.job.layout, self.job.spool_bytes, self.unit.identity,
             self._dates(),

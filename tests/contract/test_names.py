@@ -15,7 +15,7 @@ _KNOWN: Final = {
     # a table's partition columns are the folders that built-in partitioners make of these
     "ddl/directories.py": {"partition.field.name", "path.format"},
     # as an operator writes them, without a prefix
-    "config/known.py": {"schemas.enable", "schema.registry.url"},
+    "config/known.py": {"schemas.enable"},
     "testing/faults.py": {"kbackup.stores.memory"},  # a store for tests is what it is about
 }
 """What is named elsewhere, and why it may be."""

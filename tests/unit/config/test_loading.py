@@ -239,10 +239,13 @@ ssl.key.password={CANARY}5
 consumer.override.sasl.jaas.config=x.ScramLoginModule required username=u password={CANARY}6;
 value.converter.basic.auth.user.info=u:{CANARY}7
 value.converter.schema.registry.url=http://u:{CANARY}8@h
+schema.registry.basic.auth.user.info=u:{CANARY}11
+schema.registry.ssl.key.password={CANARY}12
 spark.conf=spark.hadoop.fs.s3a.secret.key={CANARY}9
 """
 WRONG = f"""
-schema.registry.basic.auth.user.info=u:{CANARY}
+schema.registry.basic.auth.info=u:{CANARY}
+schema.registry.url=http://u:{CANARY}@h
 store.url=http://u:{CANARY}@h
 s3.proxy.password={CANARY}
 s3.proxy.url=http://u:{CANARY}@p

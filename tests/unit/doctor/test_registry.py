@@ -1,4 +1,4 @@
-"""What the doctor says about the Schema Registry of the converters."""
+"""What the doctor says about the Schema Registry of records and of converters."""
 
 from typing import Any
 
@@ -60,3 +60,13 @@ def test_nothing_is_asked_where_no_value_is_read() -> None:
         assert [] == checks(view="record", value=given, key=given)
         assert [] == checks(key=given)
     assert [] == found.asked
+
+
+def test_the_registry_of_whole_records_is_asked() -> None:
+    """
+    A sink stores its schemas, and a restore registers them.
+    """
+    with FakeRegistry() as found:
+        [check] = registry.checks(settings(view="record", schema_registry_url=(found.url,)))
+
+    assert ("records", "ok", ["GET /schemas/ids/0"]) == (check.name, check.level, found.asked)

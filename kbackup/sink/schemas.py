@@ -1,0 +1,195 @@
+"""The schemas that records name in a registry: a sink stores each of them beside its objects.
+
+A task looks at the ids in a batch before the batch is filed, so a schema is stored before the cut
+that needs it is committed.  Nothing here keeps a record from being backed up: a schema that cannot
+be fetched is noted in the bucket, makes the run exit 3, and is asked for again by the next one.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from kbackup.backup import schemas
+from kbackup.backup.schemas import KeptSchema, SchemaIndex, SchemaUse
+from kbackup.channel import Line
+from kbackup.clock import Clock
+from kbackup.errors import RegistryError
+from kbackup.events import Warned
+from kbackup.naming import Layout
+from kbackup.records import TopicPartition
+from kbackup.registry import RegistrySettings, connect
+from kbackup.registry.framing import schema_ids
+from kbackup.runs.summary import Summary
+from kbackup.stores import Store
+
+_log: Final = logging.getLogger(__name__)
+
+REST_S: Final = 60.0
+"""A registry that failed is left alone for so long."""
+
+STRANGERS_MOST: Final = 20
+"""Ids of a topic's part that the registry does not know, after which no more are asked for: what
+begins with a zero there is something else.  A part of which a schema is known has fifty times as
+many."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaSource:
+    """Where the schemas of records are; plain data.
+
+    Attributes:
+        registries: The registry of each part, by "key" and "value".
+        stored: The schemas that the backup has already.
+    """
+
+    registries: Mapping[str, RegistrySettings] = field(default_factory=dict)
+    stored: frozenset[SchemaUse] = frozenset()
+
+
+NO_SCHEMAS: Final = SchemaSource()
+
+
+@dataclass(slots=True)
+class SchemaKeeper:
+    """Stores the schemas that one task meets.
+
+    Attributes:
+        source: Where they are.
+        store: Where they go.
+        layout: Which ``topics.dir``.
+        clock: The time.
+        run: The run's id.
+        line: Hears what could not be stored.
+    """
+
+    source: SchemaSource
+    store: Store
+    layout: Layout
+    clock: Clock
+    run: str
+    line: Line
+    _settled: set[SchemaUse] = field(default_factory=set)
+    _parts: set[tuple[str, str]] = field(default_factory=set)  # with a schema that is known
+    _missing: set[SchemaUse] = field(default_factory=set)
+    _strangers: dict[tuple[str, str], int] = field(default_factory=dict)
+    _rests_until: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._settled |= self.source.stored
+        self._parts |= {(use.topic, use.part) for use in self.source.stored}
+
+    def meet(self, where: TopicPartition, batch: pa.RecordBatch) -> None:
+        """Store the schemas that records of *batch* name, as far as they are new.
+
+        Args:
+            where: The partition, as it is stored.
+            batch: ``records.SCHEMA``.
+
+        Raises:
+            StoreError: If one of them, or a note, cannot be stored.
+        """
+        for part in self.source.registries:
+            for schema_id in schema_ids(batch[part]):
+                use = SchemaUse(where.topic, part, schema_id)
+                if use not in self._settled:
+                    self._keep(use, where)
+
+    def _keep(self, use: SchemaUse, where: TopicPartition) -> None:
+        of_part = use.topic, use.part
+        strangers = self._strangers.get(of_part, 0)
+        most = STRANGERS_MOST * (50 if of_part in self._parts else 1)
+        if strangers >= most:
+            return
+        if self.clock.steady_s() < self._rests_until.get(use.part, 0.0):
+            self._miss(use, where, "the registry did not answer a moment ago")
+            return
+        try:
+            is_known = fetch(self.source.registries[use.part], self.store, self.layout, use)
+        except RegistryError as error:
+            self._rests_until[use.part] = self.clock.steady_s() + REST_S
+            self._miss(use, where, str(error))
+            return
+        self._settled.add(use)
+        if is_known:
+            self._parts.add(of_part)
+            return
+        self._strangers[of_part] = strangers + 1
+        text = f"{where} names schema {use.id} in a {use.part}, which the registry does not have"
+        if strangers + 1 >= most:
+            text += f"; this is the {most}th of them, and no more are asked for in this {use.part}"
+        self._tell(where, "unknown_schema", text, use)
+
+    def _miss(self, use: SchemaUse, where: TopicPartition, why: str) -> None:
+        """Note a schema that is still to be fetched, once."""
+        if use in self._missing:
+            return
+        schemas.note(self.store, self.layout, use, schemas.MISSING, why)
+        self._missing.add(use)
+        self._tell(where, "missing_schema", f"{use} could not be fetched: {why}", use)
+
+    def _tell(self, where: TopicPartition, code: str, text: str, use: SchemaUse) -> None:
+        more = {"part": use.part, "schema": use.id}
+        self.line.tell(Warned.about(where, code, text, self.run, **more).to_dict())
+
+
+def fetch(registry: RegistrySettings, store: Store, layout: Layout, use: SchemaUse) -> bool:
+    """Store a schema of *registry*, or note that it does not have it; return whether it has.
+
+    Raises:
+        RegistryError: If it does not answer.
+        StoreError: If nothing can be stored.
+    """
+    connection = connect(registry)
+    found = connection.schema(use.id)
+    if found is None:
+        why = f"{registry.name} has no schema {use.id}"
+        schemas.note(store, layout, use, schemas.UNKNOWN, why)
+        return False
+    schemas.put(store, layout, KeptSchema(use, found, connection.versions(use.id)))
+    return True
+
+
+def begin(registries: Mapping[str, RegistrySettings], store: Store, layout: Layout) -> SchemaSource:
+    """Return what tasks need to know, once schemas that earlier runs missed are fetched.
+
+    Raises:
+        ConfigurationError: If a client library is missing.
+        StoreError: If the store does not list what it has, or takes no schema.
+    """
+    if not registries:
+        return NO_SCHEMAS
+    for registry in registries.values():
+        connect(registry)
+    index = SchemaIndex.read(store, layout)
+    stored, silent = set(index.keys), set[str]()
+    for use in index.missing:
+        if use.part not in registries or use.part in silent:
+            continue
+        try:
+            if fetch(registries[use.part], store, layout, use):
+                stored.add(use)
+        except RegistryError as error:
+            silent.add(use.part)
+            _log.warning("%s is still missing: %s", use, error)
+    return SchemaSource(registries, frozenset(stored))
+
+
+def report(
+    source: SchemaSource, store: Store, layout: Layout, topics: Collection[str], summary: Summary
+) -> None:
+    """Count the schemas that *topics*, as they are stored, still lack: then the run exits 3.
+
+    Raises:
+        StoreError: If the store does not list them.
+    """
+    if not source.registries:
+        return
+    missing = [use for use in SchemaIndex.read(store, layout).missing if use.topic in topics]
+    if missing:
+        summary.skip("missing_schemas", len(missing))
+        names = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+        why = "the Schema Registry did not answer; the next run asks for them again"
+        summary.warn("missing_schemas", f"not stored: {names}: {why}")

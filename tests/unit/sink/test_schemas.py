@@ -1,0 +1,240 @@
+"""The schemas that whole records name: a sink stores each of them beside its objects."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from kbackup import registry as registries
+from kbackup.backup import schemas
+from kbackup.backup.schemas import SchemaIndex, SchemaUse
+from kbackup.clock import SystemClock
+from kbackup.naming import Layout
+from kbackup.registry import AVRO, RegisteredSchema, RegistrySettings
+from kbackup.registry.framing import head_of
+from kbackup.runs import wiring
+from kbackup.runs.stopping import Stop
+from kbackup.runs.world import World
+from kbackup.sink.run import SinkRun
+from kbackup.stores import Store, StoreSettings, open_store
+from tests.support.configurations import load
+from tests.support.fake_kafka import FakeKafka
+from tests.support.registry import FakeRegistry
+from tests.support.standby import Standby
+
+LAYOUT = Layout()
+
+
+@pytest.fixture
+def store() -> StoreSettings:
+    return StoreSettings(f"memory://{uuid4()}")
+
+
+def sink(kafka: FakeKafka, store: StoreSettings, **options: object) -> dict[str, Any]:
+    """Run a sink of whole records to its end; return its summary."""
+    given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
+    settings = load("sink", topics="orders", **given).settings
+    world = World(kafka, store, Standby().tasks, SystemClock())  # type: ignore[arg-type]
+    return SinkRun(settings, lambda _: None, Stop(), world)()
+
+
+def orders(*values: bytes) -> FakeKafka:
+    """A cluster whose one topic has these values."""
+    kafka = FakeKafka()
+    [where] = kafka.create("orders", len(values))
+    kafka.values = {(where, at): value for at, value in enumerate(values)}
+    return kafka
+
+
+def add(kafka: FakeKafka, *values: bytes) -> None:
+    """Write more values."""
+    [where] = kafka.logs
+    end = kafka.logs[where].end_offset
+    kafka.values |= {(where, end + at): value for at, value in enumerate(values)}
+    kafka.append(where, len(values))
+
+
+def index(store: StoreSettings) -> SchemaIndex:
+    return SchemaIndex.read(open_store(store), LAYOUT)
+
+
+def kept(store: StoreSettings) -> dict[int, tuple[str, dict[str, int]]]:
+    """Text and subjects of each schema of the values, by id."""
+    opened: Store = open_store(store)
+    found = [schemas.load(opened, use, key) for use, [key] in index(store).keys.items()]
+    return {each.use.id: (each.schema.text, dict(each.versions)) for each in found}
+
+
+def test_each_schema_is_stored_once(registry: FakeRegistry, store: StoreSettings) -> None:
+    """
+    With its subjects and versions; the next run asks for none of them again.
+    """
+    registry.add("orders-value", '"int"')
+    registry.add("orders-value", '"string"')
+    kafka = orders(head_of(1) + b"\2", head_of(2) + b"\2a", head_of(1) + b"\4")
+
+    done = sink(kafka, store, schema_registry_url=registry.url)
+
+    expected = {1: ('"int"', {"orders-value": 1}), 2: ('"string"', {"orders-value": 2})}
+    assert (0, expected) == (done["exit_code"], kept(store))
+    registries.connect.cache_clear()
+    registry.asked.clear()
+    add(kafka, head_of(2) + b"\2b")
+    assert 0 == sink(kafka, store, schema_registry_url=registry.url)["exit_code"]
+    assert not registry.asked
+
+
+def test_a_schema_is_filed_under_the_name_that_its_topic_is_stored_under(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    A restore finds it by the backup's topic, whatever transforms made of the name.
+    """
+    registry.add("orders-value", '"int"')
+    registry.script = [403]
+    kafka = orders(head_of(1) + b"\2")
+    given = {
+        "schema_registry_url": registry.url,
+        "transforms": "r",
+        "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.r.regex": ".*",
+        "transforms.r.replacement": "lake_$0",
+    }
+
+    assert 3 == sink(kafka, store, **given)["exit_code"]
+    assert 0 == sink(kafka, store, **given)["exit_code"]
+
+    assert [SchemaUse("lake_orders", "value", 1)] == [*index(store).keys]
+
+
+def test_a_schema_comes_with_all_that_it_refers_to(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    A restore needs no other registry than the target's.
+    """
+    registry.add("names", '"string"')
+    refers = {"references": [{"name": "x.Name", "subject": "names", "version": 1}]}
+    registry.add("orders-value", {"type": "array", "items": "x.Name"}, **refers)
+
+    sink(orders(head_of(2) + b"\0"), store, schema_registry_url=registry.url)
+
+    [(use, [key])] = index(store).keys.items()
+    found = schemas.load(open_store(store), use, key).schema
+    [reference] = found.references
+    assert (SchemaUse("orders", "value", 2), "x.Name", "names", 1) == (
+        use, reference.name, reference.subject, reference.version,
+    )  # fmt: skip
+    assert RegisteredSchema(AVRO, '"string"') == reference.schema
+
+
+def test_records_are_backed_up_while_the_registry_is_away(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    The run exits 3 and names the schema; so does the next one, though it has nothing to read, until
+    one can fetch it.
+    """
+    registry.add("orders-value", '"int"')
+    kafka = orders(head_of(1) + b"\2")
+
+    def run() -> tuple[int, dict[str, int], int]:
+        done = sink(kafka, store, schema_registry_url=registry.url)
+        return done["exit_code"], done["skipped"], len(kept(store))
+
+    registry.script = [403]
+    first = run()
+    registry.script = [403]
+    second = run()
+
+    assert [(3, {"missing_schemas": 1}, 0)] * 2 == [first, second]
+    [where] = kafka.logs
+    assert 1 == kafka.positions_[where].offset
+    assert (0, {}, 1) == run()
+
+
+def test_a_registry_that_fails_is_left_alone_for_a_while(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    However many schemas a task meets, they cost one question a minute, not one each.
+    """
+    registry.script = [403]
+
+    done = sink(
+        orders(*(head_of(at) for at in range(1, 9))), store, schema_registry_url=registry.url
+    )
+
+    assert (1, {"missing_schemas": 8}) == (len(registry.asked), done["skipped"])
+
+
+def test_bytes_that_only_look_like_it_are_no_reason_to_worry(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    Values that begin with a zero and are nothing of a registry's: it is asked for twenty of them,
+    and the run exits 0.
+    """
+    done = sink(
+        orders(*(head_of(at) + b"x" for at in range(1, 60))), store,
+        schema_registry_url=registry.url,
+    )  # fmt: skip
+
+    assert (0, 20) == (done["exit_code"], len(registry.asked))
+    assert (20, [], {}) == (len(index(store).unknown), index(store).missing, kept(store))
+
+
+def test_an_id_with_a_second_meaning_keeps_both(store: StoreSettings) -> None:
+    """
+    A registry that was set up anew does not overwrite what the older records need.
+    """
+    with FakeRegistry() as before:
+        before.add("orders-value", '"int"')
+        sink(orders(head_of(1) + b"\2"), store, schema_registry_url=before.url)
+    use = SchemaUse("orders", "value", 1)
+    again = schemas.KeptSchema(use, RegisteredSchema(AVRO, '"string"'), {})
+    schemas.put(open_store(store), LAYOUT, again)
+
+    assert 2 == len(index(store).keys[use])
+
+
+def sources(*given: tuple[str, str]) -> dict[str, tuple[str, ...]]:
+    """The registry of each part of what a sink with these properties stores."""
+    options: dict[str, object] = dict(given)
+    settings = load("sink", bootstrap_servers="h:1", topics="o", s3_bucket_name="b", **options)
+    return {part: each.urls for part, each in wiring.source_registries(settings.settings).items()}
+
+
+def test_converters_name_their_own_registry() -> None:
+    """
+    In the connectors' layout the schemas of values are those of their converter, and keys count
+    only where they are stored; whole records have one registry for both.
+    """
+    url, other = "http://a:1", "http://b:1"
+    values = [
+        ("format_class", "avro"),
+        ("flush_size", "3"),
+        ("value_converter_schema_registry_url", other),
+    ]
+    keys = [("store_kafka_keys", "true"), ("key_converter", "bytes")]
+
+    assert {} == sources()
+    assert {"key": (url,), "value": (url,)} == sources(("schema_registry_url", url))
+    assert {"value": (other,)} == sources(*values)
+    assert {"value": (other,)} == sources(*values, ("schema_registry_url", url))
+    assert {"key": (url,), "value": (other,)} == sources(
+        *values, *keys, ("schema_registry_url", url)
+    )
+
+
+def test_the_registry_of_records_is_not_waited_for_long() -> None:
+    """
+    A backup does not depend on it.
+    """
+    settings = load(
+        "sink", bootstrap_servers="h:1", topics="o", s3_bucket_name="b",
+        schema_registry_url="http://a:1, http://b:1",
+    ).settings  # fmt: skip
+    expected = RegistrySettings(("http://a:1", "http://b:1"), connect_s=5.0, read_s=10.0, retries=2)
+
+    assert expected == wiring.schema_registry(settings)
