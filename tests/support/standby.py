@@ -226,3 +226,8 @@ class Standby:
     def warned(self, code: str) -> list[str]:
         """The sentences of the warnings of one kind that were told."""
         return [event["text"] for event in self.told if event.get("code") == code]
+
+
+def codes(summary: dict[str, Any]) -> list[str]:
+    """What its errors are."""
+    return sorted({error["code"] for error in summary["errors"]})

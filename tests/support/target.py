@@ -28,6 +28,9 @@ from kbackup.stores import Store
 from tests.support.fakes import SilentLine
 
 Row = dict[str, Any]
+COPY = TopicPartition("copy_of_orders", 0)
+"""The target partition of most restores."""
+
 MARKER: Row = {}
 """What a transaction leaves in a log when it is committed."""
 
@@ -275,3 +278,14 @@ class Restoring:
             )
             for unit in begun.units
         ]
+
+
+def values(*offsets: range) -> list[bytes]:
+    """The values of the records at these offsets."""
+    return [b'{"n":%d}' % at for each in offsets for at in each]
+
+
+def position(again: Restoring) -> Position:
+    """The position of the restore."""
+    (held,) = again.cluster.groups.values()
+    return held[COPY]

@@ -10,14 +10,9 @@ from record_samples import write
 from kbackup.errors import CorruptObjectError, RefusedError
 from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.naming import View
-from tests.support.target import Restoring
+from tests.support.target import Restoring, values
 
 KEYED_BYTES = (ViewSpec(View.KEY, "bytes", OPTIONS, "bytes"), *JSON)
-
-
-def values(*offsets: range) -> list[bytes]:
-    """The values of the records at these offsets."""
-    return [b'{"n":%d}' % at for each in offsets for at in each]
 
 
 def copy_over(backup: Backup, key: str, name: str, *, with_metadata: bool = True) -> None:

@@ -16,7 +16,7 @@ from kbackup.restore.murmur2 import _of_key, murmur2, partitions_of
 from kbackup.restore.partition_map import MODULO, PartitionMap, spread
 from tests.case_files import cases
 from tests.support.standby import Standby
-from tests.support.target import MARKER, CrashError, Log, Restoring
+from tests.support.target import MARKER, CrashError, Log, Restoring, values
 
 COPY = "copy_of_orders"
 
@@ -25,11 +25,6 @@ COPY = "copy_of_orders"
 def restoring() -> Restoring:
     """An empty backup and an empty cluster."""
     return Restoring()
-
-
-def values(*offsets: range) -> list[bytes]:
-    """The values of the records at these offsets."""
-    return [b'{"n":%d}' % at for each in offsets for at in each]
 
 
 def held(restoring: Restoring, count: int) -> list[bytes]:

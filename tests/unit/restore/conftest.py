@@ -1,0 +1,16 @@
+import pytest
+
+from tests.support.standby import Standby
+from tests.support.target import Restoring
+
+
+@pytest.fixture
+def again() -> Restoring:
+    """An empty backup and an empty cluster."""
+    return Restoring()
+
+
+@pytest.fixture
+def standby() -> Standby:
+    """An empty bucket and an empty cluster."""
+    return Standby()

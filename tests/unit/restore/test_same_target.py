@@ -1,0 +1,184 @@
+"""What a restore finds in a target that it has written to before: its position, its records."""
+
+import json
+from typing import Any
+
+import pytest
+from backup_samples import JSON, RECORD
+
+from kbackup.errors import KbackupError, TargetNotEmptyError, TopicChangedError
+from kbackup.flow.views import ReadOptions, ViewSpec
+from kbackup.kafka import Position
+from tests.support.target import COPY, FakeTarget, Log, Restoring, position, values
+
+# What has become of the target
+
+
+def test_a_target_that_was_emptied_is_filled_again(again: Restoring) -> None:
+    """
+    The run says so, and writes all of it.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.restore()
+    again.cluster.logs[COPY].delete(11)
+
+    plan = again.plan()
+    again.restore(run="r2")
+
+    assert ["target_emptied"] == [code for code, _ in plan.topics[0].warnings]
+    assert values(range(10)) == again.cluster.values("copy_of_orders")
+
+
+def test_a_target_that_was_created_again_is_filled_again(again: Restoring) -> None:
+    """
+    Even where its log is as long as the old one's would be.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.restore()
+    again.cluster.ids["copy_of_orders"] = "another"
+    again.cluster.logs[COPY] = Log()
+
+    plan = again.plan()
+    again.restore(run="r2")
+
+    assert ["target_recreated"] == [code for code, _ in plan.topics[0].warnings]
+    assert values(range(10)) == again.cluster.values("copy_of_orders")
+
+
+def test_a_recreated_target_with_strange_records_is_not_filled(again: Restoring) -> None:
+    """
+    What is in it is not what this restore wrote.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.restore()
+    again.cluster.ids["copy_of_orders"] = "another"
+    again.cluster.logs[COPY] = Log([{"value": b"x"}] * 11)
+
+    with pytest.raises(TargetNotEmptyError):
+        again.restore()
+
+
+def _lose_the_first(log: Log) -> None:
+    log.delete(3)
+
+
+def _lose_the_last(log: Log) -> None:
+    log.rows = log.rows[:4]
+
+
+@pytest.mark.parametrize("lose", [_lose_the_first, _lose_the_last])
+@pytest.mark.parametrize("if_exists", ["fail", "append", "resume"])
+def test_a_target_that_lost_a_part_is_refused(
+    again: Restoring, lose: object, if_exists: str
+) -> None:
+    """
+    Neither "nothing new" nor a second half is true of it.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.restore()
+    lose(again.cluster.logs[COPY])  # type: ignore[operator]
+
+    with pytest.raises(TopicChangedError):
+        again.restore(if_exists=if_exists, yes=True)
+
+
+def test_records_that_were_there_before_may_go(again: Restoring) -> None:
+    """
+    A restore that was added to a topic says nothing of the records in front of its own.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.cluster.create_topic("copy_of_orders", 1, 1, {})
+    again.cluster.logs[COPY].rows = [{"value": b"old"}] * 7
+    again.restore(if_exists="append", yes=True)
+    again.cluster.logs[COPY].delete(7)
+    again.backup.put("orders", 0, range(10, 12))
+
+    again.restore(run="r2")
+
+    assert values(range(12)) == again.cluster.values("copy_of_orders")
+
+
+# Positions of the first version
+
+
+KEY = "topics/orders/partition=0/orders+0+0000000000.record.zstd.parquet"
+VALUES_KEY = "topics/orders/partition=0/orders+0+0000000000.json"
+
+
+def _version_1(again: Restoring, offset: int, **data: object) -> None:
+    """Put a position in place as cf14769 committed it, and the records it stood for."""
+    again.cluster.create_topic("copy_of_orders", 1, 1, {})
+    rows = [{"value": value} for value in values(range(offset))]
+    again.cluster.logs[COPY].rows = rows
+    done = {"records": offset, "last": offset - 1}
+    text = json.dumps({"run": "r0", "done": done, **data})
+    again.cluster.set_positions(again.plan().group, {COPY: Position(offset, text)})
+
+
+@pytest.mark.parametrize(
+    ("views", "key", "rows"),
+    [
+        pytest.param(RECORD, KEY, 4, id="inside an object"),
+        pytest.param(RECORD, KEY, -1, id="at the end"),
+        pytest.param(JSON, VALUES_KEY, 4, id="inside values"),
+        pytest.param(JSON, VALUES_KEY, -1, id="at the end of values"),
+    ],
+)
+def test_a_position_of_the_first_version_is_understood(
+    again: Restoring, views: tuple[ViewSpec, ...], key: str, rows: int
+) -> None:
+    """
+    Its metadata names a key, and the key names the source; what the object gained is restored.
+    """
+    again.backup.put("orders", 0, range(10), views=views)
+    _version_1(again, 4, key=key, rows=rows)
+
+    again.restore()
+
+    assert values(range(10)) == again.cluster.values("copy_of_orders")
+
+
+def test_a_position_of_the_first_version_is_of_its_source_only(again: Restoring) -> None:
+    """
+    The key of another topic is not ours.
+    """
+    again.backup.put("orders", 0, range(10))
+    _version_1(again, 4, key=KEY.replace("orders", "other"), rows=4)
+
+    with pytest.raises(TargetNotEmptyError):
+        again.restore()
+
+
+def test_a_position_that_is_moved_while_a_run_starts_stops_it(again: Restoring) -> None:
+    """
+    Whoever moved it writes to the same topic.
+    """
+    again.backup.put("orders", 0, range(10))
+    cluster = again.cluster
+
+    class Moved(FakeTarget):
+        def create_topic(self, *given: Any, **more: Any) -> str:
+            topic_id = FakeTarget.create_topic(self, *given, **more)
+            self.set_positions(again.plan().group, {COPY: Position(3, "")})
+            return topic_id
+
+    again.cluster = Moved(cluster.ids, cluster.logs, cluster.groups)
+
+    with pytest.raises(KbackupError, match="has been moved"):
+        again.restore()
+
+
+def test_positions_stay_small(again: Restoring) -> None:
+    """
+    Whatever the name of an object: Kafka takes 4,096 bytes.
+    """
+    directory = "\x01" * 900
+    key = f"topics/orders/{directory}/orders+0+0000000000.json"
+    again.backup.put("orders", 0, range(5), views=JSON)
+    body = again.backup.body(VALUES_KEY)
+    again.backup.replace(VALUES_KEY, body, to=key)
+    again.store.delete(VALUES_KEY)
+
+    again.restore(reading=ReadOptions())
+
+    assert len(position(again).metadata) < 1000

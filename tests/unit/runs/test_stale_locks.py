@@ -1,0 +1,197 @@
+"""A lock whose holder is silent, dead or suspended, and who gets it then."""
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from kbackup.errors import LockedError
+from kbackup.runs.locks import RunLock
+from kbackup.testing import put_bytes
+from tests.support.locking import ClockedStore, Clocks, crash, holder, lock_keys
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "holds"),
+    [
+        pytest.param(0, "r1", id="just now"),
+        pytest.param(299, "r1", id="almost five minutes"),
+        pytest.param(300, "r2", id="five minutes"),
+        pytest.param(86_400, "r2", id="a day"),
+    ],
+)
+def test_a_silent_lock_of_another_host_is_taken_over_after_five_minutes(
+    store: ClockedStore,
+    lock: Callable[..., RunLock],
+    clocks: Clocks,
+    caplog: pytest.LogCaptureFixture,
+    silent_s: float,
+    holds: str,
+) -> None:
+    """
+    A host that died keeps nobody out for longer than five minutes, and the takeover is logged.
+    """
+    crash(lock("r1", "there"))
+    clocks.pass_by(silent_s)
+
+    with caplog.at_level(logging.WARNING):
+        try:
+            with lock("r2"):
+                seen = holder(store)
+        except LockedError:
+            seen = holder(store)
+
+    assert (holds, holds == "r2") == (seen, "no heartbeat from run r1" in caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("wrong_by", "silent_s", "is_taken"),
+    [
+        pytest.param(timedelta(days=3), 10, False, id="ours is three days ahead"),
+        pytest.param(timedelta(days=-3), 10, False, id="ours is three days behind"),
+        pytest.param(timedelta(days=3), 301, True, id="ahead, and the lock is stale"),
+        pytest.param(timedelta(days=-3), 301, True, id="behind, and the lock is stale"),
+    ],
+)
+def test_a_wrong_clock_takes_no_lock_away(
+    lock: Callable[..., RunLock],
+    clocks: Clocks,
+    wrong_by: timedelta,
+    silent_s: float,
+    is_taken: bool,
+) -> None:
+    """
+    However wrong a host's clock is, it takes over what is stale and nothing else.
+    """
+    crash(lock("r1", "there"))
+    clocks.pass_by(silent_s)
+    clocks.host += wrong_by
+
+    try:
+        with lock("r2"):
+            taken = True
+    except LockedError:
+        taken = False
+
+    assert is_taken == taken
+
+
+def test_a_heartbeat_keeps_the_lock(lock: Callable[..., RunLock], clocks: Clocks) -> None:
+    """
+    A run of hours keeps its lock.
+    """
+    with lock("r1") as first:
+        for _ in range(60):
+            clocks.pass_by(60)
+            first.beat()
+        with pytest.raises(LockedError) as caught, lock("r2", "there"):
+            pass
+
+    assert "its last heartbeat was 0 s ago" in str(caught.value)
+
+
+def test_a_dead_run_of_this_host_is_replaced_at_once(
+    store: ClockedStore,
+    lock: Callable[..., RunLock],
+    clocks: Clocks,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """
+    After a kill -9 the same host goes on without waiting for the lock to go stale.
+    """
+    crash(lock("r1"))
+
+    with caplog.at_level(logging.WARNING), lock("r2"):
+        seen = holder(store)
+
+    assert "r2" == seen
+    assert clocks.seconds < 1
+    assert "run r1" in caplog.text
+
+
+def test_a_lock_file_that_was_removed_proves_nothing(
+    lock: Callable[..., RunLock], tmp_path: Path
+) -> None:
+    """
+    A recreated lock file is not the one that the holder has: the holder may be alive.
+    """
+    with lock("r1"):
+        for file in (tmp_path / "here").iterdir():
+            file.unlink()
+        with pytest.raises(LockedError), lock("r2"):
+            pass
+
+
+def test_of_two_that_take_over_at_once_one_wins(
+    store: ClockedStore, lock: Callable[..., RunLock], clocks: Clocks
+) -> None:
+    """
+    If two hosts find a stale lock in the same second, one gets it and the other is refused.
+    """
+    crash(lock("r1", "there"))
+    clocks.pass_by(400)
+    other = lock("r3", "elsewhere")
+
+    def other_writes_too() -> None:
+        clocks.while_asleep = lambda: None
+        other._object.replace()
+
+    clocks.while_asleep = other_writes_too
+    with pytest.raises(LockedError) as caught, lock("r2"):
+        pass
+
+    assert "run r3" in str(caught.value)
+    assert "r3" == holder(store)
+
+
+def test_a_lock_that_was_taken_over_is_lost(
+    store: ClockedStore, lock: Callable[..., RunLock], clocks: Clocks
+) -> None:
+    """
+    A run that slept too long learns that it lost the lock, and neither takes it back nor away.
+    """
+    with lock("r1", "there") as first:
+        clocks.pass_by(400)
+        with lock("r2") as second:
+            first.beat()
+            first.__exit__(None, None, None)
+            second.beat()
+            seen = holder(store)
+
+    assert ("r2", True, False) == (seen, first.is_lost, second.is_lost)
+
+
+def test_a_lock_object_that_vanished_is_made_again(
+    store: ClockedStore, lock: Callable[..., RunLock]
+) -> None:
+    """
+    A lock that somebody deleted from the bucket is back with the next heartbeat.
+    """
+    with lock("r1") as first:
+        store.delete(lock_keys(store)[0])
+        first.beat()
+        seen = holder(store)
+
+    assert ("r1", False) == (seen, first.is_lost)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff"])
+def test_a_damaged_lock_object_is_held_until_it_is_stale(
+    store: ClockedStore, lock: Callable[..., RunLock], clocks: Clocks, body: bytes
+) -> None:
+    """
+    A lock that cannot be read keeps others out like any lock, and no longer.
+    """
+    with lock("r1", "there"):
+        key = lock_keys(store)[0]
+    put_bytes(store, key, body)
+
+    with pytest.raises(LockedError), lock("r2"):
+        pass
+    clocks.pass_by(300)
+    with lock("r3"):
+        seen = holder(store)
+
+    assert "r3" == seen
