@@ -173,6 +173,12 @@ class Restore(Group):
     allow_same_topic: Switch = declare(
         False, "Write to the topic the backup was made from.", is_property=False
     )
+    skipped_file: OptionalText = declare(
+        None,
+        "Add a JSON line to this file for each record and object that is left out.",
+        is_property=False,
+        example="/var/log/kbackup/skipped.jsonl",
+    )
     yes_split_on_newline: Switch = declare(
         False,
         "Accept that values of byte-array files are split at each separator.",

@@ -9,6 +9,7 @@ from kbackup.events import Event, Progress
 from kbackup.records import TopicPartition
 from kbackup.reports import NOTHING, Restored, RestoreReport
 from kbackup.restore.job import RestoreUnit
+from kbackup.restore.skip_list import SkipList
 from kbackup.runs.summary import Summary
 
 SKIPPED_MOST: Final = 1000
@@ -93,9 +94,16 @@ class Account:
     Args:
         summary: Grows by what is left out.
         names_most: Bad records and objects that it names; None for all.
+        skip_list: Names all of them, where there is one.
     """
 
-    def __init__(self, summary: Summary, names_most: int | None = None) -> None:
+    def __init__(
+        self,
+        summary: Summary,
+        names_most: int | None = None,
+        skip_list: SkipList | None = None,
+    ) -> None:
+        self._skip_list = skip_list
         self.lock = RLock()
         self._summary = summary
         self._rows: dict[TopicPartition, Row] = {}
@@ -153,6 +161,9 @@ class Account:
             summary.skip("bad_objects", report.done.bad_objects)
             summary.skip("bad_records", report.done.bad_records)
             summary.skip("timestamps_of_0_ms_written_as_1_ms", report.done.zero_timestamps)
+            if self._skip_list is not None:
+                for entry in report.skipped:
+                    self._skip_list.add(entry, where)
             named = report.skipped[: self._nameable]
             for entry in named:
                 summary.warn("skipped", f"{entry['what']}: {entry['why']}")

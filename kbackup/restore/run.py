@@ -19,6 +19,7 @@ from kbackup.restore.follow import Following
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.plan import RestorePlan, confirm
 from kbackup.restore.planner import Planner
+from kbackup.restore.skip_list import SkipList
 from kbackup.restore.soundness import REPEATED
 from kbackup.restore.standing import LEFT_OUT
 from kbackup.restore.target import asked
@@ -46,7 +47,10 @@ class RestoreRun:
         self._summary = Summary(self._run, "restore")
         self._layout = wiring.layout(settings)
         self._timings = engine.Timings()
-        self._account = Account(self._summary, SKIPPED_MOST if settings.follow else None)
+        self._skip_list = SkipList(settings.skipped_file, self._run)
+        self._account = Account(
+            self._summary, SKIPPED_MOST if settings.follow else None, self._skip_list
+        )
         self._following: Following | None = None
 
     def __call__(self, agree: Callable[[str], bool] | None = None) -> Event:
@@ -78,7 +82,7 @@ class RestoreRun:
             settings, store, self._layout, "restore", group, self._run, self._stop.event.wait
         )
         tasks = self._world.run_tasks
-        with lock as held:
+        with self._skip_list, lock as held:
             tasks.begin()  # a restore with nothing to do is rare, and discards it unused
             try:
                 if settings.follow:
@@ -172,11 +176,14 @@ class RestoreRun:
         )
         for error in planner.missing:
             self._summary.skip("missing_objects")
+            self._skip_list.add(error.to_dict())
             self._tell(self._summary.warn("missing_object", f"{error}; left out"))
         return plan
 
     def _say_foreign(self, found: catalog.Catalog) -> None:
         self._summary.skip("foreign_objects", found.foreign_count)
+        for key, why in found.foreign:
+            self._skip_list.add({"code": "foreign_object", "key": key, "why": why})
         for key, why in found.foreign[:20]:
             self._tell(self._summary.warn("foreign_object", f"{key} is ignored: {why}", key=key))
         for code, text in found.left_out():

@@ -1,16 +1,20 @@
 """What a restore has come to in a partition, over one or several visits."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbackup.backup.catalog import FileSet
+from kbackup.errors import BadRecordError, ConfigurationError
 from kbackup.events import Progress
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Restored, RestoreReport
 from kbackup.restore.account import Account
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.mark import Mark, Place, Source
+from kbackup.restore.skip_list import SkipList
 from kbackup.runs.summary import Summary
 
 ORDERS = TopicPartition("orders", 0)
@@ -47,6 +51,38 @@ def test_a_row_keeps_the_fields_of_the_contract(summary: Summary) -> None:
         "state": "done", "duplicates": 0, "filtered": 0, "skipped": 0,
     }  # fmt: skip
     assert ([to_do], [to_do | done]) == (planned, account.rows())
+
+
+def test_a_skip_list_has_all_that_was_left_out(tmp_path: Path, summary: Summary) -> None:
+    """
+    The summary may name a few; each line of the list says what, where and why, and of which run.
+    """
+    path = tmp_path / "skipped.jsonl"
+    for run in ("r1", "r2"):
+        skip_list = SkipList(str(path), run)
+        account = Account(summary, 1, skip_list)
+        account.plan(unit(0))
+        errors = [BadRecordError(f"offset {at}", "too large", offset=at) for at in (3, 4)]
+        skipped = tuple(error.to_dict() for error in errors)
+        with skip_list:
+            account.take(RestoreReport(ORDERS, "copy", Restored(bad_records=2), skipped=skipped))
+
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [("r1", "orders", 0, 3), ("r1", "orders", 0, 4), ("r2", "orders", 0, 3)] == [
+        (line["run"], line["topic"], line["partition"], line["offset"]) for line in lines[:3]
+    ]
+    assert ["too large"] * 4 == [line["why"] for line in lines]
+
+
+def test_a_list_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    """
+    A restore that leaves records out would otherwise have nowhere to name them.
+    """
+    with (
+        pytest.raises(ConfigurationError, match="cannot be written"),
+        SkipList(str(tmp_path / "none" / "list"), "r1"),
+    ):
+        pass
 
 
 def test_a_visit_adds_to_what_earlier_visits_have_done(summary: Summary) -> None:
