@@ -207,7 +207,9 @@ class Judgement:
         self, refusal: refusals.Refusal, name: str, value: Value, bad: set[str]
     ) -> bool:
         counts = name not in bad and not refusal.commands.isdisjoint(self.sides)
-        return counts and refusal.applies(value.text)
+        if not counts or not refusal.applies(value.text):
+            return False
+        return refusal.reads_others({name: value.text for name, value in self.given.items()})
 
     def _is_used(self, name: str, value: Value) -> bool:
         if name in BY_NAME:

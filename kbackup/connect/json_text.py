@@ -51,7 +51,8 @@ CONNECT: Final = JsonStyle()
 
 def encode(values: pa.Array, schema: ConnectSchema, style: JsonStyle = CONNECT) -> pa.StringArray:
     """Return each row as compact JSON; null becomes ``null``, or its default."""
-    values = nested.filled(values, schema)
+    if style.form.fills_defaults:
+        values = nested.filled(values, schema)
     text = _text(values, schema, style)
     return pc.if_else(values.is_valid(), text, _NULL) if values.null_count else text
 
@@ -98,8 +99,7 @@ def _object(values: pa.StructArray, schema: ConnectSchema, style: JsonStyle) -> 
     if not schema.fields:
         return pa.array(["{}"] * len(values), pa.string())
     parts: list[Any] = []
-    columns = nested.fields(values, schema)
-    for column, (name, field) in zip(columns, schema.fields, strict=True):
+    for column, (name, field) in zip(values.flatten(), schema.fields, strict=True):
         key = jackson.quote(pa.array([name], pa.string()))[0].as_py()
         parts.append(("{" if not parts else ",") + key + ":")
         parts.append(encode(column, field, style))

@@ -36,10 +36,12 @@ class JsonForm:
         has_entries: A map whose keys are not plain text is an array of ``{"key":..,"value":..}``;
             otherwise an array of pairs.
         union: Name of structs with a single set field, whose value represents the struct.
+        fills_defaults: ``replace.null.with.default``: null is the default, where there is one.
     """
 
     has_entries: bool = False
     union: str | None = None
+    fills_defaults: bool = True
 
 
 CONNECT: Final = JsonForm()
@@ -59,7 +61,7 @@ def column(values: Sequence[Any], schema: ConnectSchema) -> pa.Array:
 def reader(schema: ConnectSchema, form: JsonForm = CONNECT) -> Read:
     """Return the reader of JSON with *schema*; null, absent and default are as in Connect."""
     read = _plain(schema, form)
-    if schema.default is not None:
+    if schema.default is not None and form.fills_defaults:
         default, read_default = json.loads(schema.default), _plain(schema, CONNECT)
         return lambda value: read_default(default) if value is None else read(value)
     if schema.optional:

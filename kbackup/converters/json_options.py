@@ -19,4 +19,10 @@ DECIMAL_FORMAT: Final = words(
     commands="restore",
 )
 
-OPTIONS: Final = (SCHEMAS_ENABLE, DECIMAL_FORMAT)
+FILL: Final = boolean(
+    "replace.null.with.default",
+    "With schemas: whether null is the default of its schema, where that has one.",
+    True,
+)
+
+OPTIONS: Final = (SCHEMAS_ENABLE, DECIMAL_FORMAT, FILL)

@@ -18,8 +18,9 @@ from kbackup.columns import Bad, Column, Schema, all_bad
 from kbackup.connect import json_text, json_values
 from kbackup.connect import schema as connect
 from kbackup.connect.json_text import JsonStyle
+from kbackup.connect.json_values import JsonForm
 from kbackup.connect.schema import ConnectSchema
-from kbackup.converters.json_options import DECIMAL_FORMAT, SCHEMAS_ENABLE
+from kbackup.converters.json_options import DECIMAL_FORMAT, FILL, SCHEMAS_ENABLE
 
 _ENVELOPE: Final = {"schema", "payload"}
 _DO: Final = "set schemas.enable=false if the records carry no schema"
@@ -47,10 +48,13 @@ class JsonConverter:
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Set ``schemas.enable``, by default true, as in Connect.
 
-        And ``decimal.format``, which controls how `encode` writes a Decimal.
+        And ``decimal.format``, which controls how `encode` writes a Decimal, and
+        ``replace.null.with.default``.
         """
         self._has_schemas = SCHEMAS_ENABLE.of(properties)
-        self._style = JsonStyle(numeric_decimals=DECIMAL_FORMAT.of(properties) == "numeric")
+        form = JsonForm(fills_defaults=FILL.of(properties))
+        is_numeric = DECIMAL_FORMAT.of(properties) == "numeric"
+        self._style = JsonStyle(numeric_decimals=is_numeric, form=form)
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
         """Read *column* as JSON; ``null`` is null, as in Connect.
@@ -61,7 +65,7 @@ class JsonConverter:
             schema, or is empty is bad.
         """
         if self._has_schemas:
-            return _Envelopes().read(column)
+            return _Envelopes(self._style.form).read(column)
         text, bad = jackson.canonical(column)
         text = pc.if_else(pc.equal(text, "null"), pa.scalar(None, pa.string()), text)
         return (Column(pa.ExtensionArray.from_storage(pa.json_(), text), bad=bad),)
@@ -129,7 +133,8 @@ class _Envelopes:
     Arrow's JSON reader does not decode base64 or detect numbers that are too large.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, form: JsonForm) -> None:
+        self._form = form
         self._opening: _Opening | None = None
         self._runs: list[_Run] = []
         self._nulls = 0  # before the first run: null has no schema, so it does not begin a run
@@ -161,7 +166,7 @@ class _Envelopes:
                 jackson.check(rest)
                 return None, rest
             try:
-                return opening.schema, _read(opening.schema, rest)
+                return opening.schema, _read(opening.schema, rest, self._form)
             except orjson.JSONDecodeError:
                 pass  # it continues after the payload
         return self._whole(text)
@@ -181,10 +186,10 @@ class _Envelopes:
         schema = ConnectSchema.from_json(found["schema"])
         self._opening = _opening(text, found, schema)
         try:
-            return schema, json_values.reader(schema)(payload)
+            return schema, json_values.reader(schema, self._form)(payload)
         except json_values.InexactError:
             exact = json.loads(text, parse_float=Decimal)["payload"]
-            return schema, json_values.reader(schema)(exact)
+            return schema, json_values.reader(schema, self._form)(exact)
 
     def _run(self, schema: ConnectSchema | None) -> _Run:
         if not self._runs or self._runs[-1].schema != schema:
@@ -221,11 +226,11 @@ def _parsed(text: bytes) -> Any:
         return found
 
 
-def _read(schema: ConnectSchema, payload: bytes) -> Any:
+def _read(schema: ConnectSchema, payload: bytes, form: JsonForm) -> Any:
     try:
-        return json_values.reader(schema)(orjson.loads(payload))
+        return json_values.reader(schema, form)(orjson.loads(payload))
     except json_values.InexactError:
-        return json_values.reader(schema)(json.loads(payload, parse_float=Decimal))
+        return json_values.reader(schema, form)(json.loads(payload, parse_float=Decimal))
 
 
 def _opening(text: bytes, found: Any, schema: ConnectSchema | None) -> _Opening | None:

@@ -2,7 +2,9 @@
 
 import pytest
 
+from kbackup import config
 from kbackup.config import refusals
+from tests.support.configurations import JSON, SINK, Write
 
 HARMLESS = {
     "rotate.schedule.interval.ms": "-1",
@@ -36,6 +38,16 @@ REFUSED = {
     "kafka.api.key": "x",
     "kafka.api.secret": "x",
 }
+_ON = ("support.optional.for.proto2", "flatten.singleton.unions")
+"""Options of converters that are true if they are not set."""
+_HEADERS = "org.apache.kafka.connect."
+HARMLESS["header.converter"] = f"{_HEADERS}storage.StringConverter"
+REFUSED["header.converter"] = f"{_HEADERS}converters.ByteArrayConverter"
+for row in refusals.REFUSALS:
+    if ".converter." in row.name:
+        is_on = row.name.endswith(_ON)
+        HARMLESS[row.name] = "" if row.name.endswith("executors") else "true" if is_on else "false"
+        REFUSED[row.name] = "false" if is_on else "true"
 NAMES = pytest.mark.parametrize("name", [refusal.name for refusal in refusals.REFUSALS])
 
 
@@ -61,3 +73,57 @@ def test_a_harmless_value_is_accepted(name: str) -> None:
 
     assert row is not None
     assert not row.applies(HARMLESS[name])
+
+
+OF_CONFLUENT = "io.confluent.connect."
+AVRO = SINK.replace(
+    "org.apache.kafka.connect.json.JsonConverter", f"{OF_CONFLUENT}avro.AvroConverter"
+)
+PROTOBUF = AVRO.replace("avro.AvroConverter", "protobuf.ProtobufConverter")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "expected"),
+    [
+        pytest.param(PROTOBUF, "flatten.unions=true", True, id="of this converter"),
+        pytest.param(AVRO, "flatten.unions=true", False, id="of another converter"),
+        pytest.param(SINK, "generalized.sum.type.support=true", False, id="of no registry"),
+        pytest.param(AVRO, "generalized.sum.type.support=true", True, id="of three"),
+        pytest.param(AVRO, "generalized.sum.type.support=false", False, id="the default"),
+        pytest.param(AVRO, "ignore.default.for.nullables=true", False, id="of a restore"),
+        pytest.param(SINK, "replace.null.with.default=false", False, id="supported"),
+    ],
+)
+def test_an_option_of_a_converter_is_refused_where_it_would_change_a_file(
+    write: Write, text: str, line: str, expected: bool
+) -> None:
+    """
+    A connector's file never runs with other contents than the connector would write.
+    """
+    more = "value.converter.schema.registry.url=http://registry:8081\n"
+    given = write(f"{text}{more}value.converter.{line}\n")
+    name = f"value.converter.{line.partition('=')[0]}"
+    doubts = {doubt.name for doubt in config.check([given], {}) if doubt.level == "error"}
+
+    assert expected == (name in doubts)
+
+
+@pytest.mark.parametrize(
+    ("converter", "headers", "expected"),
+    [
+        pytest.param("converters.ByteArrayConverter", "true", True, id="base64"),
+        pytest.param("converters.ByteArrayConverter", "false", False, id="headers not stored"),
+        pytest.param("storage.SimpleHeaderConverter", "true", False, id="Connect's default"),
+    ],
+)
+def test_a_header_converter_is_refused_where_it_would_change_a_file_of_headers(
+    write: Write, converter: str, headers: str, expected: bool
+) -> None:
+    """
+    ByteArrayConverter would write base64.
+    """
+    more = f"header.converter=org.apache.kafka.connect.{converter}\nstore.kafka.headers={headers}\n"
+    given = write(f"{SINK}{more}headers.format.class={JSON}\n")
+    doubts = {doubt.name for doubt in config.check([given], {}) if doubt.level == "error"}
+
+    assert expected == ("header.converter" in doubts)

@@ -1,3 +1,5 @@
+import json
+
 import pyarrow as pa
 import pytest
 
@@ -119,3 +121,27 @@ def test_what_its_schema_does_not_say_is_bad(value: bytes, why: str) -> None:
     [bad] = found.bad
     assert (1, [1, None, 2]) == (bad.row, found.values.to_pylist())
     assert why in bad.why
+
+
+WITH_DEFAULT = '{"type":"string","optional":true,"default":"x"}'
+IN_STRUCT = f'{{"type":"struct","optional":false,"fields":[{{"field":"a",{WITH_DEFAULT[1:]}]}}'
+
+
+@pytest.mark.parametrize(("text", "expected"), [("true", "x"), ("false", None)])
+def test_null_is_its_default_unless_the_configuration_says_otherwise(
+    text: str, expected: str | None
+) -> None:
+    """
+    ``replace.null.with.default`` applies to a value and to a field, on both ways.
+    """
+    converter = JsonConverter()
+    converter.configure({"schemas.enable": True, "replace.null.with.default": text == "true"})
+    [alone] = converter.decode(pa.array([envelope("null", WITH_DEFAULT)], pa.binary()))
+    rows = pa.array([envelope('{"a":null}', IN_STRUCT)], pa.binary())
+    [inside] = converter.decode(rows)
+    unfilled = pa.array([{"a": None}], inside.values.type)
+    (back,) = converter.encode(unfilled, inside.schema).values.to_pylist()
+
+    assert [expected] == alone.values.to_pylist()
+    assert [{"a": expected}] == inside.values.to_pylist()
+    assert {"a": expected} == json.loads(back)["payload"]
