@@ -12,7 +12,6 @@ Row = dict[str, Any]
 _VALUES: Final = ("--flush-size", "100000", "--value-converter")
 LAYOUTS: Final = {
     "whole records, Parquet": (),
-    "whole records, Avro": ("--view", "record", "-f", "avro"),
     "values, JSON": ("-f", "json", *_VALUES, "json"),
     "values, JSON with gzip": ("-f", "json", *_VALUES, "json", "--s3-compression-type", "gzip"),
     "values, bytes": ("-f", "bytes", *_VALUES, "bytes"),
@@ -53,11 +52,9 @@ def _restored(services: Services, load: Load, options: tuple[str, ...]) -> Row:
         if name in _READING
         for word in (name, value)
     ]
-    target = f"restored-{load.topic}"
-    try:
-        kbackup(services, ["sink", "run", "-t", load.topic, *options], load, place)
-        words = ["restore", "run", "--rename", "restored-$0", *reading]
-        return kbackup(services, words, load, place)
-    finally:
-        services.delete_topic(target)
-        services.empty(place)
+    kbackup(services, ["sink", "run", "-t", load.topic, *options], load, place)
+    words = ["restore", "run", "--rename", "restored-$0", *reading]
+    found = kbackup(services, words, load, place)
+    services.delete_topic(f"restored-{load.topic}")
+    services.empty(place)
+    return found

@@ -7,6 +7,7 @@ from kbackup.config.parsing import (
     Duration,
     ExactWord,
     Integer,
+    ObjectPlaces,
     OptionalText,
     Switch,
     Text,
@@ -216,6 +217,14 @@ class Safety(Group):
         commands=READING - {"thaw"},
         ge=1,
         le=2**31 - 1,
+    )
+    repair: ObjectPlaces = declare(
+        (),
+        "Only write these objects again, as restore verify names them; the group stays where it "
+        "is.",
+        commands=SINK,
+        is_property=False,
+        example="orders:3:4200,orders:5:0",
     )
     dry_run: Switch = declare(
         False,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, SkipValidation
@@ -224,6 +224,30 @@ def _java_pattern(value: object) -> object:
     return text
 
 
+class ObjectPlace(NamedTuple):
+    """Where objects begin: an entry of ``--repair``."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}:{self.partition}:{self.offset}"
+
+
+def _places(value: object) -> object:
+    """``TOPIC:PARTITION:OFFSET,...``, as `restore verify` prints it."""
+    if isinstance(value, str):
+        value = (value,)
+    found = []
+    for text in read_names(value):
+        match = re.fullmatch(r"([\w.-]+):(\d{1,10}):(\d{1,19})", text, re.ASCII)
+        if match is None:
+            raise ValueError("expected TOPIC:PARTITION:OFFSET, separated by commas")
+        found.append(ObjectPlace(match[1], int(match[2]), int(match[3])))
+    return tuple(found)
+
+
 def _expressions(value: object) -> object:
     return value if isinstance(value, tuple) else expressions.read(str(value))
 
@@ -254,6 +278,9 @@ Servers = Annotated[str | None, *_read(_servers, "HOST:PORT")]
 ConsumerGroup = Annotated[str | None, *_read(_group, "text")]
 Partitions = Annotated[tuple[int, ...] | None, *_read(_partitions, "partitions")]
 StoreUrl = Annotated[str | None, *_read(_store_url, "URL")]
+ObjectPlaces = Annotated[
+    SkipValidation[tuple[ObjectPlace, ...]], *_read(_places, "TOPIC:PARTITION:OFFSET")
+]
 Expressions = Annotated[
     SkipValidation[tuple[Expression, ...]], *_read(_expressions, "TOPIC:PATTERN")
 ]

@@ -150,24 +150,8 @@ def verify(
     yield from _stale(summary, notes.locks, now)
     offsets = again(told)
     if offsets is not None:
-        yield summary.warn("repair", f"{AGAIN}: {offsets}; {_how_again(told, known)}")
-
-
-def _how_again(told: Iterable[Finding], known: Known) -> str:
-    """Return the commands that back up again the first of what *told* lacks."""
-    where, first = min(
-        (found.where, found.offsets[0])
-        for found in told
-        if found.is_error and found.offsets is not None
-    )
-    of_topic = [one for one in known.sinks if one.group and where.topic in one.names]
-    of_any = [one for one in known.sinks if one.group]
-    group = next((one.group for one in reversed(of_topic or of_any)), "GROUP")
-    return (
-        f"move damaged objects away, run kafka-consumer-groups.sh --group {group} "
-        f"--topic {where.topic}:{where.partition} --reset-offsets --to-offset {first} --execute "
-        "for each partition, with its first offset, then kbackup sink"
-    )
+        how = f"move damaged objects away, then run kbackup sink --repair {offsets} with the sink's"
+        yield summary.warn("repair", f"{AGAIN}: {how} configuration")
 
 
 def _only(

@@ -173,23 +173,11 @@ def test_other_records_in_another_directory_are_an_error() -> None:
     assert ["overlap"] == codes
 
 
-@pytest.mark.parametrize(
-    ("sinks", "group"),
-    [
-        pytest.param({}, "GROUP", id="no sink is known"),
-        pytest.param({"one": ("orders",), "two": ("others",)}, "one", id="the topic's sink"),
-        pytest.param({"three": ()}, "three", id="a sink by a pattern"),
-    ],
-)
-def test_the_commands_that_back_offsets_up_again_are_named(
-    sinks: dict[str, tuple[str, ...]], group: str
-) -> None:
+def test_the_command_that_backs_offsets_up_again_is_named() -> None:
     """
-    With the sink's group and the first offset to set it back to.
+    With the place of each object that is missing.
     """
     backup, keys = backup_with_ledger(range(10), range(10, 20), range(20, 30))
-    rows = [TopicEntry("sink", group=name, names=names) for name, names in sinks.items()]
-    place.of_topics(backup.store, backup.layout, CLOCK).append(table(rows, TOPICS))
     backup.store.delete(keys[1])
     backup.store.delete(keys[2])
     summary = Summary("r2", "restore verify")
@@ -198,8 +186,7 @@ def test_the_commands_that_back_offsets_up_again_are_named(
     events = [*verify(backup.store, backup.layout, ReadOptions(), summary, now=NOW, notes=notes)]
 
     (text,) = (one["text"] for one in events if one.get("code") == "repair")
-    command = f"--group {group} --topic orders:0 --reset-offsets --to-offset 10 --execute"
-    assert ("orders:0:10,orders:0:20" in text, command in text) == (True, True)
+    assert "kbackup sink --repair orders:0:10,orders:0:20 with the sink's" in text
 
 
 def test_an_object_that_holds_less_than_was_stored_is_found_without_reading_it() -> None:

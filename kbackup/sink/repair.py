@@ -1,0 +1,291 @@
+"""``sink --repair``: objects that are missing or damaged, written again from Kafka.
+
+The cut of each object is read again, and only that: cuts are deterministic, so the objects get the
+same names and records.  The group that keeps the sink's position is not touched: a group of this
+run alone is what the tasks commit to.
+"""
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kbackup import engine
+from kbackup.backup import catalog
+from kbackup.backup.agreement import sha256_of
+from kbackup.backup.catalog import Catalog
+from kbackup.backup.ledger.rows import Entry, named
+from kbackup.config import Settings
+from kbackup.config.parsing import ObjectPlace
+from kbackup.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    IncompleteBackupError,
+    KbackupError,
+)
+from kbackup.events import Event
+from kbackup.kafka import Cluster
+from kbackup.naming import View
+from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
+from kbackup.reports import PartitionReport
+from kbackup.runs import history, known, wiring
+from kbackup.runs.known import Known
+from kbackup.runs.locks import RunLock, lost_lock
+from kbackup.runs.stopping import Stop
+from kbackup.runs.summary import Summary
+from kbackup.runs.world import World
+from kbackup.sink import accounting, schemas
+from kbackup.sink.accounting import Row
+from kbackup.sink.job import recreated
+from kbackup.sink.news import Tell
+from kbackup.sink.plan import PlannedPartition
+from kbackup.sink.start import Evidence, Start
+from kbackup.sink.task import back_up
+from kbackup.sink.wiring import job_of
+from kbackup.stores import Store, open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One cut to write again.
+
+    Attributes:
+        at: Its partition and offsets, as a task is given them.
+        keys: The objects it had, as far as the ledger says.
+    """
+
+    at: PlannedPartition
+    keys: tuple[str, ...]
+
+
+class RepairRun:
+    """One repair, from settings to summary."""
+
+    def __init__(self, settings: Settings, tell: Tell, stop: Stop, world: World) -> None:
+        self._settings, self._tell, self._stop, self._world = settings, tell, stop, world
+        self._run = history.new_run_id(world.clock.now())
+        self._summary = Summary(self._run, "sink")
+        self._layout = wiring.layout(settings)
+        self._timings = engine.Timings()
+
+    def __call__(self) -> Event:
+        """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
+        try:
+            self._work()
+        except KbackupError as error:
+            if error.exit_code in (2, 8):
+                raise
+            self._summary.fail(error)
+        return self._summary.finish(self._stop.signal)
+
+    def _work(self) -> None:
+        settings, tasks = self._settings, self._world.run_tasks
+        if settings.follow:
+            raise ConfigurationError(
+                "--repair does not go with --follow",
+                "it ends once the objects are written",
+                "stop the sink that follows, repair, and start it again",
+            )
+        cluster, store = self._world.kafka.cluster(), open_store(self._world.store)
+        if settings.dry_run:
+            self._plan(cluster, store)
+            return
+        names = list(settings.topics) or [settings.topics_regex or ""]
+        lock = RunLock.for_settings(
+            settings, store, self._layout, "sink", names, self._run, self._stop.event.wait
+        )
+        with lock as held:
+            tasks.begin()
+            try:
+                for number, repairs in enumerate(_rounds(self._plan(cluster, store))):
+                    self._write(repairs, number, store)
+            finally:
+                tasks.end()
+            if held is not None and held.is_lost:
+                self._summary.fail(lost_lock())
+
+    def _plan(self, cluster: Cluster, store: Store) -> list[Repair]:
+        """Return what is to be written; a place that cannot be is an error of its own."""
+        plan = _Planner(self._settings, self._world, cluster, store)
+        found = []
+        for place in dict.fromkeys(self._settings.repair):
+            try:
+                found.append(plan.repair(place))
+            except IncompleteBackupError as error:
+                self._summary.fail(error)
+        rows = [accounting.planned(repair.at) for repair in found]
+        self._tell({"type": "plan", "partitions": rows})
+        if self._settings.dry_run:
+            self._summary.partitions = [Row.of(repair.at).to_dict() for repair in found]
+        return found
+
+    def _write(self, repairs: Sequence[Repair], number: int, store: Store) -> None:
+        """Write one cut of each of some partitions."""
+        if self._stop.is_set():
+            return
+        group = f"{self._settings.group}-repair-{self._run}-{number}"
+        job = job_of(self._settings, self._world, self._run, group, schemas.NO_SCHEMAS)
+        units = [unit for repair in repairs if (unit := repair.at.unit()) is not None]
+        task = functools.partial(back_up, replace(job, flush_tail=True))
+        found = self._world.run_tasks(
+            task, units, self._tell, self._stop.event, timings=self._timings
+        )
+        of_partition = {repair.at.where: repair for repair in repairs}
+        for data in found:
+            if "topic" not in data:  # of a task that could not begin
+                self._summary.fail(data["failure"])
+                continue
+            report = PartitionReport.from_dict(data)
+            repair = of_partition[report.where]
+            self._summary.partitions.append(Row.of(repair.at).after(report).to_dict())
+            if report.failure is not None:
+                self._summary.fail(report.failure)
+            else:
+                self._check(repair, store)
+
+    def _check(self, repair: Repair, store: Store) -> None:
+        """Report objects that are not there, or not whole: a store keeps what it has."""
+        where = repair.at.where
+        for key in repair.keys:
+            try:
+                _check_object(store, key)
+            except KbackupError as error:
+                error.place |= {"topic": where.topic, "partition": where.partition}
+                self._summary.fail(error)
+
+
+def _check_object(store: Store, key: str) -> None:
+    """Check that an object is there, and holds what was stored.
+
+    Raises:
+        IncompleteBackupError: If it is missing: what was written has other names.
+        CorruptObjectError: If it is damaged.
+    """
+    head = store.head(key)
+    if head is None:
+        raise IncompleteBackupError(
+            key,
+            "its records were written again under other names: the sink's settings have changed "
+            "since, or some of them have expired",
+            "look at the partition with kbackup restore verify",
+        )
+    facts = Facts.from_metadata(head.metadata)
+    with store.open(key) as body:
+        if facts is not None and sha256_of(body) != facts.sha256:
+            raise CorruptObjectError(
+                key,
+                "its sha256 is not the one that was stored, and what is there is not replaced",
+                "move it away, then run this again",
+            )
+
+
+@dataclass(slots=True)
+class _Planner:
+    """Finds the cut of each place."""
+
+    settings: Settings
+    world: World
+    cluster: Cluster
+    store: Store
+    _known: dict[str, tuple[Known, Catalog]] = field(default_factory=dict)
+
+    def repair(self, place: ObjectPlace) -> Repair:
+        """Return what to write again.
+
+        Raises:
+            IncompleteBackupError: If nothing begins there, or Kafka no longer has its records.
+            TopicChangedError: If the topic is not the one that was backed up.
+        """
+        where = TopicPartition(place.topic, place.partition)
+        topic = self.cluster.topics([place.topic]).get(place.topic)
+        if topic is None or place.partition >= topic.partitions:
+            raise _not_possible(where, place.offset, "the cluster does not have this partition")
+        name = wiring.routes(self.settings).topic(place.topic)
+        said, found = self._of(name)
+        identity = TopicIdentity(self.cluster.cluster_id, topic.topic_id)
+        if said.identity(name).conflicts(identity):
+            raise recreated(place.topic, name)
+        stored = TopicPartition(name, place.partition)
+        rows = _rows_at(said.ledger(stored).objects.values(), place.offset)
+        span = _span(rows) or self._span_by_names(found, stored, place.offset)
+        if span is None:
+            raise _not_possible(where, place.offset, "no object is known to begin there")
+        log = self.cluster.spans([where])[where]
+        if log.start_offset > span.start_offset or log.end_offset < span.end_offset:
+            why = (
+                f"it needs offsets {span.start_offset} to {span.end_offset - 1}, and Kafka has "
+                f"{log.start_offset} to {log.end_offset - 1}"
+            )
+            raise _not_possible(where, place.offset, why)
+        at = PlannedPartition(where, Evidence(span), Start(span.start_offset), identity=identity)
+        return Repair(at, tuple(row.key for row in rows if row.key is not None))
+
+    def _of(self, name: str) -> tuple[Known, Catalog]:
+        if name not in self._known:
+            layout = wiring.layout(self.settings)
+            said = known.read(self.store, layout, self.world.clock, [name])
+            options = wiring.format_options(self.settings)
+            self._known[name] = said, catalog.read(self.store, layout, options, topics=[name])
+        return self._known[name]
+
+    def _span_by_names(self, found: Catalog, stored: TopicPartition, offset: int) -> Span | None:
+        """Return the cut of an object that the ledger lacks, by its metadata or the next name."""
+        sets = found.sets.get(stored, [])
+        here = next((files for files in sets if files.start_offset == offset), None)
+        if here is None or here.main is None:
+            return None
+        head = self.store.head(here.main.key)
+        facts = None if head is None else Facts.from_metadata(head.metadata)
+        if facts is not None:
+            return Span(offset, facts.last_offset + 1)
+        later = [files.start_offset for files in sets if files.start_offset > offset]
+        return Span(offset, later[0]) if later else None
+
+
+def _rows_at(rows: Iterable[Entry], offset: int) -> list[Entry]:
+    """Return the rows of the newest cut with an object that begins at *offset*."""
+    every = [row for row in rows if row.key is not None]
+    main = [row for row in every if row.view in (named(View.RECORD), named(View.VALUE))]
+    begun = [row for row in main if offset in (row.first, row.cut_start)]
+    if not begun:
+        return []
+    newest = max(begun, key=lambda row: row.time)
+    if newest.cut is None:
+        return [row for row in every if row.first == newest.first]
+    return [row for row in every if row.cut == newest.cut]
+
+
+def _span(rows: Sequence[Entry]) -> Span | None:
+    if not rows:
+        return None
+    cut = rows[0].cut
+    if cut is not None:
+        return Span(cut[0], cut[1])
+    return Span(min(row.first for row in rows), max(row.span.end_offset for row in rows))
+
+
+def _rounds(repairs: Iterable[Repair]) -> list[list[Repair]]:
+    """Return *repairs* so that each round has at most one of a partition, and none twice."""
+    rounds: list[dict[TopicPartition, Repair]] = []
+    seen: set[tuple[Any, ...]] = set()
+    for repair in repairs:
+        where, span = repair.at.where, repair.at.seen.log
+        if (where, span) in seen:
+            continue
+        seen.add((where, span))
+        free = next((one for one in rounds if where not in one), None)
+        if free is None:
+            rounds.append(free := {})
+        free[where] = repair
+    return [list(one.values()) for one in rounds]
+
+
+def _not_possible(where: TopicPartition, offset: int, why: str) -> IncompleteBackupError:
+    return IncompleteBackupError(
+        f"{where}: what begins at offset {offset} cannot be written again",
+        why,
+        "kbackup restore verify names the objects; what is lost for good can be accepted with "
+        "--accept-missing",
+        topic=where.topic,
+        partition=where.partition,
+    )

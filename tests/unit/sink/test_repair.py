@@ -1,0 +1,225 @@
+"""Objects that are written again: ``sink --repair``."""
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from kbackup.clock import SystemClock
+from kbackup.engine import Report, Task
+from kbackup.errors import ConfigurationError
+from kbackup.events import Event
+from kbackup.naming import Layout
+from kbackup.records import Span, TopicPartition
+from kbackup.runs.known import read
+from kbackup.runs.stopping import Stop
+from kbackup.runs.world import World
+from kbackup.sink.repair import RepairRun
+from kbackup.sink.run import SinkRun
+from kbackup.stores import StoreSettings, open_store
+from tests.support.configurations import load
+from tests.support.fake_kafka import FakeKafka
+from tests.support.fakes import SilentLine
+
+ORDERS = TopicPartition("orders", 0)
+JSON = {"format_class": "json", "value_converter": "json"}
+
+
+class Here:
+    """Runs tasks in this thread, one after the other."""
+
+    def begin(self) -> None:
+        """Nothing to get ready."""
+
+    def end(self) -> None:
+        """Nothing to let go of."""
+
+    def __call__(
+        self,
+        task: Task,
+        units: Sequence[Any],
+        hear: Callable[[Event], None],
+        stop: threading.Event,
+        **manner: Any,
+    ) -> list[Report]:
+        """`RunTasks`."""
+        del hear, stop, manner
+        return json.loads(json.dumps(list(task(units, SilentLine()))))  # type: ignore[no-any-return]
+
+
+class KafkaWithGroups(FakeKafka):
+    """A cluster whose other groups have positions of their own."""
+
+    def positions(self, group: str) -> Any:
+        """The group's positions."""
+        return (FakeKafka() if "-repair-" in group else super()).positions(group)
+
+
+@dataclass
+class Bucket:
+    """A sink of three objects of ten records, and its repairs.
+
+    Attributes:
+        options: What else its configuration says.
+        kafka: The cluster.
+        settings: The store's.
+    """
+
+    options: dict[str, str] = field(default_factory=dict)
+    kafka: FakeKafka = field(default_factory=KafkaWithGroups)
+    settings: StoreSettings = field(default_factory=lambda: StoreSettings(f"memory://{uuid4()}"))
+
+    def __post_init__(self) -> None:
+        self.store = open_store(self.settings)
+        self.kafka.create("orders", 25, 25)
+        assert 0 == self.run(SinkRun)["exit_code"]
+
+    def run(self, kind: type[SinkRun] | type[RepairRun], **given: Any) -> dict[str, Any]:
+        """Run to the end; return the summary."""
+        options = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics": "orders"}
+        options |= {"no_lock": True, "flush_size": 10, **self.options, **given}
+        world = World(self.kafka, self.settings, Here(), SystemClock())  # type: ignore[arg-type]
+        settings = load("sink", **options).settings
+        return kind(settings, [].append, Stop(), world)()
+
+    def repair(self, *places: str, **given: Any) -> dict[str, Any]:
+        """Write objects again."""
+        return self.run(RepairRun, repair=places, **given)
+
+    def objects(self) -> dict[str, bytes]:
+        """What there is."""
+        found = {}
+        for entry in self.store.list("topics/"):
+            with self.store.open(entry.key) as body:
+                found[entry.key] = body.read()
+        return found
+
+
+@pytest.mark.parametrize("options", [{}, JSON], ids=["whole records", "values"])
+def test_missing_objects_come_back_as_they_were(options: dict[str, str]) -> None:
+    """
+    With the same names and bytes, several of one partition too; the sink's group stays.
+    """
+    bucket = Bucket(options)
+    before, group = bucket.objects(), dict(bucket.kafka.positions_)
+    for key in before:
+        if "partition=0" in key or "+0000000020" in key:
+            bucket.store.delete(key)
+
+    summary = bucket.repair("orders:0:0,orders:0:10", "orders:0:20,orders:1:20,orders:0:10")
+
+    assert (0, []) == (summary["exit_code"], summary["errors"])
+    assert before == bucket.objects()
+    assert group == bucket.kafka.positions_
+    assert 4 == len(summary["partitions"])
+
+
+def test_a_damaged_object_is_written_again_once_it_is_moved_away(tmp_path: Path) -> None:
+    """
+    What is there is not replaced, and a repair that has changed nothing says so.
+    """
+    bucket = Bucket(settings=StoreSettings(f"file://{tmp_path}"))
+    before = bucket.objects()
+    key = next(key for key in before if "orders+0+0000000010" in key)
+    (tmp_path / key).write_bytes(b"x" * len(before[key]))
+
+    refused = bucket.repair("orders:0:10")
+    bucket.store.delete(key)
+    summary = bucket.repair("orders:0:10")
+
+    assert (7, 0) == (refused["exit_code"], summary["exit_code"])
+    assert "sha256" in refused["errors"][0]["why"]
+    assert before == bucket.objects()
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        pytest.param("orders:0:7", "no object is known to begin there", id="no object"),
+        pytest.param("orders:7:0", "does not have this partition", id="no partition"),
+        pytest.param("orders:0:0", "Kafka has 5 to 24", id="expired"),
+    ],
+)
+def test_what_cannot_be_written_again_is_an_error_and_the_rest_is_written(
+    place: str, why: str
+) -> None:
+    """
+    Each place that is lost is named with the reason, and keeps no other from its repair.
+    """
+    bucket = Bucket()
+    before = bucket.objects()
+    bucket.kafka.logs[ORDERS] = Span(5, 25)
+    key = next(key for key in before if "orders+0+0000000010" in key)
+    bucket.store.delete(key)
+
+    summary = bucket.repair(place, "orders:0:10")
+
+    assert (7, [True]) == (summary["exit_code"], [why in one["why"] for one in summary["errors"]])
+    assert before == bucket.objects()
+
+
+def test_records_under_other_names_are_no_repair() -> None:
+    """
+    A sink whose settings have changed cuts elsewhere: the object that was asked for is missed.
+    """
+    bucket = Bucket()
+    key = next(key for key in bucket.objects() if "orders+0+0000000010" in key)
+    bucket.store.delete(key)
+
+    summary = bucket.repair("orders:0:10", **JSON)
+
+    assert 7 == summary["exit_code"]
+    assert key in {one["what"] for one in summary["errors"]}
+
+
+def test_another_topic_of_the_name_is_refused() -> None:
+    """
+    A topic that was created again holds other records.
+    """
+    bucket = Bucket()
+    bucket.kafka.ids["orders"] = "id-of-another"
+
+    summary = bucket.repair("orders:0:10")
+
+    assert 4 == summary["exit_code"]
+
+
+def test_a_dry_run_writes_nothing() -> None:
+    """
+    It shows which offsets would be read.
+    """
+    bucket = Bucket()
+    for key in bucket.objects():
+        bucket.store.delete(key)
+
+    summary = bucket.repair("orders:0:10", dry_run=True)
+
+    assert (0, {}) == (summary["exit_code"], bucket.objects())
+    assert [(10, 20)] == [(row["start"], row["end"]) for row in summary["partitions"]]
+
+
+@pytest.mark.parametrize("text", ["orders", "orders:0", "orders:x:1", "a/b:0:1"])
+def test_a_place_has_three_parts(text: str) -> None:
+    """
+    As restore verify prints it.
+    """
+    with pytest.raises(ConfigurationError, match="TOPIC:PARTITION:OFFSET"):
+        load("sink", repair=text, bootstrap_servers="h:1", topics="t", s3_bucket_name="b")
+
+
+def test_the_ledger_knows_a_repaired_object() -> None:
+    """
+    So the next repair finds it too.
+    """
+    bucket = Bucket()
+
+    bucket.repair("orders:0:10")
+
+    ledger = read(bucket.store, Layout(), SystemClock(), ["orders"]).ledger(ORDERS)
+    assert 3 == len(ledger.objects)
+    assert [] == ledger.missing(set(bucket.objects()))
