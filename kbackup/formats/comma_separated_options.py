@@ -47,6 +47,7 @@ CHARSET: Final = text(
     "CSV: the character set of the file.",
     "UTF-8",
     check=_charset,
+    example="ISO-8859-1",
     commands="restore",
 )
 NULL: Final = words(

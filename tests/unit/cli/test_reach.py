@@ -28,6 +28,9 @@ IN_ITS_PLACE: dict[str, list[str]] = {
     "rotate.schedule.interval.ms": ["--timezone", "UTC"],
     "partition.field.name": ["--partitioner", "field"],
     "timestamp.field": ["--timestamp-extractor", "field"],
+    "mode": ["--topic-regex-list", "a:b"],
+    "topic.regex.list": ["--mode", "GENERIC"],
+    "file.metadata.headers.enable": ["--mode", "GENERIC", "--topic-regex-list", "a:b"],
 }
 for given in TIME_OPTIONS:
     others = [(f"--{at.replace('.', '-')}", text) for at, text in TIME_OPTIONS.items()]
