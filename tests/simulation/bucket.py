@@ -21,6 +21,7 @@ from kbackup.records import TopicPartition
 from kbackup.stores import ObjectHead, Store, StoredObject
 from tests.simulation.clients import leave_behind, to_rows
 from tests.simulation.cluster import Kafka
+from tests.simulation.determinism import Clock
 from tests.simulation.events import (
     NO_TYPE,
     Entered,
@@ -32,7 +33,7 @@ from tests.simulation.events import (
     Stored,
     Touched,
 )
-from tests.simulation.process import Clock, KilledError, Process
+from tests.simulation.process import KilledError, Process
 
 PAGE = 40
 """Keys a page of a listing."""

@@ -8,8 +8,9 @@ from kbackup.kafka import Position
 from kbackup.records import TopicPartition
 from tests.simulation.bucket import LAYOUT
 from tests.simulation.cluster import Log, show
+from tests.simulation.determinism import deterministic
 from tests.simulation.events import Moved, Note, Row
-from tests.simulation.process import Script, Together, deterministic
+from tests.simulation.process import Script, Together
 from tests.simulation.promises import Violation
 from tests.simulation.script import Step
 from tests.simulation.stage import Stage

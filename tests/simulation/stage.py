@@ -24,8 +24,9 @@ from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 from tests.simulation.bucket import Bucket, SimStoreSettings
 from tests.simulation.clients import SimConnection
 from tests.simulation.cluster import Kafka
+from tests.simulation.determinism import Clock
 from tests.simulation.events import Ended, Event, Note, Ruled, StandsBy, Vouched
-from tests.simulation.process import Clock, KilledError, Looks, Process, Script, Tasks
+from tests.simulation.process import KilledError, Looks, Process, Script, Tasks
 from tests.simulation.promises import CANARY, Checker, Violation
 from tests.simulation.script import Shape
 
