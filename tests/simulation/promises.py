@@ -4,12 +4,10 @@ It knows nothing of how kbackup works, only what it promises (P1 to P8 of the fa
 the events say was really there.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 
-from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from tests.simulation.events import (
     NO_TYPE,
@@ -33,6 +31,7 @@ from tests.simulation.events import (
     Touched,
     Vouched,
 )
+from tests.simulation.truth import Truth, partition_of
 
 CANARY = "c4n4ry-5ecret"
 """Stands for every credential: it is given to each run, and may come out nowhere."""
@@ -51,7 +50,6 @@ REQUESTS_MAX = {
 REQUESTS_EACH = 20
 """Further ones for each record that it stores or writes: of so small files."""
 
-LAYOUT = Layout()
 _LATE = "runs since then have not entered it"
 """What is said of an object that a PUT of a dead run has grown, once others were past it."""
 
@@ -76,61 +74,14 @@ class Violation:
         return f"{self.promise}: {self.text} (event {self.at})"
 
 
-@dataclass(slots=True)
-class _Source:
-    """What is true of one partition of one topic id.
-
-    Attributes:
-        rows: Every record that was ever readable.
-        gone: Those that no longer are, and how they went.
-        times: When each became readable, in ms.
-        begins: Where the backup of it begins, None before it has begun.
-        claimed: What is before this offset is safe, by kbackup's own commits.
-        claims: When that was said, in ms, and of which offset.
-        excused: Offsets that need not be stored: they went before they had to be.
-    """
-
-    rows: dict[int, Row] = field(default_factory=dict)
-    gone: dict[int, str] = field(default_factory=dict)
-    times: dict[int, int] = field(default_factory=dict)
-    begins: int | None = None
-    claimed: int = 0
-    claims: list[tuple[int, int]] = field(default_factory=list)
-    excused: set[int] = field(default_factory=set)
-
-    def due(self) -> dict[int, Row]:
-        """The records that have to be in the backup."""
-        if self.begins is None:
-            return {}
-        return {
-            offset: row
-            for offset, row in self.rows.items()
-            if self.begins <= offset < self.claimed and offset not in self.excused
-        }
-
-
 class Checker:
     """Takes events one after the other; `check` is the whole of it as a function."""
 
     def __init__(self) -> None:
+        self.truth = Truth()
         self._at = -1
-        self._sources: dict[tuple[str, TopicPartition], _Source] = {}
-        self._ids: dict[TopicPartition, str] = {}
-        self._begun_last: dict[TopicPartition, str] = {}
-        self._objects: dict[str, tuple[Row, ...]] = {}
-        self._held: dict[TopicPartition, dict[int, Row]] = {}
-        self._lost_by_people: set[tuple[TopicPartition, int]] = set()
-        self._lost_from: dict[tuple[TopicPartition, int], str] = {}
-        self._entered: set[str] = set()
-        self._strange: set[str] = set()
-        self._is_tampered = False
-        self._sizes: dict[str, int] = {}
-        self._alike: set[tuple[TopicPartition, int]] = set()
-        self._gaps: dict[TopicPartition, set[int]] = {}
         self._targets: dict[TopicPartition, TargetShows] = {}
         self._listed: dict[str, dict[TopicPartition, set[int]]] = {}
-        self._folders: dict[tuple[TopicPartition, int], str] = {}
-        self._doubled: set[TopicPartition] = set()
         self._size: int | None = None
         self._unruled: set[TopicPartition] = set()
         self._broken: list[Violation] = []
@@ -155,7 +106,7 @@ class Checker:
             case GapKept():
                 self._gap(event)
             case Entered():
-                self._entered.add(event.key)
+                self.truth.entered.add(event.key)
             case Touched():
                 self._touched(event)
             case TargetShows():
@@ -163,7 +114,7 @@ class Checker:
             case Ended():
                 self._ended(event)
             case Listed():
-                self._listed.setdefault(event.run, self._offsets())
+                self._listed.setdefault(event.run, self.truth.offsets())
             case Ruled():
                 self._size = event.size
             case Moved():
@@ -181,16 +132,13 @@ class Checker:
 
     # what is true
 
-    def _source(self, topic_id: str, where: TopicPartition) -> _Source:
-        return self._sources.setdefault((topic_id, where), _Source())
-
     def _produced(self, event: Produced) -> None:
-        source = self._source(event.topic_id, event.where)
+        source = self.truth.source(event.topic_id, event.where)
         source.rows.update((row.offset, row) for row in event.rows)
         source.times.update((row.offset, event.at_ms) for row in event.rows)
 
     def _gone(self, event: Gone) -> None:
-        source = self._source(event.topic_id, event.where)
+        source = self.truth.source(event.topic_id, event.where)
         self._unruled.add(event.where)
         for offset in event.offsets:
             source.gone[offset] = event.how
@@ -198,10 +146,10 @@ class Checker:
                 source.excused.add(offset)
 
     def _begun(self, event: Begun) -> None:
-        source = self._source(event.topic_id, event.where)
+        source = self.truth.source(event.topic_id, event.where)
         if source.begins is None:
             source.begins = event.offset
-        self._begun_last[event.where] = event.topic_id
+        self.truth.begun_last[event.where] = event.topic_id
 
     # the backup
 
@@ -210,53 +158,36 @@ class Checker:
             if event.by == "kbackup":
                 self._break("P2", f"{event.key} cannot be read")
             return
-        before = self._objects.get(event.key)
-        where = _of(event.key)
-        self._objects[event.key] = event.rows
-        size, self._sizes[event.key] = self._sizes.get(event.key), event.size
+        before = self.truth.objects.get(event.key)
+        where = partition_of(event.key)
+        self.truth.objects[event.key] = event.rows
+        size, self.truth.sizes[event.key] = self.truth.sizes.get(event.key), event.size
         if event.by == "person":
-            self._strange.add(event.key)
-            self._is_tampered = True
+            self.truth.strange.add(event.key)
+            self.truth.is_tampered = True
             if size == event.size or len(event.rows) >= len(before or ()):
-                self._alike |= {(where, row.offset) for row in before or ()}
-            self._look_again(where)
-            self._lose(event.key, before or ())
+                self.truth.alike |= {(where, row.offset) for row in before or ()}
+            self.truth.look_again(where)
+            self.truth.lose(event.key, before or ())
             return
         if before is None and size == event.size:  # in the place of one that people deleted
-            self._alike |= {at for at, key in self._lost_from.items() if key == event.key}
-        self._own(where)
-        known = self._of_key(where)
+            self.truth.alike |= {at for at, key in self.truth.lost_from.items() if key == event.key}
+        self.truth.own(where)
+        known = self.truth.original(where)
         for row in event.rows:
             if known is not None and not row.is_kept(known.rows.get(row.offset)):
                 self._break("P1", f"{event.key} holds {row}, which {where} never held")
                 break
         missing = {row.offset for row in before or ()} - {row.offset for row in event.rows}
-        if missing and event.key not in self._strange:
+        if missing and event.key not in self.truth.strange:
             self._break("P2", f"{event.key} was replaced by one without offsets {sorted(missing)}")
         self._check_cut(event.key, where, event.rows)
         if any(row.timestamp_type == NO_TYPE for row in event.rows):
-            self._file(event.key, where, event.rows)
-        self._strange.discard(event.key)
-        self._lost_by_people -= {(where, row.offset) for row in event.rows}
+            self.truth.file(event.key, where, event.rows)
+        self.truth.strange.discard(event.key)
+        self.truth.lost_by_people -= {(where, row.offset) for row in event.rows}
         for row in event.rows:
-            self.stored(where).setdefault(row.offset, row)
-
-    def _file(self, key: str, where: TopicPartition, rows: tuple[Row, ...]) -> None:
-        """Note which directory holds these values, and whether another object of it does too."""
-        folder = key.rpartition("/")[0]
-        for row in rows:
-            self._folders[where, row.offset] = folder
-        if self._overlaps(where, folder):
-            self._doubled.add(where)
-
-    def _overlaps(self, where: TopicPartition, folder: str) -> bool:
-        """Whether objects of values in one directory reach into one another."""
-        spans = sorted(
-            (rows[0].offset, rows[-1].offset)
-            for key, rows in self._objects.items()
-            if rows and key.rpartition("/")[0] == folder and _of(key) == where
-        )
-        return any(later[0] <= earlier[1] for earlier, later in pairwise(spans))
+            self.truth.stored(where).setdefault(row.offset, row)
 
     def excuses(self, event: Ended) -> bool:
         """Whether what a command finds fault with is what values cannot say, or what came late.
@@ -269,23 +200,23 @@ class Checker:
             or (
                 error.get("key", "").endswith(".bin")
                 and (
-                    (event.kind == "sink" and event.code == 4 and self._has_compacted(error["key"]))
-                    or (event.kind.startswith("verify") and _of(error["key"]) in self._doubled)
+                    (
+                        event.kind == "sink"
+                        and event.code == 4
+                        and self.truth.has_compacted(error["key"])
+                    )
+                    or (
+                        event.kind.startswith("verify")
+                        and partition_of(error["key"]) in self.truth.doubled
+                    )
                 )
             )
             for error in event.errors
         )
 
-    def _has_compacted(self, key: str) -> bool:
-        where = _of(key)
-        source = self._of_key(where)
-        return source is not None and any(
-            source.gone.get(row.offset) == "compacted" for row in self._objects.get(key, ())
-        )
-
     def _check_cut(self, key: str, where: TopicPartition, rows: tuple[Row, ...]) -> None:
         """Rules that depend on the records alone cut at the same places whatever happens."""
-        source = self._of_key(where)
+        source = self.truth.original(where)
         if self._size is None or source is None or where in self._unruled:
             return
         due = [offset for offset in sorted(source.rows) if offset >= (source.begins or 0)]
@@ -294,118 +225,42 @@ class Checker:
         if first % self._size or wanted != [row.offset for row in rows]:
             self._break("P3", f"{key} holds {[row.offset for row in rows]} in place of {wanted}")
 
-    def _own(self, where: TopicPartition) -> None:
-        """From its first record or gap on, a backup's partition is of one topic."""
-        if where in self._begun_last:
-            self._ids.setdefault(where, self._begun_last[where])
-
     def _removed(self, event: Removed) -> None:
-        rows = self._objects.pop(event.key, ())
-        self._strange.discard(event.key)
-        where = _of(event.key)
-        self._look_again(where)
+        rows = self.truth.objects.pop(event.key, ())
+        self.truth.strange.discard(event.key)
+        where = partition_of(event.key)
+        self.truth.look_again(where)
         if event.by == "kbackup":
             self._break("P5", f"{event.key} was deleted")
             return
-        self._is_tampered = True  # it may be named for ever
-        if self._is_forgotten(event.key):
-            self._sources[self._ids[where], where].begins = None
+        self.truth.is_tampered = True  # it may be named for ever
+        if self.truth.is_forgotten(event.key):
+            self.truth.sources[self.truth.ids[where], where].begins = None
         else:
-            self._lose(event.key, rows)
-
-    def _is_forgotten(self, key: str) -> bool:
-        """Whether nothing is left of a backup that a run had begun, now that *key* is removed.
-
-        The run was killed after it had stored its first objects, and before it could enter them
-        or commit an offset; then people removed them.  All evidence was in what they removed, so
-        the next run is a first one: it begins where the log begins by then.
-        """
-        where = _of(key)
-        source = self._of_key(where)
-        return (
-            source is not None
-            and not source.claimed
-            and not self._gaps.get(where)
-            and not any(_of(known) == where for known in {*self._entered, *self._objects})
-        )
-
-    def _lose(self, key: str, rows: Iterable[Row]) -> None:
-        """People took these away, unless another object has them too."""
-        where = _of(key)
-        kept = self.stored(where)
-        lost = {
-            (where, row.offset)
-            for row in rows
-            if row.offset not in kept and self._is_true(where, row)
-        }
-        self._lost_by_people |= lost
-        self._lost_from |= dict.fromkeys(lost, key)
-
-    def _is_true(self, where: TopicPartition, row: Row) -> bool:
-        known = self._of_key(where)
-        return known is not None and row.is_kept(known.rows.get(row.offset))
-
-    def _of_key(self, where: TopicPartition) -> _Source | None:
-        """The one topic that a backup's partition is of: the first that was ever stored."""
-        topic_id = self._ids.get(where)
-        return None if topic_id is None else self._sources[topic_id, where]
-
-    def stored(self, where: TopicPartition) -> dict[int, Row]:
-        """What the backup holds of a partition, each record once."""
-        return self._held.setdefault(where, {})
-
-    def _offsets(self) -> dict[TopicPartition, set[int]]:
-        """What a restore that looks now has to bring back: what is there, and what should be."""
-        found = {where: set(rows) for where, rows in self._held.items()}
-        for where, topic_id in self._ids.items():
-            due = self._sources[topic_id, where].due().keys() - self._gaps.get(where, set())
-            found.setdefault(where, set()).update(due)
-        return found
-
-    def _look_again(self, where: TopicPartition) -> None:
-        """Find out what the backup holds after people were in it."""
-        found: dict[int, Row] = {}
-        for key, rows in self._objects.items():
-            if _of(key) == where:
-                for row in rows:
-                    if key not in self._strange or self._is_true(where, row):
-                        found.setdefault(row.offset, row)
-        self._held[where] = found
+            self.truth.lose(event.key, rows)
 
     def _committed(self, event: Committed) -> None:
-        source = self._source(event.topic_id, event.where)
+        source = self.truth.source(event.topic_id, event.where)
         source.claimed = max(source.claimed, event.offset)
         source.claims.append((event.at_ms, event.offset))
-        owner = self._ids.get(event.where, event.topic_id)
+        owner = self.truth.ids.get(event.where, event.topic_id)
         if source.due():
-            self._ids.setdefault(event.where, event.topic_id)
+            self.truth.ids.setdefault(event.where, event.topic_id)
         if owner != event.topic_id:
             self._break(
                 "P1", f"{event.where}: {event.topic_id} is mixed into the backup of {owner}"
             )
-        missing = self._missing(event.where)
+        missing = self.truth.missing(event.where)
         if missing:
             self._break(
                 "P1", f"{event.where} is committed to {event.offset} without offsets {missing[:9]}"
             )
 
-    def _missing(self, where: TopicPartition) -> list[int]:
-        """Offsets that have to be stored and are not, but for what people took away."""
-        source = self._of_key(where)
-        if source is None:
-            return []
-        there, gaps = self.stored(where), self._gaps.get(where, set())
-        return sorted(
-            offset
-            for offset in source.due()
-            if not (offset in there or offset in gaps or (where, offset) in self._lost_by_people)
-        )
-
     def _gap(self, event: GapKept) -> None:
-        self._own(event.where)
-        source = self._of_key(event.where)
+        self.truth.own(event.where)
+        source = self.truth.original(event.where)
         offsets = set(range(event.start, event.end))
-        self._gaps.setdefault(event.where, set()).update(offsets)
+        self.truth.gaps.setdefault(event.where, set()).update(offsets)
         if source is not None:
             readable = sorted(o for o in offsets & source.rows.keys() if o not in source.gone)
             if readable:
@@ -435,11 +290,11 @@ class Checker:
             ):
                 self._break("P4", f"{event.target} shows records of {where}")
             may_repeat = event.repeats or event.target.topic == "merged"  # who appends, appends
-            if may_repeat or where in self._doubled:
+            if may_repeat or where in self.truth.doubled:
                 continue
-            folders = {self._folders.get((where, offset), "") for offset in offsets}
+            folders = {self.truth.folders.get((where, offset), "") for offset in offsets}
             for folder in folders:  # values alone keep their order within a directory
-                its = [at for at in offsets if self._folders.get((where, at), "") == folder]
+                its = [at for at in offsets if self.truth.folders.get((where, at), "") == folder]
                 if sorted(set(its)) != its:
                     self._break("P4", f"{event.target} shows {where} as {offsets}")
 
@@ -466,13 +321,17 @@ class Checker:
         if event.code != 0:
             return
         for where, (topic_id, end) in event.planned.items():
-            source = self._source(topic_id, where)
+            source = self.truth.source(topic_id, where)
             # What people took away after it was stored and entered was backed up, though it may
             # never have been committed: a sink goes on after it, and `verify` names it.
-            taken = {at for at in self._lost_by_people if self._lost_from[at] in self._entered}
-            if self._ids.get(where, topic_id) != topic_id:
-                self._break("P6", f"exit 0 with {topic_id} in place of {self._ids[where]}")
-            there = self.stored(where).keys() | self._gaps.get(where, set())
+            taken = {
+                at
+                for at in self.truth.lost_by_people
+                if self.truth.lost_from[at] in self.truth.entered
+            }
+            if self.truth.ids.get(where, topic_id) != topic_id:
+                self._break("P6", f"exit 0 with {topic_id} in place of {self.truth.ids[where]}")
+            there = self.truth.stored(where).keys() | self.truth.gaps.get(where, set())
             left = [
                 offset
                 for offset in source.rows
@@ -482,21 +341,21 @@ class Checker:
             ]
             if len(left) > event.may_leave:
                 self._break("P6", f"exit 0 with {where} {sorted(left)[:9]} not backed up")
-            missing = self._missing(where)
+            missing = self.truth.missing(where)
             if missing:
                 self._break("P1", f"exit 0 without {where} {missing[:9]}")
 
     def _vouched(self, event: Vouched) -> None:
         """What was readable up to then is in the backup, or is known not to be."""
         for where, topic_id in event.topics.items():
-            source = self._source(topic_id, where)
-            there = self.stored(where).keys() | self._gaps.get(where, set())
+            source = self.truth.source(topic_id, where)
+            there = self.truth.stored(where).keys() | self.truth.gaps.get(where, set())
             left = [
                 offset
                 for offset, at_ms in source.times.items()
                 if at_ms < event.until_ms
                 and offset not in {*source.gone, *there}
-                and (where, offset) not in self._lost_by_people
+                and (where, offset) not in self.truth.lost_by_people
             ]
             if len(left) > event.may_leave:
                 self._break("P6", f"status vouches for {where}, which lacks {sorted(left)[:9]}")
@@ -506,37 +365,39 @@ class Checker:
 
         An object that people replaced is waited for, for ten minutes, before that is not claimed.
         """
-        if self._is_tampered:
+        if self.truth.is_tampered:
             return
         for where, target in event.targets.items():
-            source = self._of_key(where)
+            source = self.truth.original(where)
             claims = () if source is None else source.claims
             end = max((offset for at_ms, offset in claims if at_ms < event.until_ms), default=0)
             shown = self._targets.get(target, TargetShows(target, ()))
             seen = {_origin(row)[1] for row in shown.rows if _origin(row)[0] == where}
-            lacks = sorted(at for at in self.stored(where) if at < end and at not in seen)
+            lacks = sorted(at for at in self.truth.stored(where) if at < end and at not in seen)
             if lacks:
                 self._break("P4", f"a standby says that it is complete, and {target} lacks {lacks}")
 
     def _restore_ended(self, event: Ended) -> None:
         if event.code != 0:
             return
-        comes_twice = not self._doubled.isdisjoint(event.targets)  # a world counts each once
+        comes_twice = not self.truth.doubled.isdisjoint(event.targets)  # a world counts each once
         if event.records is not None and event.records != event.done and not comes_twice:
             text = f"a restore says that it wrote {event.records} records, and wrote {event.done}"
             self._break("P6", text)
-        listed = self._listed.get(event.run, self._offsets())
+        listed = self._listed.get(event.run, self.truth.offsets())
         for where, target in event.targets.items():
             shown = self._targets.get(target, TargetShows(target, ()))
             mine = [row for row in shown.rows if _origin(row)[0] == where]
-            if len(mine) > len(set(mine)) and where in self._doubled and not shown.repeats:
+            if len(mine) > len(set(mine)) and where in self.truth.doubled and not shown.repeats:
                 self._break("P6", f"exit 0, and {target} has records twice")
             seen: dict[int, Row] = {}
             for row in mine:
                 seen.setdefault(_origin(row)[1], row)
-            wanted = self.stored(where)
+            wanted = self.truth.stored(where)
             lacks = sorted(listed.get(where, set()) - seen.keys())
-            if where in {at for at, _ in self._folders} & {at for at, _ in self._lost_by_people}:
+            if where in {at for at, _ in self.truth.folders} & {
+                at for at, _ in self.truth.lost_by_people
+            }:
                 continue  # what took a deleted object's place may pass for it: rows say nothing
             if lacks:
                 self._break("P4", f"exit 0, and {target} lacks {where} {lacks[:9]}")
@@ -547,32 +408,26 @@ class Checker:
 
     def _verify_ended(self, event: Ended) -> None:
         is_deep = event.kind.endswith("--deep")
-        unseen = set() if is_deep else self._alike  # without reading, more is no less
-        wheres = sorted({*self._ids, *(where for where, _ in self._lost_by_people)})
+        unseen = set() if is_deep else self.truth.alike  # without reading, more is no less
+        wheres = sorted({*self.truth.ids, *(where for where, _ in self.truth.lost_by_people)})
         lost = sorted(
             (str(where), offset)
-            for where, offset in self._lost_by_people
-            if where in self._ids
+            for where, offset in self.truth.lost_by_people
+            if where in self.truth.ids
             and (where, offset) not in unseen
-            and offset in self._sources[self._ids[where], where].due()
+            and offset in self.truth.sources[self.truth.ids[where], where].due()
         )
-        missing = [(where, gap) for where in wheres if (gap := self._missing(where))]
+        missing = [(where, gap) for where in wheres if (gap := self.truth.missing(where))]
         if event.code == 0 and (missing or lost):
             self._break("P6", f"{event.kind} exits 0 without {(missing or lost)[:9]}")
-        if event.code == 0 and is_deep and self._strange:
+        if event.code == 0 and is_deep and self.truth.strange:
             self._break(
-                "P6", f"{event.kind} exits 0 with {sorted(self._strange)[:3]} in the bucket"
+                "P6", f"{event.kind} exits 0 with {sorted(self.truth.strange)[:3]} in the bucket"
             )
-        is_whole = not (missing or self._is_tampered or event.is_disturbed)
+        is_whole = not (missing or self.truth.is_tampered or event.is_disturbed)
         is_fault = event.code not in (0, 3) and not self.excuses(event)
-        if is_fault and is_whole and any(self._objects.values()):
+        if is_fault and is_whole and any(self.truth.objects.values()):
             self._break("P6", f"{event.kind} finds fault with a whole backup: {event.text[-400:]}")
-
-
-@lru_cache(100_000)
-def _of(key: str) -> TopicPartition:
-    parts = LAYOUT.parse(key)
-    return TopicPartition(parts.topic, parts.partition)
 
 
 @lru_cache(100_000)

@@ -118,7 +118,7 @@ class Stage:
         done = len(vars(process).get("written", ()))
         if kind in ("sink", "follow"):
             done = sum(
-                offset in self._checker.stored(where) and offset < committed.get(where, 0)
+                offset in self._checker.truth.stored(where) and offset < committed.get(where, 0)
                 for where, offset in vars(process).get("read", ())
             )
         script = process.script
