@@ -24,8 +24,13 @@ from kbackup.records import TopicPartition as Where
 
 _log = logging.getLogger(__name__)
 
-QUEUE_KIB: Final = 64 * 1024
-"""What the client keeps until it is acknowledged: a writer's memory, with one batch."""
+QUEUE_KIB: Final = 16 * 1024
+"""What the client keeps until it is acknowledged, unless the topic takes larger records: a writer's
+memory, with one batch.  The client sends five batches of `BATCH_BYTES` at a time.
+"""
+
+QUEUE_RECORDS: Final = 100_000
+"""The same, in records: the client needs some 300 bytes for each, however small it is."""
 
 BATCH_BYTES: Final = 2**20
 """What the client sends at once, where the topic takes as much; below Kafka's default limit."""
@@ -37,6 +42,9 @@ CLIENT_BYTES: Final = 2**28
 """What the client can send at once: it keeps four bytes for the length of a batch, seven bits in
 each (librdkafka 2.16).  Of a larger one the broker reads no records, and does not answer.
 """
+
+UNKNOWN_BYTES: Final = 2**26
+"""The largest record where the cluster does not say what the topic takes."""
 
 _ABORT_S: Final = 5.0
 """An abort that takes longer is left to the next writer, which needs the cluster anyway."""
@@ -95,15 +103,16 @@ class Writer:
         """
         self._settings, self._target, self._group = settings, target, group
         self._exactly_once = exactly_once
-        largest = min(max_message_bytes or CLIENT_BYTES, CLIENT_BYTES)
+        largest = min(max_message_bytes or UNKNOWN_BYTES, CLIENT_BYTES)
         self.record_bytes_max = largest - OVERHEAD_BYTES
         self._complaints = Complaints()
         self._positions = Positions(settings, group)
         own: dict[str, Any] = {
             "enable.idempotence": True,
             "linger.ms": 20,
-            "queue.buffering.max.messages": 500_000,
-            "queue.buffering.max.kbytes": QUEUE_KIB,
+            "queue.buffering.max.messages": QUEUE_RECORDS,
+            # a record that is larger than the queue would wait for room for ever
+            "queue.buffering.max.kbytes": max(QUEUE_KIB, largest // 1024 + 1),
             "batch.size": min(BATCH_BYTES, max_message_bytes or BATCH_BYTES),
             "message.max.bytes": 1_000_000_000,  # the broker decides, not the client
             "delivery.report.only.error": True,  # no Python call for each record that went well

@@ -156,6 +156,24 @@ def test_more_than_the_client_has_room_for_is_written_in_order(
     assert rows["value"] == mock_kafka.batch(target.topic, target.partition)["value"]
 
 
+def test_a_record_that_is_larger_than_the_queue_is_written(
+    mock_kafka: MockKafka, way: str, target: TopicPartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The client has room for whatever the topic takes: it would wait for more for ever.
+    """
+    monkeypatch.setattr("kbackup.kafka.writer.QUEUE_KIB", 1)
+    rows = batch_of([{"value": b"small"}, {"value": b"x" * 90_000}, {"value": b"small"}])
+    kafka = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
+    writer = Writer(kafka, target, "group", exactly_once=False, max_message_bytes=100_000)
+
+    writer.write(rows)
+    writer.flush()
+    writer.close()
+
+    assert rows["value"] == mock_kafka.batch(target.topic, target.partition)["value"]
+
+
 def test_transactions_follow_each_other(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:
@@ -180,7 +198,7 @@ def test_transactions_follow_each_other(
     [
         pytest.param(1_000_000, 1_000_000, id="what the topic takes"),
         pytest.param(2**30, 2**28, id="what the client can send"),
-        pytest.param(None, 2**28, id="not known"),
+        pytest.param(None, 2**26, id="not known"),
     ],
 )
 def test_the_largest_record_is_what_both_topic_and_client_can_take(
