@@ -29,7 +29,6 @@ SLACK_BYTES: Final = 64 * 2**20
 READ_BYTES: Final = 8 * 2**20
 """The approximate maximum of a batch that is read, if a row group is larger than ours."""
 
-_NONE: Final = -(2**63)  # below every offset
 _ROW_BYTES: Final = 32  # Arrow's own bytes per row: numbers, and where each value begins
 
 
@@ -179,12 +178,11 @@ def _check_rows(batch: pa.RecordBatch, last: int | None) -> None:
             offset = offsets[pc.index(batch[field.name].is_null(), True).as_py()].as_py()
             raise _corrupt(f"the record at offset {offset} has no {field.name}")
     batch["headers"].flatten().validate(full=True)  # header names must be UTF-8
-    before = pa.concat_arrays(
-        [pa.array([_NONE if last is None else last], pa.int64()), offsets[:-1]]
-    )
-    row = pc.index(pc.greater(offsets, before), False).as_py()
+    if last is not None and len(offsets) and offsets[0].as_py() <= last:
+        raise _corrupt(f"offset {offsets[0].as_py()} follows offset {last}")
+    row = pc.index(pc.greater(offsets[1:], offsets[:-1]), False).as_py()
     if row >= 0:
-        raise _corrupt(f"offset {offsets[row].as_py()} follows offset {before[row].as_py()}")
+        raise _corrupt(f"offset {offsets[row + 1].as_py()} follows offset {offsets[row].as_py()}")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from kbackup.backup.catalog import FileSet
 from kbackup.errors import BadRecordError, KbackupError
-from kbackup.records import NO_TIMESTAMP, record_bytes
+from kbackup.records import NO_TIMESTAMP, record_bytes, record_bytes_bound
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.offset_header import with_offset
 from kbackup.restore.transforming import Transforming
@@ -102,6 +102,8 @@ class Sieve:
     ) -> pa.RecordBatch:
         """Leave out the records that the target cannot take."""
         limit = min(self._job.max_record_bytes, target_max)
+        if record_bytes_bound(batch) <= limit:
+            return batch
         sizes = record_bytes(batch)
         is_giant = pc.greater(sizes, limit)
         if not pc.any(is_giant).as_py():

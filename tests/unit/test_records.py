@@ -1,12 +1,21 @@
 """What travels between the stages."""
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from record_samples import batch_of, record_batches
 
-from kbackup.records import RECORD_OVERHEAD, Facts, Span, batch_bytes, record_bytes, without
+from kbackup.records import (
+    RECORD_OVERHEAD,
+    Facts,
+    Span,
+    batch_bytes,
+    record_bytes,
+    record_bytes_bound,
+    without,
+)
 
 FACTS = Facts(10, 29, 15, 1_700_000_000_000, None, "ab" * 32)
 
@@ -52,6 +61,26 @@ def test_a_batch_counts_for_what_its_records_do(batch: pa.RecordBatch, start: in
     part = batch.slice(start)
 
     assert sum(record_bytes(part).to_pylist()) == batch_bytes(part)
+
+
+@given(record_batches(), st.integers(0, 3))
+def test_no_record_is_larger_than_the_bound(batch: pa.RecordBatch, start: int) -> None:
+    """
+    A batch whose bound is within a limit needs no look at each of its records.
+    """
+    part = batch.slice(start)
+
+    assert max(record_bytes(part).to_pylist(), default=0) <= record_bytes_bound(part)
+
+
+def test_the_bound_is_exact_where_the_largest_of_all_is_in_one_record() -> None:
+    """
+    Records of one shape are measured as they are, so a limit that fits them is believed.
+    """
+    header = [{"key": "trace", "value": b"12345"}]
+    batch = batch_of([{"key": b"key", "value": b"value", "headers": header}, {"key": None}])
+
+    assert pc.max(record_bytes(batch)).as_py() == record_bytes_bound(batch)
 
 
 @given(record_batches())
