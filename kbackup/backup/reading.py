@@ -1,13 +1,12 @@
 """From a file set to the records in it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 
 from kbackup import formats
-from kbackup.backup import agreement, blocks, file_headers
+from kbackup.backup import agreement, blocks, generic
 from kbackup.backup.blocks import Run
 from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.backup.column import Column, named
@@ -53,6 +52,8 @@ def read(
         yield from _keys_alone(store, files, options)
     elif files.is_whole:
         yield from _whole(store, files, options, identity)
+    elif files.is_generic:
+        yield from generic.read(store, files.main, files.start_offset, options)
     elif (parts := blocks.runs(store, files, files.main, wanted)) is not None:
         yield from _blocks(store, files, files.main, parts, options, identity)
     else:
@@ -117,8 +118,6 @@ def _values(
                 f"restore without store.kafka.{name}, or back these offsets up again",
                 key=main.key,
             )
-    if files.is_generic:
-        options = replace(options, formats=replace(options.formats, is_ended=False))
     value = Column(store, main, options)
     siblings: list[Column | None] = []
     start = files.start_offset
@@ -132,7 +131,6 @@ def _values(
             keys, headers = [
                 None if sibling is None else sibling.take(len(rows), main) for sibling in siblings
             ]
-            headers = _described(headers, files, len(rows), options)
             yield assemble(start, rows, keys, headers)
             start += len(rows)
         for sibling in siblings:
@@ -144,23 +142,13 @@ def _values(
                     key=sibling.file.key,
                 )
         for each in columns:
-            count = start - files.start_offset
-            agreement.check_rows(each.claim, count, None, may_be_empty=files.is_generic)
+            agreement.check_rows(each.claim, start - files.start_offset, None)
         if value.claim.facts is None:
             _check_index(store, files, main, start - files.start_offset)
     finally:
         for opened in (value, *siblings):
             if opened is not None:
                 opened.close()
-
-
-def _described(
-    headers: pa.Array | None, files: FileSet, rows: int, options: ReadOptions
-) -> pa.Array | None:
-    """Return *headers*, or those that describe an object of a generic layout, if asked for."""
-    if files.main is None or not (files.is_generic and options.file_headers):
-        return headers
-    return file_headers.of(files.main, rows)
 
 
 def _blocks(

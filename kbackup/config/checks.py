@@ -20,6 +20,7 @@ _NOT_GENERIC: Final = {
     "from.offset": "records have no offsets",
     "to.offset": "records have no offsets",
 }
+_PARTS: Final = frozenset({"key", "value", "timestamp", "headers"})
 _DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
 
 _OWN: Final = {
@@ -90,7 +91,7 @@ def generic(given: Mapping[str, Value], mode: str | None) -> Iterator[Doubt]:
     """
     expressions = given.get(_EXPRESSIONS)
     if mode != "GENERIC":
-        for name in (_EXPRESSIONS, "file.metadata.headers.enable"):
+        for name in (_EXPRESSIONS, "file.metadata.headers.enable", "record.fields"):
             value = given.get(name)
             if value is not None and value.text.lower() not in ("", "false"):
                 why = "it is for objects of any name, and mode is not GENERIC"
@@ -100,6 +101,12 @@ def generic(given: Mapping[str, Value], mode: str | None) -> Iterator[Doubt]:
         why = "mode=GENERIC needs it to know which objects belong to which topic"
         do = r"set it, such as clicks:logs/clicks/.*\.json"
         yield error("missing", _EXPRESSIONS, expressions, why, do)
+    fields = given.get("record.fields")
+    pairs = [] if fields is None else fields.text.split(",")
+    parts = {pair.partition("=")[0].strip() for pair in pairs}
+    if fields is not None and fields.text and not {"value"} <= parts <= _PARTS:
+        why = "expected value=FIELD, and FIELD of key, timestamp and headers where a row has them"
+        yield error("value", "record.fields", fields, why, "correct it")
     for name, why in _NOT_GENERIC.items():
         value = given.get(name)
         if value is not None and value.text.lower() not in ("", "false"):

@@ -61,6 +61,17 @@ class Generic(Group):
         example=r"clicks:logs/clicks/.*,$1:raw/([a-z]+)/.*",
         is_literal=True,
     )
+    record_fields: Pairs = declare(
+        {},
+        "With mode=GENERIC: the fields of a row that holds a whole record, of key, value, "
+        "timestamp and headers, as PART=FIELD; a dot leads into a nested field.",
+        example="key=key,value=value,timestamp=metadata.timestamp",
+    )
+    record_encoding: Annotated[Literal["text", "json", "base64"], *Word] = declare(
+        "text",
+        "With record.fields: how key, value and headers are written; text keeps strings as they "
+        "are, json all as JSON.",
+    )
     file_metadata_headers_enable: Boolean = declare(
         False,
         "With mode=GENERIC: add headers to each record: file.name, file.path, "

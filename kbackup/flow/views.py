@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from kbackup import converters, formats
 from kbackup.converters import Converter
 from kbackup.errors import CorruptObjectError
+from kbackup.flow.envelope import Envelope
 from kbackup.formats import Format, FormatOptions
 from kbackup.naming import OFFSET_MAX, View
 from kbackup.records import HEADER, SCHEMA, TimestampType
@@ -71,6 +72,7 @@ class ReadOptions:
         wants_headers: A value object without its headers object is incomplete.
         topic: The topic that records are read for; None where they are only looked at.
         file_headers: Records of a generic layout get headers that describe their object.
+        envelope: How rows of a generic layout hold records; None: they are values.
     """
 
     formats: FormatOptions = field(default_factory=FormatOptions)
@@ -81,6 +83,7 @@ class ReadOptions:
     wants_headers: bool = False
     topic: str | None = None
     file_headers: bool = False
+    envelope: Envelope | None = None
 
 
 COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}

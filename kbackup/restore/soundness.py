@@ -201,7 +201,7 @@ def lacks(
     if not stored:
         text = "no record of it is stored: either it was empty, or no run has got that far"
         return [("nothing_stored", f"{source}: {text}")]
-    values = [files for files in stored if not files.is_whole]
+    values = [files for files in stored if not (files.is_whole or files.is_generic)]
     if not values:
         return []
     lacking = []

@@ -16,6 +16,7 @@ from kbackup.engine import EngineSettings, Jvm
 from kbackup.errors import ConfigurationError
 from kbackup.flow.affix import Affix, AffixKind
 from kbackup.flow.cut import OPEN_FILES, Rule
+from kbackup.flow.envelope import Envelope
 from kbackup.flow.schedule import Schedule
 from kbackup.flow.schemas import Compatibility
 from kbackup.flow.views import ReadOptions, ViewSpec
@@ -167,6 +168,7 @@ def reading(settings: Settings) -> ReadOptions:
         settings.store_kafka_keys,
         settings.store_kafka_headers,
         file_headers=settings.file_metadata_headers_enable,
+        envelope=_envelope(settings),
     )
 
 
@@ -209,6 +211,13 @@ def source_registries(settings: Settings) -> dict[str, RegistrySettings]:
         if named is not None:
             found["key" if view is View.KEY else "value"] = named
     return found
+
+
+def _envelope(settings: Settings) -> Envelope | None:
+    """Return how rows of objects of any name hold records; None if they are values."""
+    if not settings.record_fields:
+        return None
+    return Envelope(settings.record_fields, settings.record_encoding)
 
 
 def rule(settings: Settings) -> Rule:
@@ -301,11 +310,12 @@ def asked(settings: Settings) -> str:
     """Return what tells the records that a restore writes from those of the backup.
 
     Empty where they are the same: which of them, the transforms that change them, and the
-    expressions that say where objects belong.
+    expressions that say where objects belong, with what their rows hold.
     """
     names = [str(window(settings))]
     if settings.mode == GENERIC:
-        names.append(f"expressions {_digest(' '.join(map(str, settings.topic_regex_list)))}")
+        given = (*settings.topic_regex_list, settings.record_fields, settings.record_encoding)
+        names.append(f"expressions {_digest(' '.join(map(str, given)))}")
     if settings.transforms:
         steps = [asdict(step) for step in settings.transforms]
         names.append(f"transforms {_digest(json.dumps(steps, sort_keys=True, default=str))}")

@@ -30,6 +30,7 @@ IN_ITS_PLACE: dict[str, list[str]] = {
     "timestamp.field": ["--timestamp-extractor", "field"],
     "mode": ["--topic-regex-list", "a:b"],
     "topic.regex.list": ["--mode", "GENERIC"],
+    "record.fields": ["--mode", "GENERIC", "--topic-regex-list", "a:b"],
     "file.metadata.headers.enable": ["--mode", "GENERIC", "--topic-regex-list", "a:b"],
 }
 for given in TIME_OPTIONS:
