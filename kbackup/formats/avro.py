@@ -23,6 +23,7 @@ from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions, refuse_view
 from kbackup.formats.avro_blocks import Block, BlockReader, BlockWriter
 from kbackup.formats.avro_options import CODEC, CONNECT_META, ENHANCED, OPTIONAL_KEYS
+from kbackup.formats.column_schema import column_schema
 from kbackup.formats.keys import null_keys
 from kbackup.naming import View
 
@@ -140,7 +141,7 @@ class AvroWriter:
             ConfigurationError: If the column is JSON without a schema.
         """
         if self._schema is None:
-            self._schema = _schema_of(batch.schema.field(self._column))
+            self._schema = column_schema(batch.schema.field(self._column), "an Avro file")
         blocks = self._begun(self._schema)
         datums = self._as_they_came(batch, blocks.schema)
         if datums is None:
@@ -175,21 +176,6 @@ class AvroWriter:
             text = json.dumps(avro, separators=(",", ":"))
             self._blocks = BlockWriter(self._file, text, self._codec)
         return self._blocks
-
-
-def _schema_of(field: pa.Field) -> ConnectSchema:
-    found = connect.of(columns.schema_of(field))
-    if found is not None:
-        return found
-    try:
-        return connect.of_arrow(field.type)
-    except ValueError:
-        raise ConfigurationError(
-            f"an avro file cannot hold {field.name}s converted to {field.type}",
-            "an Avro file needs a schema",
-            f"choose a {field.name}.converter that has schemas, such as JsonConverter with "
-            "schemas.enable=true",
-        ) from None
 
 
 def _read(file: BinaryIO, view: View, options: FormatOptions) -> Iterator[pa.RecordBatch]:

@@ -17,13 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kbackup.columns import Schema, schema_of
+from kbackup.columns import Schema
 from kbackup.connect import avro_datums, nested
 from kbackup.connect import schema as connect
 from kbackup.connect.avro_schema import AvroStyle, from_avro, to_avro
 from kbackup.connect.json_values import unscaled
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.formats.column_schema import column_schema
 from kbackup.formats.record_reading import METADATA_PREFIX, READ_BYTES
 from kbackup.formats.row_groups import BYTES, RECORDS
 from kbackup.naming import View
@@ -82,7 +83,7 @@ class ValueWriter:
             ConfigurationError: If the values are not structs, or have no schema.
         """
         if self._schema is None:
-            self._schema = _schema(batch.schema.field(self._column))
+            self._schema = column_schema(batch.schema.field(self._column), "a Parquet file")
         if self._view is View.VALUE and self._schema.type is not Type.STRUCT:
             raise ConfigurationError(
                 f"a parquet file cannot hold values of the type {self._schema.type}",
@@ -304,21 +305,6 @@ def _unscaled(value: Decimal | None, scale: int) -> bytes | None:
     with localcontext() as context:
         context.prec = 2 * _DIGITS
         return unscaled(int(value.scaleb(scale)))
-
-
-def _schema(field: pa.Field) -> ConnectSchema:
-    found = connect.of(schema_of(field))
-    if found is not None:
-        return found
-    try:
-        return connect.of_arrow(field.type)
-    except ValueError:
-        raise ConfigurationError(
-            f"a parquet file cannot hold {field.name}s converted to {field.type}",
-            "a Parquet file needs a schema",
-            f"choose a {field.name}.converter that has schemas, such as JsonConverter with "
-            "schemas.enable=true",
-        ) from None
 
 
 def _corrupt(error: BaseException) -> CorruptObjectError:

@@ -139,7 +139,7 @@ def test_json_without_a_schema_is_refused() -> None:
     form = AvroFormat()
 
     [bad] = form.refuses(View.VALUE, values)
-    with pytest.raises(ConfigurationError, match="avro"):
+    with pytest.raises(ConfigurationError, match="an Avro file"):
         form.writer(io.BytesIO(), View.VALUE, FormatOptions()).write(
             pa.record_batch([values], ["value"])
         )
