@@ -179,6 +179,7 @@ class OpenFiles:
         """
         closed = []
         cut = CutFacts(span, len(self._open))
+        is_spread = len(self._open) > 1
         for directory, files in self._open.items():
             facts = files.facts
             if self.dated is not None:
@@ -187,6 +188,8 @@ class OpenFiles:
             for sheet in files.sheets:
                 spec = sheet.view.spec
                 sheet.writer.close(metadata)
+                if is_spread:  # a file may get most of its bytes only now
+                    self._relieve()
                 key = ObjectKey(
                     self.where.topic, self.where.partition, facts.first_offset, directory,
                     spec.extension(), spec.view,

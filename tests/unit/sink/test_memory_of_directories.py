@@ -1,0 +1,112 @@
+"""How much memory a sink task takes whose partitions are spread over many directories."""
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pytest
+
+from kbackup.clock import SystemClock
+from kbackup.flow.cut import Rule
+from kbackup.flow.views import ViewSpec
+from kbackup.formats import FormatOptions
+from kbackup.kafka import KafkaSettings
+from kbackup.naming import Layout, View
+from kbackup.records import SCHEMA, Span, TopicPartition
+from kbackup.sink.clients import Clients
+from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.work import Work
+from kbackup.stores import StoreSettings, open_store
+from tests.support.fakes import FakePositions, SilentLine
+
+PARTITIONS = 8
+DIRECTORIES = 200
+MIB = 2**20
+HOUR_MS = 3_600_000
+ROWS = 2_000
+"""Records of a batch, of 1 KB each."""
+
+RECORDS = 140_000
+"""Of each partition: a cut of 128 MiB, and a short one."""
+
+ROTATE_MIB = 128
+ALLOWED_MIB = 52 + (4 + 4 + 2 * 32) + ROTATE_MIB + DIRECTORIES // 20
+"""The formula of docs/explanation/architecture.md, for one view."""
+
+
+class Spread:
+    """Logs whose records go to one directory after the other; made while they are read."""
+
+    def read(self, _where: TopicPartition, span: Span) -> Iterator[pa.RecordBatch]:
+        """The records of a span; their values cannot be compressed."""
+        for first in range(span.start_offset, span.end_offset, ROWS):
+            offsets = range(first, min(first + ROWS, span.end_offset))
+            times = [at % DIRECTORIES * HOUR_MS for at in offsets]
+            yield pa.record_batch(
+                [
+                    pa.array(offsets, pa.int64()),
+                    pa.array(times, pa.int64()),
+                    pa.repeat(pa.scalar(0, pa.int8()), len(offsets)),
+                    pa.nulls(len(offsets), pa.binary()),
+                    pa.array([os.urandom(1024) for _ in offsets], pa.binary()),
+                    pa.array([[]] * len(offsets), SCHEMA.field("headers").type),
+                ],
+                schema=SCHEMA,
+            )
+
+
+def _peak(folder: Path) -> float:
+    """Back the partitions up one after the other; return the growth of memory in MiB."""
+    place = StoreSettings(folder.as_uri())
+    job = SinkJob(
+        "r1", KafkaSettings("-"), place, Layout(), SystemClock(),
+        (ViewSpec(View.RECORD, "parquet", FormatOptions()),), "hourly", "record",
+        Rule(bytes=ROTATE_MIB * MIB, open_files=DIRECTORIES), "g",
+        plugin_options={"directory.delim": "/", "timezone": "UTC", "locale": "en"},
+    )  # fmt: skip
+    clients = Clients(open_store(place), FakePositions(), Spread())  # type: ignore[arg-type]
+
+    def back_up(partition: int, end: int) -> int:
+        unit = SinkUnit(TopicPartition("orders", partition), Span(0, end))
+        work = Work(job, unit, clients, SilentLine())  # type: ignore[arg-type]
+        work.run()
+        return work.report.done.objects
+
+    back_up(PARTITIONS, 1)  # what it imports
+    before = psutil.Process().memory_info().rss
+    for partition in range(PARTITIONS):
+        assert back_up(partition, RECORDS) >= DIRECTORIES
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before / MIB
+
+
+def grown(folder: Path) -> float:
+    """In a process of its own: other tests leave memory behind."""
+    done = subprocess.run(
+        [sys.executable, __file__, str(folder)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stderr
+    return float(done.stdout)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_two_hundred_directories_of_eight_partitions_stay_within_the_formula(
+    tmp_path: Path,
+) -> None:
+    """
+    A partition's files of 128 MiB a cut, with the defaults; a GiB in all.
+    """
+    assert grown(tmp_path) < ALLOWED_MIB
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{_peak(Path(sys.argv[1]))}\n")
