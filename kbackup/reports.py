@@ -201,6 +201,7 @@ class Restored:
         bad_records: Records left out as bad.
         bad_objects: File sets of which rows were left out as bad.
         filtered: Records that a transform left out.
+        strange_schemas: Keys and values written with the id of a schema that the backup lacks.
     """
 
     records: int = 0
@@ -214,6 +215,7 @@ class Restored:
     bad_records: int = 0
     bad_objects: int = 0
     filtered: int = 0
+    strange_schemas: int = 0
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:

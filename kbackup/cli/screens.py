@@ -136,6 +136,8 @@ class Screens:
         tables.plan_table(topics).draw(self._stdout)
         self._stdout.text("")
         self._paragraph(tables.plan_count(topics))
+        if planned := self._of("plan_schemas"):
+            self._paragraph(tables.schemas_count(planned))
 
     def _print_tables(self, summary: Event) -> None:
         partitions = merged(self._of("partition"), summary.get("partitions") or ())

@@ -159,6 +159,12 @@ def plan_count(topics: Sequence[Event]) -> str:
     )
 
 
+def schemas_count(plans: Sequence[Event]) -> str:
+    """Return the line on the schemas that a restore registers."""
+    schemas = [each for plan in plans for each in plan["schemas"]]
+    return f"{count(len(schemas), 'schema')} to register at {plans[0]['registry']}"
+
+
 def sink_plan_table(partitions: Sequence[Event]) -> Grid:
     """Return what a sink would read, a row a partition."""
     rows = [

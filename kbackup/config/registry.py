@@ -1,23 +1,24 @@
-"""Declarations: the Schema Registry whose schemas a backup keeps."""
+"""Declarations: the Schema Registry whose schemas a backup keeps, or a restore registers."""
 
 from typing import ClassVar
 
 from kbackup.config.parsing import OptionalText, RegistryUrls
-from kbackup.config.property import SINK, Group, declare
+from kbackup.config.property import RUNS, Group, declare
 
 
 class SchemaRegistry(Group):
-    """The registry of a sink's source.
+    """The registry of a sink's source, or of a restore's target.
 
     Converters have properties of their own, which may name another registry for keys and values.
     """
 
     title: ClassVar[str] = "Schema Registry"
-    commands: ClassVar[frozenset[str]] = SINK | {"doctor"}
+    commands: ClassVar[frozenset[str]] = RUNS | {"doctor"}
 
     schema_registry_url: RegistryUrls = declare(
         (),
-        "Schema Registry, one or several URLs of it: a sink stores the schemas that records name.",
+        "Schema Registry, one or several URLs of it: a sink stores the schemas that records name, "
+        "and a restore of whole records registers them there.",
         example="https://registry:8081",
     )
     schema_registry_basic_auth_user_info: OptionalText = declare(

@@ -16,6 +16,11 @@ JSON: Final = "JSON"
 PROTOBUF: Final = "PROTOBUF"
 """Kinds of schemas, as registries name them."""
 
+IMPORT: Final = "IMPORT"
+READONLY: Final = "READONLY"
+READONLY_OVERRIDE: Final = "READONLY_OVERRIDE"
+"""Modes of Confluent's registry that matter to a restore."""
+
 _USER_INFO: Final = re.compile(r"(?<=://)[^/@\s]*@")
 
 
@@ -130,6 +135,32 @@ class Registry(Protocol):
 
         What it refers to must be registered already.
         """
+        ...
+
+    def put(self, subject: str, schema: RegisteredSchema, schema_id: int, version: int) -> int:
+        """Register *schema* under an id and a version of the caller's choice; return its id.
+
+        The subject must be in the mode `IMPORT`.
+        """
+        ...
+
+    def versions_of(self, subject: str) -> list[int]:
+        """Return the versions that a subject has; none if there is no such subject."""
+        ...
+
+    def is_compatible(self, subject: str, schema: RegisteredSchema) -> bool:
+        """Whether *subject* would take *schema* after the newest that it has."""
+        ...
+
+    def mode(self, subject: str | None = None) -> str | None:
+        """Return the mode of a subject, or of the registry.
+
+        None if the subject has none of its own, or the registry knows no modes.
+        """
+        ...
+
+    def set_mode(self, subject: str, mode: str | None) -> None:
+        """Set the mode of a subject; None for that of the registry."""
         ...
 
 

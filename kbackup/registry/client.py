@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import orjson
 
@@ -30,6 +31,9 @@ T = TypeVar("T")
 
 _UNKNOWN: Final = (40401, 40402, 40403)
 """Error codes of an unknown subject, version and schema."""
+
+_NO_MODES: Final = (404, 405)
+"""What registries without modes answer, and Confluent's for a subject without one of its own."""
 
 _PASSING: Final = (408, 429, 500, 502, 503, 504)
 """The statuses after which a request is repeated."""
@@ -117,7 +121,73 @@ class RegistryClient:
                     "let the user of basic.auth.user.info write to the subject",
                 )
             self._ids[subject, schema] = int(found)
+            self._versions.pop(int(found), None)
             return int(found)
+
+    def put(self, subject: str, schema: RegisteredSchema, schema_id: int, version: int) -> int:
+        """Register *schema* under an id and a version of the caller's choice; return its id.
+
+        The subject must be in the mode `IMPORT`.
+        """
+        body = {**_given(schema).to_dict(), "id": schema_id, "version": version}
+        path = f"subjects/{quote(subject, safe='')}/versions"
+        rest: Any = self._client._rest_client  # noqa: SLF001  (its own method takes no id)
+        with self._lock:
+            found = self._asked(
+                f"to register schema {schema_id} under {subject}",
+                lambda: rest.post(path, body=body),
+            )
+            new = int(found["id"]) if found else schema_id
+            self._versions.pop(new, None)
+        return new
+
+    def versions_of(self, subject: str) -> list[int]:
+        """Return the versions that a subject has; none if there is no such subject."""
+        with self._lock:
+            found = self._asked(
+                f"for the versions of {subject}", lambda: self._client.get_versions(subject)
+            )
+        return list(found or ())
+
+    def is_compatible(self, subject: str, schema: RegisteredSchema) -> bool:
+        """Whether *subject* would take *schema* after the newest that it has."""
+        given = _given(schema)
+        with self._lock:
+            found = self._asked(
+                f"whether a schema is compatible with {subject}",
+                lambda: self._client.test_compatibility(subject, given),
+            )
+        return found is not False
+
+    def mode(self, subject: str | None = None) -> str | None:
+        """Return the mode of a subject, or of the registry.
+
+        None if the subject has none of its own, or the registry knows no modes.
+        """
+
+        def ask() -> Any:
+            try:
+                if subject is None:
+                    return self._client.get_global_mode()
+                return self._client.get_mode(subject)
+            except SchemaRegistryError as error:
+                if error.http_status_code in _NO_MODES:
+                    return None
+                raise
+
+        with self._lock:
+            return self._asked(f"for the mode of {subject or 'all subjects'}", ask)
+
+    def set_mode(self, subject: str, mode: str | None) -> None:
+        """Set the mode of a subject; None for that of the registry."""
+
+        def ask() -> Any:
+            if mode is None:
+                return self._client.delete_mode(subject)
+            return self._client.update_mode(subject, mode)
+
+        with self._lock:
+            self._asked(f"to register schemas under ids of {subject}'s own", ask)
 
     def _registered(self, found: Any) -> RegisteredSchema:
         data = found.to_dict()

@@ -3,6 +3,7 @@
 A zero byte, the schema's id in four bytes (big-endian), and the value itself.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,6 +70,28 @@ def schema_ids(column: pa.BinaryArray) -> list[int]:
     heads = heads.filter(pc.starts_with(heads, bytes([_MAGIC])))
     ids = {_id(head) for head in heads.to_pylist()}
     return sorted(found for found in ids if found is not None and found > 0)
+
+
+def renumbered(column: pa.BinaryArray, ids: Mapping[int, int]) -> tuple[pa.BinaryArray, int]:
+    """Return *column* with the ids of *ids* replaced; and how many rows name another one.
+
+    Rows without a prefix, and what follows the prefix, stay as they are.
+    """
+    heads = pc.binary_slice(column, 0, HEAD_BYTES).dictionary_encode()
+    old = heads.dictionary.to_pylist()
+    found = [_id(head) for head in old]
+    new = [
+        head if at is None or at not in ids else head_of(ids[at])
+        for head, at in zip(old, found, strict=True)
+    ]
+    is_other = [at is not None and at > 0 and at not in ids for at in found]
+    of_rows = pa.array(is_other, pa.bool_()).take(heads.indices)
+    others = pc.sum(of_rows, min_count=0).as_py() if any(is_other) else 0
+    if new != old:
+        bodies = pc.binary_slice(column, HEAD_BYTES, _END)
+        begins = pa.array(new, pa.binary()).take(heads.indices)
+        column = pc.binary_join_element_wise(begins, bodies, pa.scalar(b"", pa.binary()))
+    return column, others
 
 
 def message_at(message: bytes) -> list[int]:

@@ -160,6 +160,7 @@ class Account:
             self._rows[where] = self._rows[where].after(report, done)
             summary.skip("bad_objects", report.done.bad_objects)
             summary.skip("bad_records", report.done.bad_records)
+            summary.skip("unregistered_schemas", report.done.strange_schemas)
             summary.skip("timestamps_of_0_ms_written_as_1_ms", report.done.zero_timestamps)
             if self._skip_list is not None:
                 for entry in report.skipped:

@@ -1,6 +1,7 @@
 """What a restore task needs to know: plain data that crosses processes."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from kbackup.backup.catalog import FileSet
@@ -31,6 +32,8 @@ class RestoreJob:
         is_renamed: Whether a transform is to see the new name of a topic from the beginning.
         max_records_per_second: What all tasks together may write; None for no limit.
         max_bytes_per_second: The same in bytes.
+        schema_ids: By topic of the backup and part, "key" or "value": the id that each of its
+            schemas has in the target's registry.  Other ids stay as they are.
         visit: Which visit of a run that follows this is, from 1; 0 where the run does not follow.
     """
 
@@ -47,6 +50,7 @@ class RestoreJob:
     is_renamed: bool = False
     max_records_per_second: int | None = None
     max_bytes_per_second: int | None = None
+    schema_ids: Mapping[str, Mapping[str, Mapping[int, int]]] = field(default_factory=dict)
     visit: int = 0
 
     @property

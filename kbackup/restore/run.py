@@ -19,6 +19,7 @@ from kbackup.restore.follow import Following
 from kbackup.restore.job import RestoreJob
 from kbackup.restore.plan import RestorePlan, confirm
 from kbackup.restore.planner import Planner
+from kbackup.restore.schemas import TargetSchemas
 from kbackup.restore.skip_list import SkipList
 from kbackup.restore.soundness import REPEATED
 from kbackup.restore.standing import LEFT_OUT
@@ -51,6 +52,7 @@ class RestoreRun:
         self._account = Account(
             self._summary, SKIPPED_MOST if settings.follow else None, self._skip_list
         )
+        self._schemas = TargetSchemas(settings, self._layout, self._summary, tell)
         self._following: Following | None = None
 
     def __call__(self, agree: Callable[[str], bool] | None = None) -> Event:
@@ -109,7 +111,7 @@ class RestoreRun:
         """Restore what arrives until asked to stop, writing a run record regularly."""
         following = self._following = Following(
             self._settings, self._world, store, self._summary, self._account, self._tell,
-            self._stop, self._job,
+            self._stop, self._job_of_visit,
         )  # fmt: skip
 
         def record() -> None:
@@ -178,6 +180,8 @@ class RestoreRun:
             self._summary.skip("missing_objects")
             self._skip_list.add(error.to_dict())
             self._tell(self._summary.warn("missing_object", f"{error}; left out"))
+        if not plan.refusals:
+            self._schemas.plan(plan, open_store(self._world.store))
         return plan
 
     def _say_foreign(self, found: catalog.Catalog) -> None:
@@ -205,11 +209,13 @@ class RestoreRun:
                     self._summary.skip("repeated_topics")
             for unit in topic.units:
                 self._account.plan(unit)
+        self._schemas.show()
         self._tell({"type": "plan", "partitions": self._account.rows()})
 
     def _write(self, plan: RestorePlan, cluster: Cluster) -> None:
         if self._stop.is_set():
             return
+        self._schemas.register()
         exactly_once = self._settings.exactly_once
         factor = self._settings.replication_factor
         begun = begin(plan, cluster, factor, exactly_once=exactly_once)  # empty topics too
@@ -234,6 +240,13 @@ class RestoreRun:
             self._summary.fail(failure)
         return bool(failures) or self._stop.is_set()
 
+    def _job_of_visit(self, plan: RestorePlan, visit: int) -> RestoreJob:
+        """Register the schemas that have come since the last visit; return the visit's job."""
+        self._schemas.plan(plan, open_store(self._world.store))
+        self._schemas.show()
+        self._schemas.register()
+        return self._job(plan, visit)
+
     def _job(self, plan: RestorePlan, visit: int = 0) -> RestoreJob:
         return RestoreJob(
             run=self._run,
@@ -249,6 +262,7 @@ class RestoreRun:
             is_renamed=self._settings.rename is not None,
             max_records_per_second=self._settings.max_records_per_second,
             max_bytes_per_second=self._settings.max_bytes_per_second,
+            schema_ids=self._schemas.ids,
             visit=visit,
         )
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from kbackup.backup.catalog import FileSet
 from kbackup.errors import BadRecordError, KbackupError
 from kbackup.records import NO_TIMESTAMP, record_bytes, record_bytes_bound
+from kbackup.registry.framing import renumbered
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.offset_header import with_offset
 from kbackup.restore.transforming import Transforming
@@ -59,7 +60,10 @@ class Sieve:
             BadRecordError: If a record cannot be written, and that ends the partition.
             RegistryError: If a registry that a converter asks does not answer.
         """
-        batch = self._changed(self._asked(batch))
+        batch = self._asked(batch)
+        if files[0].is_whole:
+            batch = self._renumbered(batch)
+        batch = self._changed(batch)
         if self._job.offset_header is not None and len(batch):
             batch = with_offset(batch, self._job.offset_header)
         return self._without_giants(batch, files, target_max)
@@ -81,6 +85,16 @@ class Sieve:
                     )
                 )
         return window.rows(batch)
+
+    def _renumbered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Give keys and values the ids that their schemas have in the target's registry."""
+        for part, ids in self._job.schema_ids.get(self._unit.source.topic, {}).items():
+            column, others = renumbered(batch[part], ids)
+            self._count(strange_schemas=others)
+            if column is not batch[part]:
+                at = batch.schema.get_field_index(part)
+                batch = batch.set_column(at, batch.schema.field(at), column)
+        return batch
 
     def _changed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Apply the transforms, without the records that they cannot take."""

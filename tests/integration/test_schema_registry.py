@@ -4,6 +4,7 @@ import io
 import json
 import urllib.request
 from typing import Any
+from uuid import uuid4
 
 import case_files
 import fastavro
@@ -16,8 +17,17 @@ from kbackup.errors import RegistryError
 from kbackup.local import LocalRegistry
 from kbackup.registry import AVRO, RegisteredSchema, RegistrySettings, connect
 from kbackup.registry.framing import head_of
+from kbackup.restore.run import RestoreRun
+from kbackup.runs.stopping import Stop
+from kbackup.runs.world import World
+from kbackup.sink.run import SinkRun
+from kbackup.stores import StoreSettings
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
+from tests.support.configurations import load
+from tests.support.fake_kafka import FakeKafka
+from tests.support.registry import FakeRegistry
+from tests.support.standby import Standby
 
 pytestmark = pytest.mark.integration
 
@@ -157,3 +167,47 @@ def is_taken(
             raise
         return False
     return True
+
+
+def test_whole_records_go_into_another_registry(apicurio: LocalRegistry) -> None:
+    """
+    Schemas that one registry had, with what they refer to, are registered in a real one where
+    their ids are taken; a consumer of the copy finds each record's schema there.
+    """
+    name = {"type": "record", "name": "x.Name", "fields": [{"name": "n", "type": "string"}]}
+    person = {"type": "record", "name": "x.Person", "fields": [{"name": "n", "type": "x.Name"}]}
+    with FakeRegistry() as source:
+        source.add("names", name)
+        refers = {"references": [{"name": "x.Name", "subject": "names", "version": 1}]}
+        ids = source.add("people-value", person, **refers), source.add("people-value", ORDER)
+        values = [head_of(ids[at % 2]) + bytes([at]) for at in range(10)]
+        kafka = FakeKafka()
+        [where] = kafka.create("people", len(values))
+        kafka.values = {(where, at): value for at, value in enumerate(values)}
+        place, standby = StoreSettings(f"memory://{uuid4()}"), Standby()
+        given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True}
+        world = World(kafka, place, standby.tasks, standby.time)  # type: ignore[arg-type]
+        settings = load("sink", topics="people", schema_registry_url=source.url, **given).settings
+        assert 0 == SinkRun(settings, lambda _: None, Stop(), world)()["exit_code"]
+    target = connect(RegistrySettings((apicurio.url,), retries=1))
+    for at in range(max(ids)):  # their ids are taken
+        target.register(f"taken-{at}", RegisteredSchema(AVRO, json.dumps(fixed(at + 1))))
+
+    settings = load(
+        "restore", rename="copy_of_$0", schema_registry_url=apicurio.url, **given
+    ).settings
+    world = World(standby.connection, place, standby.tasks, standby.time)  # type: ignore[arg-type]
+    done = RestoreRun(settings, lambda _: None, Stop(), world)()
+
+    assert 0 == done["exit_code"], done
+    new = {each["id"]: each["new_id"] for each in done["schemas"]}
+    expected = [head_of(new[ids[at % 2]]) + bytes([at]) for at in range(10)]
+    assert expected == standby.target.values("copy_of_people")
+    schemas = [target.schema(new[at]) for at in ids]
+    assert [person, ORDER] == [json.loads(found.text) for found in schemas if found is not None]
+    assert target.version(new[ids[1]], "copy_of_people-value") == 2
+
+
+def fixed(size: int) -> Any:
+    """Return a schema that no other test registers."""
+    return {"type": "fixed", "name": "Taken", "size": size}

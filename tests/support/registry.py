@@ -25,6 +25,8 @@ class FakeRegistry:
         keys: Its certificate and private key, for TLS; None for plain HTTP.
         clients: Authority of the certificates that clients must show; None for nobody.
         keeps_alive: A connection takes more than one request.
+        has_modes: It knows modes, as Confluent's does: in IMPORT the client chooses ids.
+        refuses: Subjects that no other schema is compatible with.
         closed: A client closed a connection that was kept for it.
     """
 
@@ -34,8 +36,11 @@ class FakeRegistry:
     keys: Path | None = None
     clients: Path | None = None
     keeps_alive: bool = False
+    has_modes: bool = False
+    refuses: set[str] = field(default_factory=set)
+    modes: dict[str, str] = field(default_factory=dict)
     closed: threading.Event = field(default_factory=threading.Event)
-    _schemas: list[dict[str, Any]] = field(default_factory=list)
+    _schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
     _versions: dict[str, list[int]] = field(default_factory=dict)
     _closing: threading.Event = field(default_factory=threading.Event)
 
@@ -55,6 +60,12 @@ class FakeRegistry:
 
             def do_GET(self) -> None:
                 fake._handle(self, {})
+
+            def do_DELETE(self) -> None:
+                fake._handle(self, {})
+
+            def do_PUT(self) -> None:
+                self.do_POST()
 
             def do_POST(self) -> None:
                 length = int(self.headers.get("Content-Length", 0))
@@ -91,9 +102,12 @@ class FakeRegistry:
         """Register a schema, text or an object, and return its id."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
         entry = {"schema": text, "schemaType": kind, "references": [], **more}
-        if entry not in self._schemas:
-            self._schemas.append(entry)
-        schema_id = self._schemas.index(entry) + 1
+        known = [at for at, found in self._schemas.items() if found == entry]
+        schema_id = known[0] if known else max(self._schemas, default=0) + 1
+        return self._enter(subject, schema_id, entry)
+
+    def _enter(self, subject: str, schema_id: int, entry: dict[str, Any]) -> int:
+        self._schemas[schema_id] = entry
         versions = self._versions.setdefault(subject, [])
         if schema_id not in versions:
             versions.append(schema_id)
@@ -105,16 +119,23 @@ class FakeRegistry:
 
     def text(self, schema_id: int) -> str:
         """Return what was registered under an id."""
-        return str(self._schemas[schema_id - 1]["schema"])
+        return str(self._schemas[schema_id]["schema"])
+
+    def references(self, schema_id: int) -> Any:
+        """Return what a schema refers to."""
+        return self._schemas[schema_id]["references"]
 
     def subjects(self) -> dict[str, list[int]]:
         """Return the ids under each subject, in the order of their versions."""
-        return dict(self._versions)
+        return {name: [*ids] for name, ids in self._versions.items()}
 
     def _handle(self, request: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
         path = urlsplit(request.path).path
         self.asked.append(f"{request.command} {path}")
-        status, answer = self._scripted() or self._allowed(request) or self._answer(path, body)
+        method = request.command
+        status, answer = (
+            self._scripted() or self._allowed(request) or self._answer(method, path, body)
+        )
         data = json.dumps(answer).encode()
         request.send_response(status)
         request.send_header("Content-Type", TYPE)
@@ -137,14 +158,45 @@ class FakeRegistry:
             return None
         return 401, {"error_code": 401, "message": "Unauthorized"}
 
-    def _answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:  # noqa: PLR0911
+    def _moded(self, method: str, subject: str, body: dict[str, Any]) -> tuple[int, Any]:
+        if method == "PUT":
+            self.modes[subject] = body["mode"]
+        if method == "DELETE":
+            return 200, {"mode": self.modes.pop(subject)}
+        if subject and subject not in self.modes:
+            return 404, {"error_code": 40409, "message": "no mode of its own"}
+        return 200, {"mode": self.modes.get(subject, "READWRITE")}  # "" is the whole registry's
+
+    def _chosen(self, subject: str, body: dict[str, Any]) -> tuple[int, Any]:
+        """Register a schema under the id that a client chose."""
+        kind, references = body.get("schemaType") or "AVRO", body.get("references") or []
+        entry = {"schema": body["schema"], "schemaType": kind, "references": references}
+        if self.modes.get(subject) != "IMPORT":
+            return 422, {"error_code": 42205, "message": "not in mode IMPORT"}
+        if self._schemas.get(body["id"], entry) != entry:
+            return 422, {"error_code": 42207, "message": "overwrites another schema"}
+        return 200, {"id": self._enter(subject, body["id"], entry)}
+
+    def _answer(  # noqa: PLR0911
+        self, method: str, path: str, body: dict[str, Any]
+    ) -> tuple[int, Any]:
         match [unquote(part) for part in path.strip("/").split("/")]:
+            case ["mode", *rest] if self.has_modes:
+                return self._moded(method, "".join(rest), body)
+            case ["compatibility", "subjects", subject, "versions", _]:
+                return 200, {"is_compatible": subject not in self.refuses}
+            case ["subjects", subject, "versions"] if method == "GET":
+                if subject not in self._versions:
+                    return 404, {"error_code": 40401, "message": "Subject not found"}
+                return 200, [*range(1, len(self._versions[subject]) + 1)]
+            case ["subjects", subject, "versions"] if self.has_modes and "id" in body:
+                return self._chosen(subject, body)
             case ["schemas", "ids", text, *rest]:
                 schema_id = int(text)
-                if not 0 < schema_id <= len(self._schemas):
+                if schema_id not in self._schemas:
                     return 404, {"error_code": 40403, "message": "Schema not found"}
                 if not rest:
-                    return 200, self._schemas[schema_id - 1]
+                    return 200, self._schemas[schema_id]
                 pairs = [
                     {"subject": subject, "version": versions.index(schema_id) + 1}
                     for subject, versions in self._versions.items()
@@ -161,5 +213,5 @@ class FakeRegistry:
                     return 404, {"error_code": 40402, "message": "Version not found"}
                 schema_id = versions[int(number) - 1]
                 named = {"subject": subject, "id": schema_id, "version": int(number)}
-                return 200, {**self._schemas[schema_id - 1], **named}
+                return 200, {**self._schemas[schema_id], **named}
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}

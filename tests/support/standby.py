@@ -60,6 +60,10 @@ class _Connection:
         """Everything."""
         return frozenset({"READ"})
 
+    def of_transactions(self, _name: str) -> frozenset[str]:
+        """Everything."""
+        return frozenset({"WRITE", "DESCRIBE"})
+
     def reader(self, _group: str) -> "_Reader":
         """Open a reader."""
         return _Reader(self.target)

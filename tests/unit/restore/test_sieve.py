@@ -24,7 +24,11 @@ class Sifted:
         self.counted: dict[str, int] = {}
         self.skipped: list[KbackupError] = []
         job: Any = SimpleNamespace(
-            transforms=(), offset_header=None, max_record_bytes=100, on_error=on_error
+            schema_ids={},
+            transforms=(),
+            offset_header=None,
+            max_record_bytes=100,
+            on_error=on_error,
         )
         mark = Mark(Source("", ORDERS), "", Span(0, 0), Place(0, 0))
         unit = RestoreUnit(TopicPartition("copy", 0), (), mark)

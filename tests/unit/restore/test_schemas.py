@@ -1,0 +1,285 @@
+"""The schemas of a backup, registered where whole records are restored to."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from kbackup.backup import schemas
+from kbackup.backup.schemas import KeptSchema, SchemaUse
+from kbackup.clock import SystemClock
+from kbackup.events import Event
+from kbackup.naming import Layout
+from kbackup.records import TopicPartition
+from kbackup.registry import AVRO, RegisteredSchema
+from kbackup.registry.framing import head_of
+from kbackup.restore.run import RestoreRun
+from kbackup.restore.schemas import subjects
+from kbackup.runs.stopping import Stop
+from kbackup.runs.world import World
+from kbackup.sink.run import SinkRun
+from kbackup.stores import StoreSettings, open_store
+from tests.support.configurations import load
+from tests.support.fake_kafka import FakeKafka
+from tests.support.registry import FakeRegistry
+from tests.support.standby import Standby
+
+NAME = {"type": "record", "name": "x.Name", "fields": [{"name": "n", "type": "string"}]}
+PERSON = {"type": "record", "name": "x.Person", "fields": [{"name": "n", "type": "x.Name"}]}
+
+
+@pytest.fixture
+def store() -> StoreSettings:
+    return StoreSettings(f"memory://{uuid4()}")
+
+
+def back_up(source: FakeRegistry | None, store: StoreSettings, *values: bytes) -> None:
+    """Back up whole records of one topic with these values."""
+    kafka = FakeKafka()
+    [where] = kafka.create("orders", len(values))
+    kafka.values = {(where, at): value for at, value in enumerate(values)}
+    given = {} if source is None else {"schema_registry_url": source.url}
+    settings = load(
+        "sink", bootstrap_servers="h:1", topics="orders", s3_bucket_name="b", no_lock=True, **given
+    ).settings
+    world = World(kafka, store, Standby().tasks, SystemClock())  # type: ignore[arg-type]
+    done = SinkRun(settings, lambda _: None, Stop(), world)()
+    assert done["records"] == len(values), done
+
+
+class Copy:
+    """Restores of the backup into one cluster, as ``copy_of_orders``."""
+
+    def __init__(self, store: StoreSettings) -> None:
+        self.standby, self.told = Standby(), list[Event]()
+        self._store = store
+
+    def restore(self, registry: str, **options: Any) -> dict[str, Any]:
+        """Restore with a registry; return the summary."""
+        self.told.clear()
+        settings = load(
+            "restore", bootstrap_servers="h:1", s3_bucket_name="b", no_lock=True,
+            rename="copy_of_$0", schema_registry_url=registry, **options,
+        ).settings  # fmt: skip
+        standby = self.standby
+        world = World(standby.connection, self._store, standby.tasks, standby.time)  # type: ignore[arg-type]
+        return RestoreRun(settings, self.told.append, Stop(), world)()
+
+    def values(self) -> list[bytes | None]:
+        """The values of the copy."""
+        return self.standby.target.values("copy_of_orders")
+
+    def is_untouched(self) -> bool:
+        """Whether no topic was created."""
+        return not self.standby.target.logs
+
+
+def test_schemas_keep_their_ids_in_an_empty_registry_with_modes(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    Every byte of the records comes back, and the subject's mode is as it was.
+    """
+    registry.has_modes = True
+    with FakeRegistry() as source:
+        for other in range(40):
+            source.add(f"other-{other}", {"type": "fixed", "name": "F", "size": other + 1})
+        ids = [source.add("orders-value", text) for text in ('"int"', '"string"')]
+        values = [head_of(ids[0]) + b"\2", head_of(ids[1]) + b"\2a", head_of(ids[0]) + b"\4"]
+        back_up(source, store, *values)
+    copy = Copy(store)
+
+    done = copy.restore(registry.url)
+
+    assert (0, values) == (done["exit_code"], copy.values()), done
+    assert ({"copy_of_orders-value": [41, 42]}, {}) == (registry.subjects(), registry.modes)
+    assert [
+        {
+            "topic": "orders", "part": "value", "id": at, "new_id": at,
+            "subjects": ["copy_of_orders-value"],
+        }
+        for at in (41, 42)
+    ] == done["schemas"]  # fmt: skip
+
+
+@pytest.mark.parametrize("has_modes", [True, False], ids=["taken ids", "no modes"])
+def test_ids_are_rewritten_where_the_registry_gives_others(
+    registry: FakeRegistry, store: StoreSettings, has_modes: bool
+) -> None:
+    """
+    The five bytes before a value change and nothing else; tombstones, short values and bytes of
+    another kind stay as they are.
+    """
+    registry.has_modes = has_modes
+    taken = [registry.add("taken", text) for text in ('"long"', '"float"', '"double"')]
+    with FakeRegistry() as source:
+        one = source.add("orders-value", '"int"')
+        two = source.add("orders-value", '"string"')
+        back_up(source, store, head_of(one) + b"\2", b"", b"\0", head_of(two) + b"\2a", b"json")
+    copy = Copy(store)
+
+    done = copy.restore(registry.url)
+
+    new = [each["new_id"] for each in done["schemas"]]
+    assert not {*taken} & {*new}
+    assert ('"int"', '"string"') == tuple(map(registry.text, new))
+    expected = [head_of(new[0]) + b"\2", b"", b"\0", head_of(new[1]) + b"\2a", b"json"]
+    assert (0, expected) == (done["exit_code"], copy.values())
+
+
+def test_what_a_schema_refers_to_is_registered_first(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    With the version that it has there.
+    """
+    registry.add("names", '"bytes"')
+    with FakeRegistry() as source:
+        source.add("names", NAME)
+        refers = {"references": [{"name": "x.Name", "subject": "names", "version": 1}]}
+        back_up(source, store, head_of(source.add("orders-value", PERSON, **refers)) + b"\2a")
+
+    done = Copy(store).restore(registry.url)
+
+    [each] = done["schemas"]
+    assert (3, [1, 2]) == (each["new_id"], registry.subjects()["names"])
+    assert [{"name": "x.Name", "subject": "names", "version": 2}] == registry.references(3)
+
+
+def test_a_repeated_restore_registers_nothing_twice(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    After a kill between registering and the first record, the ids are those of the first run.
+    """
+    with FakeRegistry() as source:
+        back_up(source, store, head_of(source.add("orders-value", '"int"')) + b"\2")
+    registry.add("taken", '"long"')
+    copy = Copy(store)
+    copy.restore(registry.url)
+    before = registry.subjects()
+    again = Copy(store).restore(registry.url)
+
+    assert (0, before) == (again["exit_code"], registry.subjects())
+
+
+def test_a_record_of_a_schema_that_the_backup_lacks_is_counted(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    It is restored with the id it had, which may mean something else in the target: exit code 3,
+    and the plan says so before.
+    """
+    with FakeRegistry() as source:
+        good = head_of(source.add("orders-value", '"int"')) + b"\2"
+        back_up(source, store, good, head_of(9) + b"\2", head_of(9) + b"\4")
+    copy = Copy(store)
+    plan = copy.restore(registry.url, dry_run=True)
+    warned = [each["code"] for each in plan["warnings"]]
+    done = copy.restore(registry.url)
+
+    assert (["lacking_schema"], 0) == (warned, plan["exit_code"])
+    assert (3, {"unregistered_schemas": 2}) == (done["exit_code"], done["skipped"])
+    assert [good, head_of(9) + b"\2", head_of(9) + b"\4"] == copy.values()
+
+
+def test_a_plan_names_the_schemas_and_registers_none(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    It exits as the run would.
+    """
+    with FakeRegistry() as source:
+        back_up(source, store, head_of(source.add("orders-value", '"int"')) + b"\2")
+    copy = Copy(store)
+
+    done = copy.restore(registry.url, dry_run=True)
+
+    [told] = [event for event in copy.told if event["type"] == "plan_schemas"]
+    assert [("value", 1, None, ["copy_of_orders-value"])] == [
+        (each["part"], each["id"], each["new_id"], each["subjects"]) for each in told["schemas"]
+    ]
+    assert (0, {}, registry.url) == (done["exit_code"], registry.subjects(), told["registry"])
+
+
+@pytest.mark.parametrize("dry_run", [True, False], ids=["plan", "run"])
+@pytest.mark.parametrize(
+    ("trouble", "code", "do"),
+    [
+        pytest.param("away", 5, "run again", id="no answer"),
+        pytest.param("read-only", 4, "READWRITE", id="read-only"),
+        pytest.param("incompatible", 4, "--rename", id="incompatible"),
+        pytest.param("two meanings", 4, "move away", id="two meanings of an id"),
+    ],
+)
+def test_a_registry_that_will_refuse_is_found_before_the_first_record(
+    registry: FakeRegistry, store: StoreSettings, trouble: str, code: int, do: str, dry_run: bool
+) -> None:
+    """
+    Nothing is created or written, and the message says what to do.
+    """
+    with FakeRegistry() as source:
+        back_up(source, store, head_of(source.add("orders-value", '"int"')) + b"\2")
+    copy, url = Copy(store), registry.url
+    if trouble == "away":
+        registry.user = "somebody:else"
+        do = "a user who may read schemas"
+    elif trouble == "read-only":
+        registry.has_modes, registry.modes = True, {"": "READONLY"}
+    elif trouble == "incompatible":
+        registry.add("copy_of_orders-value", '"long"')
+        registry.refuses = {"copy_of_orders-value"}
+    else:
+        again = RegisteredSchema(AVRO, '"string"')
+        kept = KeptSchema(SchemaUse("orders", "value", 1), again, {})
+        schemas.put(open_store(store), Layout(), kept)
+    before = registry.subjects()
+
+    done = copy.restore(url, dry_run=dry_run)
+
+    [error] = done["errors"]
+    assert (code, True, before) == (done["exit_code"], copy.is_untouched(), registry.subjects())
+    assert do in error["do"]
+
+
+def test_a_backup_without_schemas_is_restored_as_it_is(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    A warning says so: its consumers need the source's registry.
+    """
+    value = head_of(7) + b"\2"
+    back_up(None, store, value)
+    copy = Copy(store)
+
+    done = copy.restore(registry.url)
+
+    assert (0, [value]) == (done["exit_code"], copy.values())
+    assert ["no_schemas"] == [each["code"] for each in done["warnings"]]
+    assert TopicPartition("copy_of_orders", 0) in copy.standby.target.logs
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        pytest.param({"orders-value": 3}, {"copy-value": 3}, id="after the topic"),
+        pytest.param({"x.Order": 2}, {"x.Order": 2}, id="after the record"),
+        pytest.param({"orders-x.Order": 2}, {"copy-x.Order": 2}, id="after both"),
+        pytest.param(
+            {"orders-value": 1, "other-value": 9, "x.Order": 2},
+            {"copy-value": 1, "x.Order": 2},
+            id="shared with another topic",
+        ),
+        pytest.param({"other-value": 9}, {"copy-value": 9}, id="another topic's alone"),
+        pytest.param({}, {"copy-value": 1}, id="deleted from its subjects"),
+    ],
+)
+def test_subjects_are_renamed_with_their_topic(
+    versions: dict[str, int], expected: dict[str, int]
+) -> None:
+    """
+    So that producers to the copy find their schemas, and other topics' subjects are left alone.
+    """
+    use = SchemaUse("orders", "value", 1)
+
+    assert expected == subjects(KeptSchema(use, RegisteredSchema(AVRO, '"int"'), versions), "copy")
