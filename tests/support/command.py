@@ -7,11 +7,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """What a finished command left."""
 
     code: int

@@ -1,8 +1,5 @@
 """Objects that are written again: ``sink --repair``."""
 
-import json
-import threading
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,9 +8,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup.clock import SystemClock
-from kbackup.engine import Report, Task
 from kbackup.errors import ConfigurationError
-from kbackup.events import Event
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.known import read
@@ -24,32 +19,10 @@ from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
-from tests.support.fakes import SilentLine
+from tests.support.in_turn import InTurn
 
 ORDERS = TopicPartition("orders", 0)
 JSON = {"format_class": "json", "value_converter": "json"}
-
-
-class Here:
-    """Runs tasks in this thread, one after the other."""
-
-    def begin(self) -> None:
-        """Nothing to get ready."""
-
-    def end(self) -> None:
-        """Nothing to let go of."""
-
-    def __call__(
-        self,
-        task: Task,
-        units: Sequence[Any],
-        hear: Callable[[Event], None],
-        stop: threading.Event,
-        **manner: Any,
-    ) -> list[Report]:
-        """`RunTasks`."""
-        del hear, stop, manner
-        return json.loads(json.dumps(list(task(units, SilentLine()))))  # type: ignore[no-any-return]
 
 
 class KafkaWithGroups(FakeKafka):
@@ -83,7 +56,7 @@ class Bucket:
         """Run to the end; return the summary."""
         options = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics": "orders"}
         options |= {"no_lock": True, "flush_size": 10, **self.options, **given}
-        world = World(self.kafka, self.settings, Here(), SystemClock())  # type: ignore[arg-type]
+        world = World(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
         settings = load("sink", **options).settings
         return kind(settings, [].append, Stop(), world)()
 

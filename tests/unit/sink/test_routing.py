@@ -1,7 +1,5 @@
 """A sink whose transforms give topics other names: read under one, stored under the other."""
 
-import threading
-from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -9,8 +7,6 @@ import pytest
 
 from kbackup.backup import catalog
 from kbackup.clock import SystemClock
-from kbackup.engine import Report, Task
-from kbackup.events import Event
 from kbackup.formats import FormatOptions
 from kbackup.kafka import Position
 from kbackup.naming import Layout
@@ -23,7 +19,7 @@ from kbackup.sink.run import SinkRun
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
-from tests.support.fakes import SilentLine
+from tests.support.in_turn import InTurn
 
 ROUTER = {
     "transforms": "copy",
@@ -31,28 +27,6 @@ ROUTER = {
     "transforms.copy.regex": ".*",
     "transforms.copy.replacement": "copy_of_$0",
 }
-
-
-class InTurn:
-    """Runs tasks one after the other, in this thread."""
-
-    def begin(self) -> None:
-        """Nothing to get ready."""
-
-    def end(self) -> None:
-        """Nothing to let go of."""
-
-    def __call__(
-        self,
-        task: Task,
-        units: Sequence[Any],
-        hear: Callable[[Event], None],
-        stop: threading.Event,
-        **_: object,
-    ) -> list[Report]:
-        """`RunTasks`."""
-        del hear, stop
-        return list(task(units, SilentLine()))  # type: ignore[arg-type]
 
 
 @pytest.fixture

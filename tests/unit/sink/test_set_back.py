@@ -1,17 +1,13 @@
 """A group that somebody has set back, over objects of values, which do not store offsets."""
 
 import json
-import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
 import pytest
 
 from kbackup.clock import SystemClock
-from kbackup.engine import Deal, Report, Task, deal
-from kbackup.events import Event
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.stopping import Stop
@@ -20,38 +16,9 @@ from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
-from tests.support.fakes import SilentLine
+from tests.support.in_turn import InTurn
 
 WHERE: Final = TopicPartition("orders", 0)
-
-
-class Here:
-    """Runs tasks one after the other in this thread."""
-
-    slots = 1
-
-    def begin(self) -> None:
-        """Nothing to get ready."""
-
-    def end(self) -> None:
-        """Nothing to let go of."""
-
-    def __call__(
-        self,
-        task: Task,
-        units: Sequence[Any],
-        _hear: Callable[[Event], None],
-        _stop: threading.Event,
-        *,
-        deal: Deal = deal,
-        **_: object,
-    ) -> list[Report]:
-        """`RunTasks`."""
-        return [
-            json.loads(json.dumps(report))
-            for share in deal(units, 1)
-            for report in task(share, SilentLine())
-        ]
 
 
 class Bench:
@@ -69,7 +36,7 @@ class Bench:
             "format_class": "json", "value_converter_schemas_enable": False, "flush_size": size,
             **options,
         }  # fmt: skip
-        world = World(self.kafka, self.settings, Here(), SystemClock())  # type: ignore[arg-type]
+        world = World(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
         return dict(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
 
     def set_back(self, offset: int) -> None:
