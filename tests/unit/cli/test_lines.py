@@ -11,7 +11,7 @@ from kbackup.cli.progress import Progress, Row
 
 def test_lines_come_at_intervals() -> None:
     """
-    A run without news for a while still shows that it is alive.
+    Progress lines keep coming at intervals, even without news.
     """
     seen = threading.Event()
 
@@ -39,7 +39,7 @@ def test_lines_come_at_intervals() -> None:
 
 def test_the_interval_does_not_delay_the_end() -> None:
     """
-    A run of a second does not wait for its next line.
+    A short run does not wait for its next progress line.
     """
     began = time.monotonic()
 
@@ -117,6 +117,6 @@ def test_the_first_line(event: dict[str, Any], line: str) -> None:
 )
 def test_a_warning_names_its_place_once(event: dict[str, Any], text: str) -> None:
     """
-    A warning says where, in its own words or in front of them.
+    A warning names its place once.
     """
     assert text == warning_text(event)

@@ -69,7 +69,7 @@ def test_numbers_are_whole_or_absent(width: int) -> None:
 
 def test_those_that_move_are_shown() -> None:
     """
-    Of 300 partitions the screen shows those something happens to, and counts the others.
+    With 300 partitions the screen shows those that are moving and counts the others.
     """
     lines = drawn(progress_of(300, 5), 100, 24)
 
@@ -82,7 +82,7 @@ def test_those_that_move_are_shown() -> None:
 
 def test_only_committed_offsets_fill_the_bar() -> None:
     """
-    What is read and could be lost is a number of its own, and moves no bar.
+    Records that are read but not committed are counted apart and do not move the bar.
     """
     progress = progress_of(1, 0)
 
@@ -98,7 +98,7 @@ def test_only_committed_offsets_fill_the_bar() -> None:
 
 def test_what_is_sent_is_unacked() -> None:
     """
-    A restore names what could be lost by its own word.
+    A restore counts records that were sent and not yet acknowledged.
     """
     head = drawn(progress_of(1, 1), 100, 24, is_restore=True)[0]
 
@@ -107,7 +107,7 @@ def test_what_is_sent_is_unacked() -> None:
 
 def test_a_run_that_follows_has_no_percentage() -> None:
     """
-    Without an end there is nothing to be a part of.
+    Without a known end no percentage is shown.
     """
     progress = Progress()
     progress.tell({"type": "progress", "topic": "orders", "partition": 0, "committed": 7})
@@ -117,7 +117,7 @@ def test_a_run_that_follows_has_no_percentage() -> None:
 
 def test_the_start_of_spark_is_told() -> None:
     """
-    Until the first task is heard of, the display says what is being waited for.
+    Until the first task reports, the display says that Spark is starting.
     """
     plan = {"topic": "orders", "partition": 0, "start": 0, "end": 10, "committed": 0}
     with live() as (display, _, file):
@@ -134,7 +134,7 @@ def test_the_start_of_spark_is_told() -> None:
 
 def test_what_needs_no_spark_does_not_speak_of_it() -> None:
     """
-    A run with nothing to do starts no Spark, and says nothing of it.
+    A run with nothing to do neither starts nor mentions Spark.
     """
     plan = {"topic": "orders", "partition": 0, "start": 10, "end": 10, "committed": 10}
     with live() as (display, _, file):
@@ -177,7 +177,7 @@ def test_log_lines_stand_above_the_display() -> None:
 
 def test_nothing_is_drawn_when_all_is_over() -> None:
     """
-    News that come late do not bring the display back.
+    A late event does not bring the finished display back.
     """
     with live() as (display, _, file):
         pass

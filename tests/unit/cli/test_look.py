@@ -14,7 +14,7 @@ from kbackup.cli import root
 @pytest.mark.parametrize("option", ["--template", "-f"])
 def test_peek_leaves_bytes_alone_in_a_pipe(option: str, tmp_path: Path) -> None:
     """
-    Keys, payloads and headers that are no text reach the next program as they were backed up.
+    Binary keys, payloads and headers reach a pipe unchanged.
     """
     backup = Backup.in_folder(tmp_path)
     headers = [{"key": "trace", "value": b"\xff"}]
@@ -56,7 +56,7 @@ def test_peek_breaks_lines_on_a_screen_at_line_feeds_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, term: str
 ) -> None:
     """
-    What else counts as a line's end somewhere is shown as the character it is.
+    Unicode line separators are printed as the characters they are.
     """
     backup = Backup.in_folder(tmp_path)
     backup.put("orders", 0, batch([7], value="a\x0bb\x85c\u2028d\re".encode()))

@@ -33,7 +33,7 @@ from kbackup.cli.masking import Mask
 )
 def test_texts(text: str, masked: str) -> None:
     """
-    Secrets go, the rest of the sentence stays.
+    Secrets are masked and the rest of the sentence stays.
     """
     mask = Mask(["s3cr/t+", "longs3cr/t+", "", "ab"])
 
@@ -42,7 +42,7 @@ def test_texts(text: str, masked: str) -> None:
 
 def test_sentences_are_masked_at_any_depth_and_names_are_not() -> None:
     """
-    Texts of errors inside a summary are cleaned; topics and keys are data.
+    Error texts in a summary are masked; topics and keys are data and stay.
     """
     event = {"topic": "hunter2", "errors": [{"why": "hunter2", "key": "hunter2", "offset": 0}]}
 

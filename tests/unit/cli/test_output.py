@@ -28,7 +28,7 @@ def test_quiet_success_is_silent(any_told: Any, show: Any) -> None:
 
 def test_quiet_failure_is_exactly_the_error(told: Any, show: Any) -> None:
     """
-    The mail that cron sends is the error, in three parts, and nothing else.
+    With --quiet a failure prints exactly its error, in three parts.
     """
     each = told("restore,refused")
 

@@ -21,7 +21,7 @@ def entry(**fields: Any) -> dict[str, Any]:
 
 def test_progress_is_of_this_run() -> None:
     """
-    A run that goes on at offset 900 of 1000 begins at 0 %, not at 90.
+    A run that continues at offset 900 of 1000 starts at 0 %, not at 90 %.
     """
     progress = Progress()
     progress.tell({"type": "plan", "partitions": [entry(start=900, end=1000, committed=900)]})
@@ -50,7 +50,7 @@ def test_how_far_a_partition_is(
     fields: dict[str, Any], fraction: float | None, is_done: bool
 ) -> None:
     """
-    100 % is shown when all is safe and not before; no end, no percentage.
+    100 % is shown only when everything is safe, and no percentage is shown without an end.
     """
     progress = Progress()
     progress.tell({"type": "plan", "partitions": [entry(**fields)]})
@@ -115,7 +115,7 @@ def test_what_is_read_and_not_safe_yet_moves_the_rate_and_not_the_bar() -> None:
 
 def test_a_file_that_becomes_safe_does_not_move_the_rate() -> None:
     """
-    A commit turns what was read into what is safe; nothing was read in that moment.
+    A commit moves records from read to safe without changing the rate.
     """
     clock = Clock()
     progress = Progress(clock)

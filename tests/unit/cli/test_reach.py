@@ -104,8 +104,8 @@ def origin(name: str, *words: str, **environ: str) -> Any:
 @pytest.mark.parametrize("found", PLAIN, ids=lambda found: found.name)
 def test_each_property_is_reachable_as_option_variable_and_property(found: Property) -> None:
     """
-    Property ``a.b.c`` is option ``--a-b-c`` and variable ``KBACKUP_A_B_C``; the option goes first.
-    A secret is no option, by whatever name.
+    Property ``a.b.c`` is option ``--a-b-c`` and variable ``KBACKUP_A_B_C``, and the option wins; a
+    secret is never an option.
     """
     value = sample(found)
     needs = () if found.option is None else found.option.needs
@@ -134,7 +134,7 @@ SWITCHED_OFF = [
 @pytest.mark.parametrize("found", SWITCHED_OFF, ids=lambda found: found.name)
 def test_an_option_that_switches_off_counts(found: Property) -> None:
     """
-    False is given, which is not the same as not given.
+    A flag that is set to false is not the same as one that is not set.
     """
     off = found.option_names[-1].partition("/")[2]
     words = [*IN_ITS_PLACE.get(found.name, ()), off]

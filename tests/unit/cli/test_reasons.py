@@ -49,14 +49,14 @@ def test_an_error_has_three_parts() -> None:
 )
 def test_what_an_error_says(error: KbackupError, text: str) -> None:
     """
-    An error names its place, and no part of it is there without content.
+    An error names its place and has no empty parts.
     """
     assert text == render_error(error.to_dict())
 
 
 def test_names_made_of_dots_survive_a_sentence() -> None:
     """
-    A sentence ends with one full stop, and loses none that belongs to a name.
+    A sentence ends with one full stop, even after a name that ends with one.
     """
     with pytest.raises(IllegalTopicNameError) as caught:
         check_topic("..")

@@ -28,7 +28,8 @@ def numbers(text: str) -> Counter[str]:
 @pytest.mark.parametrize("on_terminal", [True, False], ids=["terminal", "pipe"])
 def test_no_screen_breaks_a_number(any_told: Any, show: Any, width: int, on_terminal: bool) -> None:
     """
-    However narrow the screen, each number on it is whole, and none is lost that is not spared.
+    However narrow the screen, every number is shown in full, and only dispensable columns
+    disappear.
     """
     lines = any_told.lines
 
@@ -60,7 +61,7 @@ def test_no_line_is_wider_than_the_screen(any_told: Any, show: Any, width: int) 
 
 def test_a_pipe_gets_no_escape_sequence(any_told: Any, show: Any) -> None:
     """
-    What is piped can be read by programs that know nothing of terminals.
+    Piped output contains no escape sequences.
     """
     lines = any_told.lines
 
@@ -81,7 +82,7 @@ def test_a_plain_terminal_gets_no_escape_sequence(
     any_told: Any, show: Any, environ: dict[str, str], options: dict[str, bool]
 ) -> None:
     """
-    A terminal that was said to be plain is treated as such.
+    A terminal that is declared plain gets no escape sequences.
     """
     lines = any_told.lines
 
@@ -113,7 +114,7 @@ def test_a_plain_terminal_gets_no_escape_sequence(
 )
 def test_every_table_ends_with_its_count(told: Any, show: Any, name: str, count: str) -> None:
     """
-    A table that was cut off on its way to the reader is missing its count.
+    Every table ends with its count, so a reader notices if it was cut off.
     """
     each = told(name)
 
@@ -124,7 +125,7 @@ def test_every_table_ends_with_its_count(told: Any, show: Any, name: str, count:
 
 def test_the_table_of_a_run_is_the_documented_one(told: Any, show: Any) -> None:
     """
-    The screen in the documentation is the screen one gets.
+    The screen in the documentation is what a user sees.
     """
     each = told("sink,skipped")
 
@@ -146,7 +147,7 @@ run 2026-11-21T02:00:00Z-7f3a  took 2:37  offsets committed to group connect-s3-
 
 def test_a_run_without_news_is_one_line_and_its_name(told: Any, show: Any) -> None:
     """
-    Where nothing was copied there is no table of noughts, and no offset was committed.
+    A run that copied nothing shows no table of zeros.
     """
     each = told("sink,nothing new")
 
@@ -181,7 +182,7 @@ def idle_topics() -> dict[str, Any]:
 
 def test_topics_without_records_are_told_apart_in_the_table(told: Any, show: Any) -> None:
     """
-    A row of noughts says why: nothing was ever there, it expired, was aborted or compacted.
+    A topic without records says why: it is empty, expired, aborted or compacted.
     """
     each = told("sink,skipped")
 
@@ -213,7 +214,7 @@ def test_records_that_the_configuration_leaves_out_are_counted_on_the_screen(
     told: Any, show: Any, command: str
 ) -> None:
     """
-    A filter that takes every record is neither an idle run nor a topic of aborted transactions.
+    A topic whose records were all filtered out is not shown as idle or aborted.
     """
     each = told(command)
     rows = [
@@ -241,7 +242,7 @@ def test_records_that_the_configuration_leaves_out_are_counted_on_the_screen(
 
 def test_a_column_that_says_nothing_is_left_out(told: Any, show: Any) -> None:
     """
-    Offsets of several partitions are not in the table, so a column of such topics is not either.
+    The offsets column is left out if every topic has several partitions.
     """
     each = told("sink,skipped")
     orders = [row for row in each.summary["partitions"] if row["topic"] == "orders"]
@@ -274,7 +275,7 @@ def test_a_table_of_usual_size_is_a_table_at_80_columns(
 
 def test_a_sink_plan_names_its_group(told: Any, show: Any) -> None:
     """
-    Who has to set the group back reads its name where the plan is.
+    A sink's plan names its group, for those who need to set it back.
     """
     each = told("sink-plan")
 
@@ -319,7 +320,7 @@ def test_a_restore_says_what_is_to_be_known_of_the_target(
     facts: dict[str, Any], lines: list[str]
 ) -> None:
     """
-    The audit, and topics that will grow for ever, are on the screen.
+    A restore's screen shows its audit, and which topics will grow without limit.
     """
     assert lines == restored({"command": "restore", "records": 1} | facts)
 
@@ -344,7 +345,7 @@ def test_a_refusal_is_told_below_its_plan(told: Any, show: Any) -> None:
 
 def test_a_real_restore_shows_its_plan_before_its_work(told: Any, show: Any) -> None:
     """
-    What a restore is about to do is on the screen before its first record is written.
+    A restore shows its plan before it writes its first record.
     """
     each = told("restore")
 
@@ -366,7 +367,7 @@ def test_a_command_that_failed_at_once_shows_no_empty_table(told: Any, show: Any
 
 def test_the_reason_of_an_exit_code_is_never_among_the_data(any_told: Any, show: Any) -> None:
     """
-    ``exit N: ...`` is the last line of stderr, so that records and tables can be piped on.
+    ``exit N: ...`` is the last line of stderr, and never among records and tables.
     """
     lines = any_told.lines
 
@@ -392,7 +393,7 @@ def test_what_goes_on_can_be_pasted(told: Any, show: Any) -> None:
 
 def test_foreign_text_is_escaped(show: Any) -> None:
     """
-    A topic's name cannot move the cursor or turn the line around.
+    A topic's name can neither move the cursor nor reverse the text direction.
     """
     evil = "orders\x1b[2J\u202egpj\n"
     row = {"type": "partition", "topic": evil, "partition": 0, "objects": 1, "bytes": 1}
@@ -406,7 +407,7 @@ def test_foreign_text_is_escaped(show: Any) -> None:
 
 def test_an_unknown_number_is_a_question_mark(told: Any, show: Any) -> None:
     """
-    What was not looked at is not shown as nought.
+    An unknown number is a question mark, not zero.
     """
     each = told("restore-topics")
 
@@ -417,7 +418,7 @@ def test_an_unknown_number_is_a_question_mark(told: Any, show: Any) -> None:
 
 def test_what_was_not_checked_is_not_called_ok(told: Any, show: Any) -> None:
     """
-    A partition that nobody vouches for is not checkable, never ok.
+    A partition that nothing vouches for is called not checkable, never ok.
     """
     each = told("restore-verify,damaged")
 

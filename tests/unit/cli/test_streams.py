@@ -5,7 +5,7 @@ from kbackup.cli.streams import Stream
 
 def test_bytes_reach_a_pipe_as_they_are() -> None:
     """
-    What a program reads of a record is the record, be it text or not.
+    A pipe receives a record's bytes unchanged, text or not.
     """
     raw = io.BytesIO()
 

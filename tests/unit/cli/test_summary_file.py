@@ -71,7 +71,7 @@ def test_a_damaged_file_is_a_missing_one(tmp_path: Path, old: bytes) -> None:
 
 def test_it_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A run that dies while it writes leaves the old summary, and nothing beside it.
+    A run that dies while writing leaves the old summary and no temporary file.
     """
     path = tmp_path / "summary.json"
     write(path, 0)

@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_map_draws_each_partition(folder: Path) -> None:
     """
-    A line a partition, its ends beside it, and below what the signs mean.
+    The map has a line for each partition with its first and last offset, and a legend.
     """
     result = topics(folder, "--map")
 
@@ -65,7 +65,7 @@ def test_the_map_draws_each_partition(folder: Path) -> None:
 
 def test_the_tree_shows_directories(folder: Path) -> None:
     """
-    What a partitioner has made is seen without a listing of every object.
+    The tree shows a partitioner's directories without listing every object.
     """
     result = topics(folder, "--tree")
 
@@ -93,7 +93,7 @@ def test_lines_of_json_fulfil_the_schema(folder: Path) -> None:
 
 def test_as_of_a_time_later_objects_are_not_shown(folder: Path) -> None:
     """
-    What was there on a day is what had been stored before it.
+    With --as-of only objects stored before that time are shown.
     """
     for at, path in enumerate(sorted((folder / "topics").rglob("*.parquet"))):
         os.utime(path, (at * 86_400, at * 86_400))
@@ -108,7 +108,7 @@ def test_as_of_a_time_later_objects_are_not_shown(folder: Path) -> None:
 
 def test_a_time_that_is_none_is_refused(folder: Path) -> None:
     """
-    Before anything is listed.
+    An invalid time is refused before anything is listed.
     """
     result = topics(folder, "--as-of", "yesterday")
 
@@ -149,7 +149,7 @@ class Outline(HTMLParser):
 
 def test_the_page_needs_nothing_else(folder: Path, tmp_path: Path) -> None:
     """
-    It can be sent by mail, and opened years later.
+    The page is self-contained: it can be mailed, and opened years later.
     """
     result = topics(folder, "--html", str(tmp_path / "new" / "page.html"))
 
@@ -163,7 +163,7 @@ def test_the_page_needs_nothing_else(folder: Path, tmp_path: Path) -> None:
 
 def test_the_page_names_what_is_missing() -> None:
     """
-    One offset of a million is seen, and said in words above.
+    The page names every missing range, even one offset in a million.
     """
     found = Outline(page("s3://b/topics", "2026-11-22T00:00:00Z", [], [event()]))
 
@@ -174,7 +174,7 @@ def test_the_page_names_what_is_missing() -> None:
 
 def test_names_are_text_on_the_page() -> None:
     """
-    A topic's name is no markup.
+    A topic's name is escaped on the page.
     """
     found = Outline(page("<b>", "now", [], [event(topic="<script>alert(1)</script>")]))
 

@@ -28,7 +28,8 @@ def loaded(folder: Path, text: str, command: Command = "sink") -> Loaded:
 
 def test_a_connectors_file_chooses_the_layout(tmp_path: Path) -> None:
     """
-    Its properties have their own meaning and defaults, and it needs no flush.size.
+    The block-gzip connector's properties have their own meanings and defaults, and flush.size is
+    not required.
     """
     text = CONNECTOR + (
         "s3.prefix=systest/\ns3.endpoint=http://127.0.0.1:9000\ns3.path_style=true\n"
@@ -68,7 +69,7 @@ def test_the_format_alone_chooses_the_layout(tmp_path: Path) -> None:
 
 def test_limits_that_are_given_count(tmp_path: Path) -> None:
     """
-    An operator who wants larger or smaller objects says so.
+    Limits that the operator sets win over the defaults.
     """
     text = CONNECTOR + "flush.size=7\nrotate.bytes=1000000000\nrotate.interval.ms=-1\n"
     rule = wiring.rule(loaded(tmp_path, text).settings)
@@ -91,7 +92,7 @@ def test_what_does_not_go_with_it_is_refused_by_name(
     tmp_path: Path, text: str, name: str, why: str
 ) -> None:
     """
-    Nothing is left out in silence.
+    What cannot be combined is refused by name.
     """
     with pytest.raises(ConfigurationError) as caught:
         loaded(tmp_path, f"{CONNECTOR}{text}\n")
@@ -102,7 +103,7 @@ def test_what_does_not_go_with_it_is_refused_by_name(
 
 def test_dates_of_upload_go_with_no_other_format(tmp_path: Path) -> None:
     """
-    Other formats' names have no place for them.
+    Dated directories are refused with other formats, whose names do not allow them.
     """
     text = "topics=t\ns3.bucket.name=b\nformat.class=json\nflush.size=3\n"
 

@@ -36,7 +36,7 @@ def test_what_is_probably_not_meant_is_said_once(
     write: Write, text: str, code: str, name: str
 ) -> None:
     """
-    A value that does something else than it seems to is a warning, and the run goes on.
+    A value with a surprising effect causes a warning, and the run goes on.
     """
     loaded = load("sink", write(SINK + text), bootstrap_servers="h:1")
 
@@ -83,7 +83,7 @@ def test_what_belongs_to_a_refused_property_is_not_said_to_have_no_effect(
     write: Write, text: str
 ) -> None:
     """
-    The error stands alone: what hangs on it is neither doubted nor called useless.
+    Only the root error is reported, not its consequences.
     """
     given = {line.partition("=")[0] for line in text.splitlines()}
     doubts = config.check([write(SINK + text)], {})
@@ -94,7 +94,7 @@ def test_what_belongs_to_a_refused_property_is_not_said_to_have_no_effect(
 
 def test_pad_width_zero_acts_as_one(write: Write) -> None:
     """
-    Where the connector dies, the backup goes on.
+    A pad width of zero, which kills the connector, acts as one.
     """
     text = SINK + "filename.offset.zero.pad.width=0"
 

@@ -90,7 +90,7 @@ def test_what_cannot_be_said_is_refused_with_a_way_out(name: str, text: str, say
 
 def test_the_nearer_name_wins() -> None:
     """
-    For one client, before for all of Kafka, before the plain name.
+    The more specific prefix wins: one client's, then kafka., then the plain name.
     """
     found = clients.translate(
         {
@@ -110,7 +110,7 @@ def test_the_nearer_name_wins() -> None:
 
 def test_user_and_password_stand_before_a_jaas_config() -> None:
     """
-    What is said plainly counts.
+    An explicit user name and password win over a JAAS configuration.
     """
     found = clients.translate(
         {
@@ -124,7 +124,7 @@ def test_user_and_password_stand_before_a_jaas_config() -> None:
 
 def test_what_has_no_effect_is_named() -> None:
     """
-    Settings of Java's inner workings are listed, not passed on to a client that dies of them.
+    Settings that only Java knows are listed and not passed on.
     """
     name = "consumer.override.max.poll.records"
 
@@ -142,6 +142,6 @@ def test_what_has_no_effect_is_named() -> None:
 )
 def test_only_kafkas_properties_go_to_its_clients(name: str, expected: bool) -> None:
     """
-    Our own names are not passed on.
+    kbackup's own properties are not passed to the client.
     """
     assert expected == clients.is_client_property(name)

@@ -31,7 +31,7 @@ from kbackup.config.properties_text import Entry
 )
 def test_json_becomes_flat_text(text: str, expected: list[Entry]) -> None:
     """
-    Both forms of a connector's JSON are read, values as they are written.
+    Both JSON forms of a connector's configuration are read, with values as written.
     """
     assert expected == list(documents.parse_json(text))
 
@@ -59,7 +59,7 @@ def test_json_becomes_flat_text(text: str, expected: list[Entry]) -> None:
 )
 def test_yaml_becomes_flat_text(text: str, expected: list[Entry]) -> None:
     """
-    YAML's guesses at types have no say: a value is what stands there.
+    YAML values are taken as written, without YAML's type guessing.
     """
     found = list(documents.parse_yaml(text))
 
@@ -104,7 +104,7 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(
 )
 def test_what_is_no_configuration_says_so(parse, text: str, says: str) -> None:  # type: ignore[no-untyped-def]
     """
-    A file that cannot mean one thing is refused with the reason, at once and in bounded memory.
+    An ambiguous file is refused with the reason, quickly and in bounded memory.
     """
     with pytest.raises(ValueError, match=says):
         list(parse(text))
@@ -113,7 +113,7 @@ def test_what_is_no_configuration_says_so(parse, text: str, says: str) -> None: 
 @pytest.mark.parametrize("tag", ["!!python/object/apply:os.system [echo]", "!mine x"])
 def test_a_yaml_tag_is_refused(tag: str) -> None:
     """
-    No file makes us run code, and no tag is read as something it does not say.
+    No file can execute code, and unknown tags are refused.
     """
     with pytest.raises(ValueError, match="line 1: tags are not supported"):
         list(documents.parse_yaml(f"a: {tag}"))
@@ -123,7 +123,7 @@ def test_a_yaml_tag_is_refused(tag: str) -> None:
 @settings(deadline=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
     """
-    Whatever a file holds, the answer is entries or a ValueError.
+    Any file yields entries or a ValueError.
     """
     for parse in (documents.parse_json, documents.parse_yaml):
         said = "entries"

@@ -23,7 +23,7 @@ def test_a_file_is_read_by_its_extension(
     tmp_path: Path, name: str, data: bytes, expected: str
 ) -> None:
     """
-    The three kinds of files are known by their names.
+    A file's format is known by its extension.
     """
     path = tmp_path / name
     path.write_bytes(data)
@@ -65,7 +65,7 @@ def test_what_cannot_be_read_is_refused_with_its_path(
 )
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path, name: str, why: str) -> None:
     """
-    A missing file is said to be missing, whatever its name ends with.
+    A missing file is reported as missing, whatever its extension.
     """
     folder = tmp_path / "folder.json"
     folder.mkdir()
@@ -84,7 +84,7 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path, name: str, why: st
 )
 def test_open_to_others_means_any_user(tmp_path: Path, mode: int, expected: bool) -> None:
     """
-    Only what every user of the machine can read is complained about.
+    Only files that every user can read cause a warning.
     """
     path = tmp_path / "a.json"
     path.write_text("{}")

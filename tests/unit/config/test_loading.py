@@ -46,7 +46,7 @@ def test_whole_records_need_no_setting() -> None:
 
 def test_a_connectors_file_is_a_configuration(write: Write) -> None:
     """
-    The connectors' layout, cut as the connector cuts, its offsets taken over.
+    A connector's file selects the connectors' layout, its cuts and its offsets.
     """
     settings = load("sink", write(SINK), bootstrap_servers="h:1").settings
 
@@ -68,7 +68,7 @@ def test_a_connectors_file_is_a_configuration(write: Write) -> None:
 
 def test_a_sinks_file_restores_as_it_is(write: Write) -> None:
     """
-    What only a sink needs is ignored, and one line says so.
+    A restore ignores what only a sink needs, and says so in one line.
     """
     text = (
         SINK + "transforms=a\ntransforms.a.type=x.InsertField$Value\nrotate.schedule.interval.ms=1"
@@ -121,7 +121,7 @@ def test_what_a_command_needs_is_asked_for_at_once(
     command: config.Command, missing: set[str]
 ) -> None:
     """
-    One run names all that is missing.
+    All missing settings are reported at once.
     """
     assert missing == set(errors(command))
 
@@ -129,7 +129,7 @@ def test_what_a_command_needs_is_asked_for_at_once(
 @pytest.mark.parametrize("command", ["config", "doctor"])
 def test_looking_at_a_configuration_needs_none(command: config.Command) -> None:
     """
-    The commands that look at settings take what there is.
+    Commands that show the configuration do not require a complete one.
     """
     assert () == load(command).warnings or command == "config"
 
@@ -184,7 +184,7 @@ def test_the_store_is_a_bucket_or_a_folder(
     given: dict[str, object], url: str, endpoint: str | None
 ) -> None:
     """
-    A folder takes the place of a bucket; another URL is a server.
+    A URL selects a folder in place of a bucket, or another server.
     """
     settings = load("topics", **given).settings
 
@@ -204,7 +204,7 @@ def test_settings_are_frozen_and_cross_a_process() -> None:
 
 def test_kafka_gets_what_is_meant_for_it(write: Write) -> None:
     """
-    Client properties go to the clients, in librdkafka's words.
+    Client properties reach the clients under librdkafka's names.
     """
     text = """
         security.protocol=SASL_SSL
@@ -320,7 +320,7 @@ def test_all_properties_are_shown() -> None:
 
 def test_errors_are_named_together_with_their_origins(write: Write) -> None:
     """
-    One run is enough to find all that must be corrected.
+    All errors are reported together, each with its source.
     """
     path = write("flush.size=x\ntopics=<T>\nview=value\nformat.class=xml")
 
@@ -337,7 +337,7 @@ def test_errors_are_named_together_with_their_origins(write: Write) -> None:
 
 def test_a_missing_file_is_the_only_error(tmp_path: Path) -> None:
     """
-    What a file would have said is not asked for when it cannot be read.
+    If a file cannot be read, nothing else is reported as missing.
     """
     with pytest.raises(ConfigurationError, match=r"gone\.json") as caught:
         load("sink", tmp_path / "gone.json")
@@ -364,7 +364,7 @@ def test_a_missing_file_is_the_only_error(tmp_path: Path) -> None:
 )
 def test_a_file_is_checked_by_its_connector(write: Write, text: str, errors: list[str]) -> None:
     """
-    ``config check`` knows a sink's file from a source's, and what an option may still bring.
+    ``config check`` tells a sink's file from a source's, and knows what options may still provide.
     """
     found = config.check([write(text)], {})
 
@@ -399,7 +399,7 @@ TEXTS = st.one_of(
 @settings(deadline=None, max_examples=300)
 def test_no_configuration_ends_in_a_traceback(properties: dict[str, str]) -> None:
     """
-    Whatever stands in a file, there are settings, or errors that say why not.
+    Any file yields settings, or errors that say why not.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "f.json")
@@ -429,7 +429,7 @@ def test_loading_is_light() -> None:
 
 def test_a_restore_follows_only_where_its_own_command_line_says_so(tmp_path: Path) -> None:
     """
-    A sink's file may be given to a restore, which ends all the same.
+    A restore accepts a sink's file and does not follow because the file does.
     """
     path = tmp_path / "orders.properties"
     path.write_text("follow=true\ntopics=orders\ns3.bucket.name=b\nbootstrap.servers=k:9092\n")

@@ -17,7 +17,7 @@ from kbackup.config.parsing import moment
 )
 def test_a_time_is_a_date_or_milliseconds(text: str, ms: int) -> None:
     """
-    Without a zone it is UTC.
+    A time without a zone is UTC.
     """
     assert ms == moment(text)
 
@@ -25,7 +25,7 @@ def test_a_time_is_a_date_or_milliseconds(text: str, ms: int) -> None:
 @pytest.mark.parametrize("text", ["1795226400", "179522640", "-1795226400"])
 def test_seconds_are_refused(text: str) -> None:
     """
-    Taken for milliseconds they would be a day in January 1970, and choose all records or none.
+    A number that looks like seconds is refused: as milliseconds it would mean January 1970.
     """
     with pytest.raises(ValueError, match="looks like seconds"):
         moment(text)
@@ -34,7 +34,7 @@ def test_seconds_are_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "yesterday", "12", "2026-13-01"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     """
-    With an example of one.
+    Text that is not a time is refused with an example.
     """
     with pytest.raises(ValueError, match="2026-11-21T02:00:00Z"):
         moment(text)

@@ -99,7 +99,7 @@ def test_text_becomes_a_value(kind: Any, value: object, expected: object) -> Non
 )
 def test_what_cannot_be_read_says_what_was_expected(kind: Any, value: object, says: str) -> None:
     """
-    A wrong value is answered with what a right one looks like.
+    An error about a value says what was expected.
     """
     with pytest.raises(ValidationError, match=says):
         TypeAdapter(kind).validate_python(value)

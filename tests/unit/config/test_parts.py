@@ -13,7 +13,7 @@ ZONE = "timezone=UTC\nlocale=en\n"
 
 def test_a_connectors_partitioner_goes_by_its_clock(write: Write) -> None:
     """
-    Its defaults hold where its file says nothing, and the surprising one is said.
+    The connector's defaults apply where its file is silent, and a surprising one is reported.
     """
     loaded = load(
         "sink", write(SINK + DAILY + ZONE + "rotate.interval.ms=60000"), bootstrap_servers="h:1"
@@ -92,7 +92,7 @@ def test_whole_records_go_by_their_own_time() -> None:
 )  # fmt: skip
 def test_what_cannot_be_used_is_refused_by_name(write: Write, text: str, name: str) -> None:
     """
-    Before anything is read, and with the name of the property that is wrong or missing.
+    A missing or wrong property is reported by name before anything is read.
     """
     with pytest.raises(ConfigurationError) as caught:
         load("sink", write(SINK + text), bootstrap_servers="h:1")

@@ -69,7 +69,7 @@ def test_a_reference_to_nothing_is_an_error(tmp_path: Path, text: str) -> None:
 )
 def test_what_nobody_filled_in_is_found(name: str, text: str, expected: str | None) -> None:
     """
-    A template that was never filled in is noticed; a pattern is not mistaken for one.
+    An unfilled template is detected, and a pattern is not mistaken for one.
     """
     assert expected == placeholders.left_over(name, text, is_secret=False)
 
@@ -106,7 +106,7 @@ def test_kafkas_providers_are_known_under_any_alias(
     tmp_path: Path, class_name: str, text: str, expected: str
 ) -> None:
     """
-    As config.providers names them.
+    Configuration providers have the aliases that config.providers gives them.
     """
     (tmp_path / "s.properties").write_text("key=secret")
     (tmp_path / "d").mkdir()

@@ -30,7 +30,7 @@ def directories(partitioner: Partitioner) -> set[str]:
 
 def test_the_options_of_a_chosen_plugin_reach_it() -> None:
     """
-    What is given reaches it as a value of its type; what is not has the declared default.
+    A plugin receives given options with their types, and defaults for the others.
     """
     chosen = {**WHOLE, "partitioner_class": "modulo"}
     loaded = config.load(
@@ -59,7 +59,7 @@ def test_an_option_is_checked_where_it_was_given(write: Write) -> None:
 
 def test_an_option_of_a_plugin_that_is_not_chosen_has_no_effect() -> None:
     """
-    It is accepted with a warning.
+    An option of a plugin that is not chosen is accepted with a warning.
     """
     loaded = config.load(
         "sink", options=WHOLE, files=(), environ={}, extra=["modulo.directories=2"]
@@ -95,7 +95,7 @@ def test_half_a_pair_is_refused_by_the_configuration_and_by_the_store_alike(
 @pytest.mark.parametrize("blank", ["aws.access.key.id", "aws.secret.access.key"])
 def test_a_pair_that_is_blank_is_not_given(write: Write, blank: str) -> None:
     """
-    A template's empty lines mean the credential chain, both of them or one.
+    Credentials that a template leaves empty, one or both, mean the credential chain.
     """
     loaded = load("sink", write(f"{SINK}{blank}=\n"), bootstrap_servers="h:1")
 
@@ -115,8 +115,8 @@ def test_a_pair_that_is_blank_is_not_given(write: Write, blank: str) -> None:
 )
 def test_compression_is_of_all_files_or_refused(write: Write, text: str, misfit: str) -> None:
     """
-    What applies to all files of a backup is refused where one of them cannot have it; its default
-    is not.
+    A setting for all files of a backup is refused if one of them cannot have it, unless it is the
+    default.
     """
     base = SINK + text + "\ns3.compression.type="
 

@@ -101,7 +101,7 @@ def test_a_variable_sets_its_property(tmp_path: Path, variable: str, name: str) 
 
 def test_an_unknown_variable_is_named_with_the_nearest(tmp_path: Path) -> None:
     """
-    A misspelled variable does not vanish.
+    A misspelled variable is reported with the nearest name.
     """
     [doubt] = _merge(tmp_path, environ={"KBACKUP_FLUSH_SIZ": "3"}).doubts
 
@@ -120,7 +120,7 @@ def test_an_alias_stands_behind_the_name(tmp_path: Path) -> None:
 
 def test_a_name_twice_is_said(tmp_path: Path) -> None:
     """
-    Java takes the last of two values without a word; here there is one.
+    A property that is set twice causes a warning; Java silently takes the last one.
     """
     merged = _merge(tmp_path, "topics=a\ntopics=b")
 
@@ -158,7 +158,7 @@ def test_a_secret_on_the_command_line_is_refused(name: str, tmp_path: Path) -> N
 
 def test_an_option_is_not_resolved(tmp_path: Path) -> None:
     """
-    The shell has had its turn with an option; a reference in it is an error.
+    References in options are errors: the shell expands options.
     """
     merged = _merge(tmp_path, options={"s3_region": "${env:HOME}"}, environ={"HOME": "x"})
 
@@ -208,7 +208,7 @@ def test_minus_x_wants_a_pair(tmp_path: Path) -> None:
 
 def test_a_value_does_not_show_in_its_repr() -> None:
     """
-    Not even a debugger's line shows what may be a secret.
+    A value's repr never shows what may be a secret.
     """
     [value] = sources.merge({"sasl.password": "hunter2"}, [], {}, ()).values.values()
 

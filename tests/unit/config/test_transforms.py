@@ -42,7 +42,7 @@ ROUTER = {
 )
 def test_a_topic_gets_the_name_the_file_says(properties: dict[str, str], expected: str) -> None:
     """
-    Each way of asking for another name gives the same steps.
+    Every way of configuring a rename yields the same steps.
     """
     steps = router.chain(_given(properties)).steps
 
@@ -77,7 +77,7 @@ def test_a_replaced_chain_is_said() -> None:
 )
 def test_what_cannot_be_done_is_refused_by_name(properties: dict[str, str], name: str) -> None:
     """
-    A topic is never restored under a name nobody asked for.
+    A transform that cannot be applied to names is refused by name.
     """
     found = router.chain(_given(properties))
 
@@ -182,7 +182,7 @@ def test_whole_records_refuse_what_changes_a_value() -> None:
 
 def test_a_transform_of_keys_that_are_not_stored_is_left_out() -> None:
     """
-    Nobody would see what it does; a warning says so.
+    A transform of keys that are not stored is left out, with a warning.
     """
     kind = "org.apache.kafka.connect.transforms.InsertField$Key"
     found = steps(_given(INSERT | {"transforms.at.type": kind}), VALUES)
@@ -193,7 +193,7 @@ def test_a_transform_of_keys_that_are_not_stored_is_left_out() -> None:
 
 def test_an_option_that_a_transform_does_not_have_is_said() -> None:
     """
-    Kafka ignores it in silence.
+    An option that a transform does not have is reported; Kafka ignores it silently.
     """
     found = steps(_given(INSERT | {"transforms.at.timestamp.feild": "x"}), VALUES)
 
@@ -228,7 +228,7 @@ def test_a_restore_has_the_whole_chain_and_its_renaming() -> None:
 
 def test_a_restore_that_only_renames_changes_no_record() -> None:
     """
-    Nothing is converted there and back for nothing.
+    A restore that only renames topics does not convert records.
     """
     assert () == transforms.restore_steps(_given(ROUTER), frozenset()).steps
 
@@ -264,7 +264,7 @@ def test_what_a_restore_cannot_do_is_refused_by_name(
     more: dict[str, str], converters: frozenset[str], name: str, why: str
 ) -> None:
     """
-    Nothing is restored as it was where something was to be hidden.
+    A transform that a restore cannot do is refused, since it may be meant to hide data.
     """
     found = transforms.restore_steps(_given(MASK | more), converters)
 

@@ -47,7 +47,7 @@ def test_only_rows_that_are_whole_are_read_together(datums: list[bytes], is_read
 
 def test_a_number_too_large_for_its_type_is_one_bad_row() -> None:
     """
-    An ``int`` of 40 bits is no int, and its neighbours are.
+    A number too large for its type makes one bad record; its neighbours are read.
     """
     column = pa.array([b"\x02", b"\xfe\xff\xff\xff\xff\x0f", b"\x04"], pa.binary())
 
@@ -71,6 +71,6 @@ def test_a_number_too_large_for_its_type_is_one_bad_row() -> None:
 )
 def test_bytes_are_kept_only_where_they_mean_the_same(one: str, other: str, is_same: bool) -> None:
     """
-    A file's schema decides how its values are read.
+    Bytes are passed on undecoded only if the file's schema gives them the same meaning.
     """
     assert is_same == avro_wire.is_same(one, other)

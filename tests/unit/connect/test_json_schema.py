@@ -159,7 +159,7 @@ def test_a_choice_is_a_struct_of_which_one_field_is_there() -> None:
 
 def test_maps_with_other_keys_than_text_are_lists_of_entries() -> None:
     """
-    JSON has no other keys, and JSON Schema writes them otherwise than JsonConverter.
+    A map whose keys are not text becomes a list of entries, as the JSON Schema converter writes it.
     """
     schema = ConnectSchema(Type.MAP, key=ConnectSchema(Type.INT32), value=TEXT)
     column = json_values.column([[(1, "a")]], schema)
@@ -178,7 +178,7 @@ def test_maps_with_other_keys_than_text_are_lists_of_entries() -> None:
 )
 def test_references_are_followed(reference: str) -> None:
     """
-    To a part of the schema, and to another one by its name or its ``$id``.
+    References within a schema are followed, by path, by name and by ``$id``.
     """
     address = {"$id": "https://x.org/address.json", "type": "object", "title": "Address",
                "properties": {"street": {"$ref": "#/$defs/text"}},
@@ -233,7 +233,7 @@ _WIDE = {
 )  # fmt: skip
 def test_what_has_no_column_says_why(text: str, why: str) -> None:
     """
-    A schema of a registry is anybody's text: no such text is a traceback.
+    A schema from a registry that cannot be used is refused with a reason, never a traceback.
     """
     with pytest.raises(ValueError, match=why):
         from_json_schema(text)

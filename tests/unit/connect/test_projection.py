@@ -96,6 +96,6 @@ def test_what_would_lose_something_closes_the_file(
     record: ConnectSchema, file: ConnectSchema
 ) -> None:
     """
-    It is not projected, so the record goes into a file of its own schema.
+    A record that projection would damage goes into a file under its own schema.
     """
     assert not is_projectable(record, file)

@@ -84,7 +84,7 @@ def test_one_bad_record_is_one_bad_record(
     registry: FakeRegistry, value: bytes, what: str, why: str
 ) -> None:
     """
-    It is named with its reason, and its neighbours are read.
+    One bad record is reported with its reason, and its neighbours are read.
     """
     registry.add("orders-value", '"string"')
     registry.add("others-value", "{}", "JSON")
@@ -110,7 +110,7 @@ def test_only_bad_records_are_a_column_too(registry: FakeRegistry) -> None:
 
 def test_a_registry_that_is_away_names_the_row(registry: FakeRegistry) -> None:
     """
-    Which record's schema could not be asked for; none of the records is bad.
+    If the registry is away, the record whose schema was wanted is named, and none counts as bad.
     """
     registry.add("orders-value", '"string"')
     converter = made(registry, **{"max.retries": "0"})
@@ -159,7 +159,8 @@ def test_values_that_do_not_match_their_schema_are_named_beside_those_that_do(
     registry: FakeRegistry,
 ) -> None:
     """
-    A schema that nothing is written under is not registered.
+    Values that do not match their schema are named beside those that do, and a schema that none
+    matches is not registered.
     """
     number = connect.ConnectSchema(connect.Type.INT64)
     schema = connect.ConnectSchema(connect.Type.STRUCT, name="x.Order", fields=(("id", number),))

@@ -7,7 +7,7 @@ from kbackup.testing import decoded, encoded
 
 def test_bytes_are_bytes() -> None:
     """
-    Nothing is done to them.
+    Bytes pass through unchanged.
     """
     column = pa.array([b"\x00\xff", b"", None], pa.binary())
 
@@ -17,7 +17,7 @@ def test_bytes_are_bytes() -> None:
 
 def test_a_json_file_has_them_as_base64() -> None:
     """
-    What the JSON format made of bytes becomes bytes again.
+    Base64 that the JSON format wrote is decoded to the original bytes.
     """
     column = pa.array(['"AP8K"', '""', "null", None, '"+\\/8="'], pa.json_())
 

@@ -89,7 +89,7 @@ def test_one_bad_record_is_one_bad_record(
     registry: FakeRegistry, value: bytes, what: str, why: str
 ) -> None:
     """
-    It is named with its reason, and its neighbours are read.
+    One bad record is reported with its reason, and its neighbours are read.
     """
     registry.add("orders-value", ORDER, "JSON")
     registry.add("others-value", '"string"')
@@ -109,7 +109,7 @@ def test_properties_that_are_not_required_may_be_absent_where_asked_for(
     registry: FakeRegistry,
 ) -> None:
     """
-    The connector's own option, with its default.
+    The connector's option decides whether properties are optional, with the connector's default.
     """
     schema_id = registry.add("orders-value", {**ORDER, "required": ["note"]}, "JSON")
     values = column(framed(schema_id, {"note": "a"}))
@@ -160,7 +160,7 @@ def test_values_go_back_under_their_schema(registry: FakeRegistry, form: str, te
 
 def test_json_without_a_schema_is_not_written(registry: FakeRegistry) -> None:
     """
-    The rows are named, and nothing is registered.
+    JSON without a schema is refused row by row, and nothing is registered.
     """
     found = made(registry).encode(pa.array(["null", '{"a":1}', None, "2"], pa.json_()))
 

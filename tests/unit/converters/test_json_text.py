@@ -10,14 +10,14 @@ from kbackup.testing import decoded, encoded
 @pytest.mark.parametrize("text", ["false", "False", " false "])
 def test_without_schemas(text: str) -> None:
     """
-    Java reads a boolean in any case.
+    Booleans are accepted in any case, as in Java.
     """
     JsonConverter().configure({"schemas.enable": text})
 
 
 def test_json_is_kept_in_the_connectors_spelling() -> None:
     """
-    Order of keys and all digits of integers stay, which a worker would lose.
+    JSON keeps the order of its keys and all digits of its integers.
     """
     column = pa.array([b'{ "z":1, "a":12345678901234567890123 }', b"1e10"], pa.binary())
 
@@ -28,7 +28,7 @@ def test_json_is_kept_in_the_connectors_spelling() -> None:
 
 def test_the_json_null_is_null() -> None:
     """
-    As in Connect, where a tombstone and the text null are one.
+    The JSON value null is read as null, as in Kafka Connect.
     """
     typed = decoded(JsonConverter(), pa.array([b" null ", None, b'"null"'], pa.binary()))
 
@@ -41,7 +41,7 @@ def test_the_json_null_is_null() -> None:
 )
 def test_what_is_not_json_is_named(value: bytes) -> None:
     """
-    An empty value is not null, and not JSON.
+    An empty value is reported as not JSON: it is not null.
     """
     [column] = JsonConverter().decode(pa.array([b"1", value, b"2", value], pa.binary()))
 
@@ -53,7 +53,7 @@ def test_what_is_not_json_is_named(value: bytes) -> None:
 
 def test_other_columns_go_out_as_their_bytes() -> None:
     """
-    JSON in a file of raw bytes is restored as it is.
+    JSON that is stored as raw bytes is restored unchanged.
     """
     column = pa.array([b" {} ", None], pa.binary())
 

@@ -156,7 +156,7 @@ def test_values_come_as_columns_of_connect(registry: FakeRegistry) -> None:
 
 def test_options_change_what_columns_there_are(registry: FakeRegistry) -> None:
     """
-    Each is the connector's own, with its name and its effect.
+    Each option has the connector's name and effect.
     """
     schema_id = registry.add("orders-value", ORDER, "PROTOBUF")
     value = column(head_of(schema_id) + b"\x02\x02" + order())
@@ -221,7 +221,7 @@ def test_one_bad_record_is_one_bad_record(
     registry: FakeRegistry, value: bytes, what: str, why: str
 ) -> None:
     """
-    It is named with its reason, and its neighbours are read.
+    One bad record is reported with its reason, and its neighbours are read.
     """
     registry.add("orders-value", ORDER, "PROTOBUF")
     registry.add("others-value", '"string"')
@@ -262,7 +262,7 @@ def test_files_are_found_that_a_schema_imports(registry: FakeRegistry, is_packed
 
 def test_no_file_is_written_outside(registry: FakeRegistry) -> None:
     """
-    The name of an import is anybody's text.
+    The name of an import cannot make a file be written elsewhere.
     """
     registry.add("item", 'syntax = "proto3";', "PROTOBUF")
     refers = {"references": [{"name": "../../item.proto", "subject": "item", "version": 1}]}
@@ -330,7 +330,7 @@ def test_what_no_message_holds_is_named(
     registry: FakeRegistry, kind: ConnectSchema, value: Any, why: str
 ) -> None:
     """
-    Nothing is registered, and nothing is written otherwise than it was.
+    A value that no message can hold is reported, and nothing is registered.
     """
     schema = ConnectSchema(Type.STRUCT, name="x.Order", fields=(("n", kind),))
     found = made(registry).encode(

@@ -8,7 +8,7 @@ from kbackup.testing import decoded, encoded
 
 def test_what_is_not_utf8_is_refused_not_replaced() -> None:
     """
-    A worker would write U+FFFD and lose the bytes; the record is named instead.
+    Bytes that are not text are reported as bad, where a worker would write U+FFFD.
     """
     column = pa.array([b"a", None, b"ab\xff", b"\xfe"], pa.binary())
 
@@ -56,7 +56,7 @@ def test_json_becomes_text(text: str, expected: bytes | None) -> None:
 
 def test_half_a_surrogate_pair_is_bad() -> None:
     """
-    Java would write a question mark.
+    Half a surrogate pair is reported as bad, where Java would write a question mark.
     """
     made = StringConverter().encode(pa.array(['"\\uD800"', '"a"', '"\\uDC00"'], pa.json_()))
 
@@ -76,7 +76,7 @@ def test_utf8_can_be_named(encoding: str) -> None:
 
 def test_another_encoding_is_refused_by_name() -> None:
     """
-    Text is not read as what it is not.
+    An encoding other than UTF-8 is refused by name.
     """
     with pytest.raises(ConfigurationError, match=r"converter\.encoding=ISO"):
         StringConverter().configure({"converter.encoding": "ISO-8859-1"})

@@ -26,7 +26,7 @@ def record(*fields: tuple[str, Any]) -> dict[str, Any]:
 
 def test_each_type_of_parquet_has_its_word() -> None:
     """
-    Nested ones too; a field that is no plain word stands in backquotes.
+    Columns get the engine's types, nested ones too, and backquotes where a name needs them.
     """
     schema = pa.schema(
         {
@@ -61,7 +61,7 @@ def test_each_type_of_parquet_has_its_word() -> None:
 
 def test_each_type_of_avro_has_its_word() -> None:
     """
-    A type that is only named the second time is the one it was the first time.
+    A named type that is used again is the type it was the first time.
     """
     address = {"type": "record", "name": "Address", "fields": [{"name": "zip", "type": "int"}]}
     schema = record(
@@ -132,7 +132,7 @@ def test_the_fields_of_json_are_those_of_all_lines() -> None:
 @pytest.mark.parametrize("lines", [["1"], [], ["{}"], ['{"a":1}', '"text"']])
 def test_json_that_is_no_table_is_refused(lines: list[str]) -> None:
     """
-    A table has columns.
+    JSON that is not an object is refused: a table has columns.
     """
     with pytest.raises(ConfigurationError, match="cannot be declared as a table"):
         of_json(lines)
@@ -140,7 +140,8 @@ def test_json_that_is_no_table_is_refused(lines: list[str]) -> None:
 
 def test_what_a_folder_says_is_no_column_of_the_files_whatever_its_capitals() -> None:
     """
-    Engines know no capitals.
+    A field that a folder names is left out of the files' columns, whatever its capitals: engines
+    ignore case.
     """
     columns = (Column("Region", "string"), Column("id", "bigint"))
 

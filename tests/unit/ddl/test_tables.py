@@ -30,7 +30,7 @@ def declared(
 
 def test_athena_gets_a_partition_for_each_of_the_topics() -> None:
     """
-    Its partitions are projected: none has to be added.
+    Athena gets projected partitions, so that none has to be added.
     """
     backup = Backup()
     backup.put("orders.eu", 0, range(3))
@@ -125,7 +125,7 @@ def test_athena_is_told_which_folders_there_are(
 
 def test_a_field_that_names_its_folder_is_a_column_once() -> None:
     """
-    It keeps its type.
+    A field that names its folder is one column, and keeps its type.
     """
     backup = Backup()
     rows = batch(range(3), value=b'{"n":3,"name":"a"}')
@@ -143,7 +143,7 @@ def test_a_field_that_names_its_folder_is_a_column_once() -> None:
 
 def test_hive_is_asked_to_find_the_folders() -> None:
     """
-    It has no projection, and another name for S3.
+    Hive gets no projection, and its own URL scheme for S3.
     """
     backup = Backup()
     backup.put("orders", 0, range(3), views=JSON)
@@ -192,7 +192,7 @@ def test_folders_that_only_athena_finds_are_refused_elsewhere(engine: str) -> No
 )
 def test_what_athena_cannot_count_is_refused(options: dict[str, str], what: str) -> None:
     """
-    A table that would lack rows is worse than none.
+    What Athena could not count is refused: a table must not lack rows.
     """
     backup = Backup(layout=Layout(directory_delim=options.get("directory_delim", "/")))
     backup.put("orders", 0, range(3), views=JSON)
@@ -203,7 +203,7 @@ def test_what_athena_cannot_count_is_refused(options: dict[str, str], what: str)
 
 def test_a_topic_without_objects_has_no_columns_yet() -> None:
     """
-    Exit 7, as with every command that is asked for what is not there.
+    A topic without objects is exit code 7, as with every command.
     """
     with pytest.raises(IncompleteBackupError, match="no object"):
         declared(Backup(), topics="orders")

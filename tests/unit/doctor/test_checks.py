@@ -21,7 +21,7 @@ from tests.unit.doctor.test_spark import Java
 )
 def test_a_failed_area_has_its_exit_code(area: Any, code: int) -> None:
     """
-    A script learns from the number whom to wake.
+    A failed area has its own exit code.
     """
     assert code == failed(area, "x", KafkaError("what", "why", "do")).failure()["exit_code"]
 
@@ -67,7 +67,7 @@ def test_a_folder_is_examined_like_a_bucket(tmp_path: Path) -> None:
 
 def test_a_stop_ends_the_examination() -> None:
     """
-    Whoever interrupts it does not wait for the next cluster to time out.
+    An interrupt ends the examination at once.
     """
     stop = threading.Event()
     found = []

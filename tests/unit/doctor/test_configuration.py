@@ -12,7 +12,7 @@ from tests.support.examined import settings
 
 def test_an_error_of_the_configuration_is_told_doubt_by_doubt() -> None:
     """
-    Of five mistakes five are named, not the first.
+    All configuration errors are reported, not just the first.
     """
     entries = [
         {"code": "value", "name": name, "origin": "option", "what": f"{name}=x (option)",
@@ -48,7 +48,7 @@ def test_an_error_of_the_configuration_is_told_doubt_by_doubt() -> None:
 )  # fmt: skip
 def test_what_a_backup_would_not_keep_is_named(more: dict[str, Any], named: list[str]) -> None:
     """
-    A setting that loses part of a record is legal, and said before it has done so.
+    A setting that loses part of a record is reported before a run.
     """
     found = list(configuration.losses(settings(**more)))
 
@@ -64,7 +64,7 @@ def test_tmpdir_that_cannot_be_written_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Objects are made there, so a run would end at its first one.
+    A TMPDIR that cannot be used fails, because a run would end at its first object.
     """
     monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
 
@@ -82,7 +82,7 @@ def test_free_space_is_measured_against_the_files_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rotate_bytes: int, level: str
 ) -> None:
     """
-    Every core fills a file, and all must fit.
+    Room in TMPDIR is checked for as many files as there are cores.
     """
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 

@@ -67,7 +67,8 @@ def test_retention_is_held_against_the_age_of_the_backup(
     log: LogState, hours: int | None, level: str, text: str
 ) -> None:
     """
-    A topic that forgets sooner than it is backed up loses data without a word.
+    A topic whose retention is shorter than its backup is old is reported, because it loses data
+    silently.
     """
     backup = None if hours is None else NOW - timedelta(hours=hours)
 
@@ -103,7 +104,7 @@ def test_a_dead_letter_topic_that_may_not_be_written_to_is_found_before_a_run(
     operations: set[str], level: str, code: str, text: str
 ) -> None:
     """
-    A run would end at its first bad record, which may be months away.
+    A dead letter topic that cannot be written to is reported before the first bad record.
     """
     cluster = FakeCluster({"letters": "id"}, {TopicPartition("letters", 0): Span(0, 0)})
 
@@ -115,7 +116,7 @@ def test_a_dead_letter_topic_that_may_not_be_written_to_is_found_before_a_run(
 
 def test_a_dead_letter_topic_that_is_missing_is_no_fault() -> None:
     """
-    The first run creates it.
+    A missing dead letter topic is reported as fine: the first run creates it.
     """
     found = kafka.dead_letters("letters", FakeCluster({}, {}), Allowed(frozenset()))
 
@@ -124,7 +125,7 @@ def test_a_dead_letter_topic_that_is_missing_is_no_fault() -> None:
 
 def test_topics_at_risk_have_a_line_each() -> None:
     """
-    Among a hundred topics the two that lose data are seen.
+    Only topics that lose data are listed, even among a hundred.
     """
     logs = [LogState(f"t{at}", HOUR_MS, {}, is_pending=at < 2) for at in range(100)]
     backups = {log.topic: NOW - timedelta(hours=2) for log in logs}
@@ -178,6 +179,6 @@ def test_the_newest_good_run_of_each_topic_counts(store: MemoryStore) -> None:
 
 def test_run_records_that_cannot_be_had_are_not_taken_for_none() -> None:
     """
-    Unknown is not never.
+    If the last backup's time is unknown, the topic is not called never backed up.
     """
     assert examination.last_backups(FaultyStore("503"), settings(), NOW) is None

@@ -15,7 +15,7 @@ def checks(*, view: str = "value", keys: bool = False, **parts: Any) -> list[Che
 
 def test_a_registry_that_answers_is_asked_once_for_both_parts() -> None:
     """
-    The question takes the right to read and changes nothing.
+    The registry is asked one read-only question.
     """
     with FakeRegistry() as found:
         given = {"schema.registry.url": found.url.replace("://", "://ann:s3cret@")}
@@ -30,7 +30,7 @@ def test_a_registry_that_answers_is_asked_once_for_both_parts() -> None:
 
 def test_one_that_refuses_the_user_fails_without_a_wait() -> None:
     """
-    The line says what to set, and the exit code is that of a run.
+    A registry that refuses the user fails at once, with what to set and a run's exit code.
     """
     with FakeRegistry(user="ann:s3cret") as found:
         [check] = checks(value={"schema.registry.url": found.url})
@@ -41,7 +41,7 @@ def test_one_that_refuses_the_user_fails_without_a_wait() -> None:
 
 def test_one_that_is_away_is_asked_once() -> None:
     """
-    The doctor does not repeat what a run would: it says what is so now.
+    The doctor asks a registry that is away only once.
     """
     with FakeRegistry() as found:
         found.script = [503] * 4

