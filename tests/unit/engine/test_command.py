@@ -27,7 +27,8 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> EngineSettings:
 
 def test_the_command_is_the_one_that_sparks_launcher_makes(settings: EngineSettings) -> None:
     """
-    But for the class that is run in the end, and what only MLlib and tables need.
+    The command line is the one that Spark's launcher makes, apart from the class that is run and
+    what only MLlib and tables need.
     """
     assert settings.jvm is not None
     options = " ".join(f'"{option}"' for option in java_options(None))
@@ -79,7 +80,7 @@ def test_sparks_scripts_are_asked_for_what_only_they_do(
     settings: EngineSettings, master: str, more: dict[str, str]
 ) -> None:
     """
-    Jars to fetch and class paths to extend are spark-submit's business.
+    Jars to fetch and class paths to extend are left to spark-submit.
     """
     given = EngineSettings(master, more, settings.jvm)
 

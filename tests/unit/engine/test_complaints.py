@@ -10,7 +10,7 @@ KILLED = "Java was ended by signal 9: the system may be out of memory"
 
 def test_the_reason_of_a_failed_task_is_its_python_error() -> None:
     """
-    Nobody wants to read two stack traces at three in the morning.
+    A failed task is reported by its Python exception, without stack traces.
     """
     text = """org.apache.spark.SparkException: Job aborted due to stage failure
     at org.apache.spark.Foo.bar(Foo.scala:1)
@@ -49,7 +49,8 @@ ValueError: the thing that broke
 )
 def test_a_jvm_that_dies_at_its_start_says_why(printed: str, said: str) -> None:
     """
-    The reason is what the JVM died of, not a line that it prints each time.
+    A JVM that dies at startup is reported with what it died of, not with a line that it always
+    prints.
     """
     error = not_started(exit_sentence(-9), printed)
 
@@ -58,7 +59,7 @@ def test_a_jvm_that_dies_at_its_start_says_why(printed: str, said: str) -> None:
 
 def test_an_exit_code_is_better_than_nothing() -> None:
     """
-    A JVM that says nothing left a number at least.
+    A JVM that dies silently is reported by its exit code.
     """
     assert "Java ended with exit code 3" == exit_sentence(3)
 

@@ -71,7 +71,7 @@ def test_a_folder_that_a_killed_process_has_left_is_removed(
 
 def test_a_jvm_that_was_dropped_is_not_connected_to(java: Java) -> None:
     """
-    It may have said where it listens just before it was killed.
+    A JVM that was dropped is never connected to, even if it said where it listens just before.
     """
     (java.folder / "gateway").write_bytes(_SAID)
     java.drop()
@@ -82,7 +82,7 @@ def test_a_jvm_that_was_dropped_is_not_connected_to(java: Java) -> None:
 
 def test_a_jvm_that_is_in_use_is_not_dropped(java: Java) -> None:
     """
-    Whoever is connected to it ends it.
+    A JVM in use is not dropped: whoever is connected to it ends it.
     """
     (java.folder / "gateway").write_bytes(_SAID)
     java.gateway(SimpleNamespace)
@@ -95,7 +95,7 @@ def test_a_jvm_without_room_for_what_it_has_to_say_is_not_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    It would neither listen nor end, and whoever started it would wait for ever.
+    A JVM without room to say where it listens is not started: it would neither listen nor end.
     """
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -42,7 +42,7 @@ def test_the_client_of_the_jvm_prints_nothing_by_itself(
 
 def test_objects_of_a_jvm_that_is_ended_ask_it_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    They are collected whenever Python likes to, and would find the line broken.
+    Java objects may be collected at any time without finding the connection broken.
     """
     client = SimpleNamespace(is_connected=True)
     gateway = SimpleNamespace(_gateway_client=client, close=lambda: None)

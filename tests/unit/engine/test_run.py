@@ -26,7 +26,7 @@ def test_units_are_dealt_once_and_evenly(units: list[int], shares: int) -> None:
 
 def test_speculative_execution_is_refused() -> None:
     """
-    Two copies of one task would work on one partition.
+    Speculative execution is refused: two copies of one task would work on one partition.
     """
     with pytest.raises(ConfigurationError, match=r"spark\.speculation=true"):
         EngineSettings(conf={"spark.speculation": "true"})
@@ -40,7 +40,7 @@ def test_a_job_that_was_ended_after_a_signal_is_no_failure_of_spark(
     is_cut_off: bool, expected: type[KbackupError]
 ) -> None:
     """
-    Whoever stops a run that does not end in time is not sent to look for what broke.
+    If a stopped run does not end in time, the operator is not sent to look for a fault.
     """
     cut_off = threading.Event()
     if is_cut_off:

@@ -14,7 +14,7 @@ def headers(*rows: list[tuple[str, bytes | None]]) -> pa.Array:
 
 def test_headers_become_text() -> None:
     """
-    Values that are not UTF-8 are base64 in a connector's file.
+    Header values that are not UTF-8 are stored as base64, as in a connector's file.
     """
     found = headers_as_text(headers([("a", b"1"), ("a", b"\xff")], [("b", "é".encode())]))
 
@@ -26,7 +26,8 @@ def test_headers_become_text() -> None:
 
 def test_records_whose_headers_cannot_be_stored_are_bad() -> None:
     """
-    A connector's file has no way to say that there are none, or that one is null.
+    A record without headers, or with a null header, is bad in a connector's file, which cannot hold
+    that.
     """
     found = headers_as_text(headers([("a", b"1")], [], [("b", None)], [("c", b"")]))
 

@@ -34,7 +34,7 @@ def directories(rows: Rows) -> list[str]:
 
 def test_a_record_without_a_directory_is_named_and_its_neighbours_are_not() -> None:
     """
-    No text, a fraction, no such field, or too long a text: each record by its offset.
+    A record that the field partitioner cannot place is reported by its offset, with the reason.
     """
     long = b'{"r":"%s"}' % (b"x" * DIRECTORY_BYTES_MAX)
 
@@ -47,7 +47,7 @@ def test_a_record_without_a_directory_is_named_and_its_neighbours_are_not() -> N
 
 def test_a_tombstone_has_a_directory() -> None:
     """
-    It has no field, which is null; and its own timestamp stands for a time in its value.
+    A tombstone goes to the directory of a null field, or to that of its own timestamp.
     """
     batch = batch_of([{"value": None, "timestamp": 1_700_000_000_000}])
     extractor, partitioner = RecordFieldExtractor(), DailyPartitioner()
@@ -72,7 +72,7 @@ def test_the_name_of_the_schema_stands_beside_the_directory(
     kind: AffixKind, expected: list[str]
 ) -> None:
     """
-    Before it, after it or not at all.
+    The schema's name is put before the directory, after it, or left out.
     """
     schema = ConnectSchema(Type.STRUCT, name="com.x.Order").of_column()
 

@@ -74,7 +74,7 @@ def test_what_others_write_is_read(codec: str) -> None:
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "bzip2", "xz"])
 def test_a_file_cut_within_a_block_is_no_shorter_backup(codec: str) -> None:
     """
-    Cut anywhere but behind a block, a container is damaged, not short.
+    An Avro container that is cut anywhere but after a block is damaged, not short.
     """
     data = written(ROWS[:70], LONG, codec)
     whole = len(written([], LONG, codec))
@@ -88,7 +88,7 @@ def test_a_file_cut_within_a_block_is_no_shorter_backup(codec: str) -> None:
 @pytest.mark.parametrize("codec", ["deflate", "snappy", "bzip2", "xz", "null"])
 def test_altered_bytes_are_an_error_or_other_values(codec: str) -> None:
     """
-    No damage ends in an exception of a library, or in more or fewer rows.
+    No damage causes a library's exception, or more or fewer rows.
     """
     data = written([{"n": at, "text": "two\nlines"} for at in range(20)], LONG, codec)
 
@@ -103,7 +103,7 @@ def test_altered_bytes_are_an_error_or_other_values(codec: str) -> None:
 
 def test_a_block_that_grows_without_end_is_refused() -> None:
     """
-    A container of another hand cannot take all memory.
+    A container of another program cannot fill the memory.
     """
     data = written([{"n": 1, "text": "x" * 5_000_000}], LONG, "deflate")
 
@@ -133,7 +133,7 @@ def test_a_type_that_contains_itself_is_named() -> None:
 
 def test_json_without_a_schema_is_refused() -> None:
     """
-    An Avro file is under a schema, and nothing is made up.
+    JSON without a schema is refused: an Avro file needs a schema, and none is made up.
     """
     values = pa.array(['{"a":1}'], pa.json_())
     form = AvroFormat()

@@ -81,7 +81,7 @@ def test_each_block_is_read_by_its_place_in_the_index(
 
 def test_a_block_ends_before_the_record_that_would_make_it_too_large() -> None:
     """
-    As the original's: exactly as many bytes as asked for are not too many.
+    A block ends before the record that would make it larger than allowed, as the connector's does.
     """
     _, index = written([b"123", b"567", b"9"], 8)
 
@@ -122,7 +122,7 @@ SOUND: Final = {
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"chunks":[]}', '{"chunks":[{}]}', "\xff"])
 def test_what_is_no_index_is_refused(text: str) -> None:
     """
-    Nothing is asked for by it.
+    Text that is not an index is refused, and no request is based on it.
     """
     with pytest.raises(CorruptObjectError):
         BlockIndex.from_bytes(text.encode("latin-1"), 7)
@@ -154,7 +154,7 @@ def test_an_index_whose_blocks_do_not_add_up_is_refused(name: str, value: object
 @pytest.mark.parametrize("view", [view for view in View if view is not View.VALUE])
 def test_it_holds_values_alone(view: View) -> None:
     """
-    Keys and headers are lost, and nobody is led to think otherwise.
+    Keys and headers are not stored, and this is stated.
     """
     with pytest.raises(ConfigurationError, match="block_gzip"):
         FORM.writer(io.BytesIO(), view, FormatOptions())
@@ -169,7 +169,8 @@ def test_a_dated_key_is_read_back(
     topic: str, partition: int, offset: int, day: date, extension: str, folder: str
 ) -> None:
     """
-    Topics with dashes and digits at their ends too, numbers wider than their padding too.
+    Dated keys are parsed for topics that end with dashes and digits too, and for numbers wider than
+    their padding.
     """
     layout = Layout(folder, file_delim="-", offset_width=12, is_dated=True)
     parts = ObjectKey(topic, partition, offset, day.isoformat(), extension, View.VALUE)
@@ -202,7 +203,7 @@ def test_dated_keys_are_the_originals() -> None:
 )  # fmt: skip
 def test_other_names_are_no_dated_keys(key: str) -> None:
     """
-    What only looks like one is foreign.
+    A key that only resembles a dated one is foreign.
     """
     with pytest.raises(ObjectKeyError):
         LAYOUT.parse(key)

@@ -47,7 +47,7 @@ def test_a_value_that_holds_the_separator_is_written_and_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """
-    The connector's bytes are kept, but nobody takes them for a safe backup: said once a file.
+    The connector's bytes are kept, with one warning a file that this is no safe backup.
     """
     with caplog.at_level(logging.WARNING):
         data = write(BYTES, View.VALUE, [batch(b"x"), batch(b"a\nb"), batch(b"\n")])
@@ -61,7 +61,7 @@ def test_values_that_only_meet_like_a_separator_are_not_blamed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """
-    Two values whose ends look like a separator are two good values.
+    Two values that only together look like a separator cause no warning.
     """
     with caplog.at_level(logging.WARNING):
         write(
@@ -97,7 +97,7 @@ def test_text_is_for_another_format(kind: pa.DataType) -> None:
 
 def test_without_a_separator_nothing_is_written_or_read() -> None:
     """
-    Values without a separator could never be separated again.
+    Without a separator nothing is written, since values could never be told apart again.
     """
     options = FormatOptions({"format.bytearray.separator": ""})
 
@@ -132,7 +132,7 @@ def test_another_compression_is_refused() -> None:
 )
 def test_a_file_that_was_cut_short_is_noticed(data: bytes) -> None:
     """
-    The last value is not taken for whole when its separator is missing.
+    A last value without its separator is damaged.
     """
     with pytest.raises(CorruptObjectError, match="cut short"):
         read(BYTES, View.VALUE, data)

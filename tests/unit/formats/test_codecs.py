@@ -55,7 +55,7 @@ def test_streams_in_a_row_are_read_and_calls_leave_no_trace(
 )
 def test_more_than_a_frame_is_written_the_same_in_any_pieces(codec: Codec, size: int) -> None:
     """
-    Frames are as long as they are, however rows come.
+    Compressed frames have the same lengths, however rows arrive.
     """
     whole = b"".join(b"%d," % at for at in range(1_400_000))[:size]
     pieces = [whole[at : at + 300_003] for at in range(0, len(whole), 300_003)]
@@ -69,7 +69,7 @@ def test_more_than_a_frame_is_written_the_same_in_any_pieces(codec: Codec, size:
 @every_codec
 def test_a_file_that_is_cut_anywhere_is_an_error(codec: Codec) -> None:
     """
-    Never the rows that were before the cut and an end.
+    A compressed file that was cut short is damaged: it never reads as fewer rows.
     """
     data = compressed(codec, [bytes(range(256)) * 3])
 
@@ -84,7 +84,7 @@ def test_a_file_that_is_cut_anywhere_is_an_error(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", [ZSTD, BZIP2], ids=lambda codec: codec.name)
 def test_a_bomb_is_not_unpacked(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Beyond any ratio that lines have, reading stops.
+    Reading stops at a compression ratio that no real lines have.
     """
     monkeypatch.setattr(codecs, "RATIO_FLOOR_BYTES", 2**18)
     monkeypatch.setattr(codecs, "RATIO_MAX", 100)
@@ -95,7 +95,7 @@ def test_a_bomb_is_not_unpacked(codec: Codec, monkeypatch: pytest.MonkeyPatch) -
 
 def test_other_tools_read_them() -> None:
     """
-    They are plain files of their kind.
+    Other tools can read the files.
     """
     text = b"a\nb\n" * 1000
 

@@ -63,7 +63,7 @@ def test_a_row_becomes_an_object(data: bytes, options: dict[str, Any], expected:
 
 def test_a_compressed_file_is_read() -> None:
     """
-    As it comes from an export.
+    A compressed file is read, as exports deliver it.
     """
     data = gzip.compress(b"a\n" + b"1\n" * 100_000)
 
@@ -89,7 +89,7 @@ def test_a_file_that_is_no_table_is_refused(data: bytes) -> None:
 
 def test_a_sink_cannot_write_it() -> None:
     """
-    That is known before a run.
+    A sink with this format is refused before a run.
     """
     options = {"bootstrap_servers": "-", "s3_bucket_name": "b", "topics": ("t",)}
 

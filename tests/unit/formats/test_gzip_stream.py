@@ -54,7 +54,7 @@ def test_a_member_does_not_show_how_it_was_written(library: str, level: int) -> 
 @pytest.mark.parametrize("level", range(1, 10))
 def test_a_level_that_is_named_is_zlibs(level: int) -> None:
     """
-    What a connector's configuration names as a level gives the connector's bytes.
+    A compression level that a connector's configuration names yields the connector's bytes.
     """
     deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
 
@@ -63,7 +63,7 @@ def test_a_level_that_is_named_is_zlibs(level: int) -> None:
 
 def test_the_header_is_javas() -> None:
     """
-    No time, no name, and no system: what GZIPOutputStream writes.
+    A gzip header has no time, name or system, as GZIPOutputStream writes it.
     """
     assert bytes.fromhex("1f8b08000000000000ff") == member(b"", 9)[:10]
 
@@ -106,7 +106,7 @@ def test_what_gzip_reads_is_read(library: str, data: bytes, expected: bytes) -> 
 )
 def test_damage_is_noticed(library: str, data: bytes, reason: str) -> None:
     """
-    Nothing is taken for a whole file that is not one.
+    A damaged gzip file is never taken for a whole one.
     """
     with pytest.raises(CorruptObjectError, match=reason):
         content(data)

@@ -73,7 +73,7 @@ def test_the_header_without_a_value_is_named() -> None:
 
 def test_a_line_break_within_json_is_refused() -> None:
     """
-    A converter that is not ours cannot break the lines.
+    A line break inside JSON from another converter is refused.
     """
     [bad] = JSON.refuses(View.VALUE, pa.array(["1", "[\n]"], pa.json_()))
 

@@ -116,7 +116,7 @@ def test_row_groups_are_those_of_the_specification() -> None:
 
 def test_a_file_without_records_is_a_file() -> None:
     """
-    Nothing written is read as nothing.
+    A file without records reads as no records.
     """
     assert [] == read(PARQUET, View.RECORD, write(PARQUET, View.RECORD, []))
 
@@ -144,7 +144,7 @@ def test_a_codec_that_cannot_be_written_is_refused(codec: str) -> None:
 
 def test_a_column_of_the_future_is_ignored() -> None:
     """
-    What a later kbackup adds does not keep this one from reading.
+    A column that a later version adds is ignored.
     """
     table = pa.table(RECORDS)
     more = table.add_column(2, "leader_epoch", pa.array([7] * 100))
@@ -296,7 +296,7 @@ class Failing(io.BytesIO):
 )
 def test_a_failing_disk_is_not_a_damaged_file(error: Exception) -> None:
     """
-    What can be read again later is not reported as lost.
+    A failing disk is not reported as a damaged file.
     """
     file = Failing(write(PARQUET, View.RECORD, [batch_of([{}] * 20_000)]), error)
     rows = PARQUET.read(file, View.RECORD, ".zstd.parquet", OPTIONS)
@@ -311,7 +311,7 @@ def test_a_failing_disk_is_not_a_damaged_file(error: Exception) -> None:
 
 def test_a_full_disk_reaches_the_writer() -> None:
     """
-    An error of the file below is what the caller sees.
+    A full disk's error reaches the writer unchanged.
     """
 
     class Full(io.BytesIO):

@@ -18,7 +18,7 @@ def sized(*values: int) -> pa.RecordBatch:
 
 def test_a_group_ends_with_the_record_that_fills_it() -> None:
     """
-    So many records make a group, and the next begins another.
+    A row group ends with the record that fills it.
     """
     assert [3, 3, 0, 1] == lengths(RowGroups(3, 10**6), sized(*[24] * 7))
 
@@ -48,7 +48,7 @@ def test_headers_count() -> None:
 
 def test_many_small_batches_make_the_same_groups() -> None:
     """
-    What a poll of Kafka returned cannot be seen in the groups.
+    Row groups do not depend on the size of the batches.
     """
     batch = sized(*[24 + size % 90 for size in range(500)])
     each = [batch.slice(row, 1) for row in range(500)]
@@ -58,14 +58,14 @@ def test_many_small_batches_make_the_same_groups() -> None:
 
 def test_a_record_larger_than_a_group_is_alone_with_those_before_it() -> None:
     """
-    The largest record makes the largest group, no larger.
+    A record larger than a row group ends its group, and nothing is added to it.
     """
     assert [3, 0, 1] == lengths(RowGroups(100, 4096), sized(24, 24, 10**6, 24))
 
 
 def test_no_rows_make_no_group() -> None:
     """
-    An empty batch leaves nothing behind.
+    An empty batch makes no row group.
     """
     groups = RowGroups()
 

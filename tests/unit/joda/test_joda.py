@@ -36,7 +36,7 @@ ENGLISH = names.of_locale("en")
 )
 def test_each_letter_prints_what_joda_prints(pattern: str, expected: str) -> None:
     """
-    Letters are counted as Joda counts them, quotes taken as it takes them.
+    Patterns are read as Joda-Time reads them: letters are counted, and quotes are respected.
     """
     assert expected == Pattern(pattern, ENGLISH).printed(MOMENT, NEW_YORK)
 
@@ -44,7 +44,7 @@ def test_each_letter_prints_what_joda_prints(pattern: str, expected: str) -> Non
 @pytest.mark.parametrize("pattern", ["", "yyyy-b", "A", "yyyy-Q", "yyyy-L", "zzzz"])
 def test_a_pattern_that_means_nothing_is_refused(pattern: str) -> None:
     """
-    Nothing is printed by guess.
+    A pattern without a meaning is refused.
     """
     with pytest.raises(ValueError, match=r"illegal pattern|expected a pattern|names of time zones"):
         Pattern(pattern, ENGLISH)
@@ -98,7 +98,7 @@ def test_zones_have_jodas_names(name: str, id_: str, offset_s: int) -> None:
 )
 def test_what_joda_does_not_know_is_no_zone(name: str) -> None:
     """
-    Whatever the file system would open.
+    A zone that Joda-Time does not know is refused, even if the file system has such a file.
     """
     with pytest.raises(ValueError, match="expected a time zone"):
         zones.by_id(name)
@@ -136,7 +136,7 @@ def test_texts_are_read_as_iso_8601(text: str, expected: int | None) -> None:
 
 def test_a_text_without_offset_is_local_time() -> None:
     """
-    Of the zone that is asked for.
+    A text without an offset is local time in the configured zone.
     """
     assert 1427950800000 == iso.moment("2015-04-02T01:00:00", NEW_YORK)
 
@@ -144,7 +144,7 @@ def test_a_text_without_offset_is_local_time() -> None:
 @given(st.integers(-(10**8), 10**8))
 def test_dates_and_days_are_inverse(days: int) -> None:
     """
-    Every day has one date, in every year.
+    Every day has exactly one date, in every year.
     """
     assert days == calendar.days(*calendar.date(days))
 

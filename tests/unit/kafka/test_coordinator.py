@@ -35,14 +35,14 @@ class Broker:
 )
 def test_a_new_cluster_is_waited_for(code: int) -> None:
     """
-    The first run ever, on a cluster that never had a group, does not fail.
+    A first run on a cluster that never had a group waits for the coordinator.
     """
     assert "answer" == patiently(Broker(code, code), 5)
 
 
 def test_any_other_error_is_passed_on_at_once() -> None:
     """
-    A denial does not get better by waiting.
+    A denial is raised at once, not retried.
     """
     broker = Broker(KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.NOT_COORDINATOR)
     with pytest.raises(KafkaException) as caught:

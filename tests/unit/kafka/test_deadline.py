@@ -9,7 +9,7 @@ from kbackup.kafka.deadline import within
 
 def test_a_call_that_returns_in_time_is_a_call() -> None:
     """
-    Its arguments, its result and its failure are those of the function.
+    A call that returns in time keeps its arguments, result and exception.
     """
     with pytest.raises(ZeroDivisionError):
         within(60, lambda: 1 // 0)
@@ -19,7 +19,7 @@ def test_a_call_that_returns_in_time_is_a_call() -> None:
 
 def test_a_call_that_does_not_return_is_given_up() -> None:
     """
-    Whoever waits for it goes on; the call itself stays where it is.
+    A call that does not return is abandoned, and its caller continues.
     """
     end, ended = threading.Event(), threading.Event()
 

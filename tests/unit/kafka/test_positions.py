@@ -33,7 +33,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Positions]:
 
 def test_a_position_that_is_not_told_is_an_error_in_time(group: Positions) -> None:
     """
-    It names group and partition.
+    A position that the broker does not return is an error that names group and partition.
     """
     begin = time.monotonic()
 
@@ -47,7 +47,7 @@ def test_a_commit_that_is_not_answered_is_an_error_in_time(
     group: Positions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    The broker froze between the question and the commit.
+    A commit that the broker never answers is an error.
     """
     monkeypatch.setattr(group, "read", lambda _: Position(5))
     begin = time.monotonic()
@@ -95,7 +95,8 @@ def test_an_error_of_the_partition_is_not_taken_for_no_position(
     group: Positions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Of a transaction that is not over the answer says so beside the partition only.
+    An unfinished transaction is recognised, although the answer mentions it only beside the
+    partition.
     """
     unstable = At("orders", 0)
 
@@ -161,7 +162,8 @@ def test_many_positions_are_committed_in_one_request(
     group: Positions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    One that would go back is refused in its own name; one that fails at first is tried again.
+    A position that would move backwards is refused under its own name; one that fails at first is
+    retried.
     """
     consumer, held = group._consumer, {1: 9}
     client = Answering(group, held, refused=2)
@@ -177,7 +179,7 @@ def test_many_positions_are_committed_in_one_request(
 
 def test_many_commits_that_are_not_answered_are_waited_for_once(group: Positions) -> None:
     """
-    A broker that is frozen keeps a task a second for all of them, not for each.
+    A frozen broker delays a task by one second for all positions, not for each.
     """
     begin = time.monotonic()
 

@@ -38,7 +38,7 @@ def test_headers_stay_with_their_record(rows: list[Headers], start: int) -> None
 @pytest.mark.parametrize("count", [pytest.param(n, id=f"{n} on each record") for n in range(4)])
 def test_as_many_headers_on_each_record(count: int) -> None:
     """
-    The usual case, the same headers on all records, goes no other way in the result.
+    Records that all have the same headers get the same result as any others.
     """
     rows: list[Headers] = [
         [(f"name{at}", b"%d-%d" % (row, at)) for at in range(count)] for row in range(5)
@@ -76,7 +76,7 @@ def test_timestamps_of_zero_are_counted_and_kept_as_near_as_the_client_can() -> 
 
 def test_a_batch_without_zero_timestamps_is_passed_on_as_it_is() -> None:
     """
-    The common case copies nothing.
+    A batch without zero timestamps is passed on without a copy.
     """
     batch = batch_of([{}, {}])
 

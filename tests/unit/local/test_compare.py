@@ -45,7 +45,7 @@ def changed(row: int, **columns: Any) -> list[dict[str, Any]]:
 @given(st.integers(1, 12), st.integers(1, 12))
 def test_equal_records_are_equal_however_they_are_parted(left: int, right: int) -> None:
     """
-    Where batches begin and end says nothing of the records.
+    Equal records are equal, however they are batched.
     """
     compared = compare(batches(ORIGINAL, left), batches(ORIGINAL, right))
 

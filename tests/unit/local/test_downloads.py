@@ -110,7 +110,7 @@ def test_a_damaged_cache_is_fetched_again(harm, cache: Path) -> None:
 
 def test_an_altered_download_never_enters_the_cache(cache: Path) -> None:
     """
-    What arrives with another checksum is refused by name, and nothing of it stays.
+    A download with the wrong checksum is refused by name, and nothing of it stays.
     """
     with pytest.raises(LocalServiceError) as caught:
         fetch_once("jars-1", SUMS, Source(b=b"evil"))
@@ -122,7 +122,7 @@ def test_an_altered_download_never_enters_the_cache(cache: Path) -> None:
 
 def test_two_at_once_download_once() -> None:
     """
-    Whoever asks while another downloads gets that download.
+    Two concurrent requests cause one download.
     """
     source, found = Source(), []
     begun = threading.Barrier(4)

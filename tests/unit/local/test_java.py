@@ -122,7 +122,7 @@ def test_a_slim_java_is_spared_the_module_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    What Spark asks every Java for does not stop one that lacks it; all else is passed on as it is.
+    A Java that lacks what Spark asks for starts anyway; everything else is passed on unchanged.
     """
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "it's slim", "25", is_slim=True)))
 
@@ -213,7 +213,7 @@ def test_without_any_java_the_error_says_what_to_do(
 
 def test_no_bundle_leaves_java_its_authorities() -> None:
     """
-    Unless told otherwise, Java trusts whom it trusts.
+    Without a certificate bundle Java keeps its own authorities.
     """
     assert trust_store_options() == []
 
@@ -274,7 +274,7 @@ def test_java_is_told_of_the_proxy(
 
 def test_a_user_without_a_home_has_no_class_archive(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A container's user may have none; Spark starts without an archive then.
+    Without a home directory Spark starts without a class archive.
     """
 
     def unknown(_uid: int) -> None:

@@ -31,7 +31,7 @@ def java(folder: Path, script: str) -> Java:
 
 def test_an_altered_program_is_not_run(cache: Path, tmp_path: Path) -> None:
     """
-    What does not have the checksum that comes with kbackup stays out of the cache.
+    A program with a wrong checksum stays out of the cache.
     """
     name = f"apicurio-registry-app-{REGISTRY_VERSION}-all.tar.gz"
     script = (

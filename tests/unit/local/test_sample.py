@@ -100,7 +100,7 @@ def test_header_names_repeat_with_null_and_empty_values() -> None:
 
 def test_values_are_empty_but_never_null_in_orders() -> None:
     """
-    An empty value is no tombstone.
+    Sample values may be empty and are never null.
     """
     values = table("orders")["value"]
 
@@ -110,7 +110,7 @@ def test_values_are_empty_but_never_null_in_orders() -> None:
 
 def test_clicks_are_binary_with_newlines_and_have_no_key() -> None:
     """
-    What splits text into lines is inside the values, and bytes that are no text.
+    Sample values contain line separators, and bytes that are not text.
     """
     rows = table("clicks")
 

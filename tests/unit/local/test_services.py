@@ -24,14 +24,14 @@ def test_every_jar_has_its_checksum() -> None:
 
 def test_ivy_comes_with_pyspark() -> None:
     """
-    What downloads Kafka is found without a search path or a setting.
+    Ivy, which downloads Kafka, is found inside PySpark without any setting.
     """
     assert ivy_jar().is_file()
 
 
 def test_without_ivy_the_error_names_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Where PySpark is not installed, the error says that it is what is missing.
+    Without PySpark, the error says that it is missing.
     """
     monkeypatch.setattr(ivy, "find_spec", lambda _: None)
     monkeypatch.delenv("SPARK_HOME", raising=False)
@@ -72,7 +72,7 @@ def test_without_network_and_cache_the_error_says_so(
 
 def test_without_moto_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Where the extra is not installed, one command is named.
+    Without the extra, the error names the one command that installs it.
     """
     monkeypatch.setattr(s3, "find_spec", lambda _: None)
 
@@ -102,7 +102,7 @@ def test_without_testcontainers_docker_is_refused(monkeypatch: pytest.MonkeyPatc
 
 def test_an_unknown_kind_of_kafka_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A word that is neither of the two is an error, not a default.
+    An unknown kind of Kafka is an error, not the default.
     """
     monkeypatch.setenv("KBACKUP_KAFKA", "dokcer")
 

@@ -96,7 +96,7 @@ def test_what_is_missing_shows_among_directories() -> None:
 
 def test_what_was_removed_on_purpose_is_not_missing() -> None:
     """
-    Somebody said so, and it is not named as a loss again.
+    What was removed on purpose is not reported as lost again.
     """
     gone = entry(0, 9)
     accepted = Entry(ACCEPTED, 0, 0, 9, gone.key, time=1)
@@ -108,7 +108,7 @@ def test_what_was_removed_on_purpose_is_not_missing() -> None:
 
 def test_what_expired_before_it_was_backed_up_is_a_state_of_its_own() -> None:
     """
-    It was never in the bucket.
+    Offsets that expired before they were backed up are shown as expired, not as missing.
     """
     assert [(State.EXPIRED, 0, 4), (STORED, 5, 9)] == shown(
         [files(5)], ledger(entry(5, 9)), (Span(0, 5),)
@@ -117,7 +117,7 @@ def test_what_expired_before_it_was_backed_up_is_a_state_of_its_own() -> None:
 
 def test_as_of_a_time_what_was_stored_later_is_not_missing() -> None:
     """
-    It was not there then, and its loss is another day's.
+    With --as-of, objects stored later are neither shown nor missed.
     """
     said = ledger(entry(0, 9, time=100), entry(10, 19, time=200), entry(20, 29, time=100))
 
@@ -126,7 +126,7 @@ def test_as_of_a_time_what_was_stored_later_is_not_missing() -> None:
 
 def test_days_are_those_of_the_records() -> None:
     """
-    Of an object without timestamps no day is known.
+    Days are known only for objects with timestamps.
     """
     times = {"min_timestamp": 3 * DAY_MS - 1, "max_timestamp": 3 * DAY_MS}
     said = ledger(entry(0, 9, **times), entry(10, 19), entry(20, 29, min_timestamp=9 * DAY_MS))
@@ -192,7 +192,7 @@ def test_a_cell_is_what_is_true_of_all_of_it(
     stretches: list[tuple[State, int, int]], expected: list[str]
 ) -> None:
     """
-    A cell that looks full is full.
+    A cell is drawn full only if all of it is stored.
     """
     assert expected == cells([Stretch(*one) for one in stretches], 0, 9, 2)
 
@@ -203,6 +203,6 @@ def test_a_cell_is_what_is_true_of_all_of_it(
 )
 def test_a_day_of_any_timestamp_has_a_text(number: int, text: str) -> None:
     """
-    Records claim any time at all.
+    A day of any timestamp, even outside the years 1 to 9999, has a text.
     """
     assert text == day(number)

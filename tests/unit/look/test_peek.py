@@ -179,7 +179,7 @@ def test_several_directories_are_one_partition() -> None:
 )
 def test_what_is_not_there_is_an_error(what: str, error: type[Exception]) -> None:
     """
-    An empty answer would look like an empty topic.
+    A missing topic is an error, because an empty answer would look like an empty topic.
     """
     backup = Backup()
     backup.put("orders", 0, [0, 1])
@@ -253,7 +253,7 @@ def test_a_format_prints_what_kcat_prints(
     record: dict[str, Any], template: str, expected: bytes
 ) -> None:
     """
-    A format that serves kcat serves here.
+    A format string prints what kcat prints.
     """
     assert expected == render(record, template)
 
@@ -261,7 +261,7 @@ def test_a_format_prints_what_kcat_prints(
 @pytest.mark.parametrize("template", ["%x", "%", "%k %Z"])
 def test_an_unknown_letter_is_named(template: str) -> None:
     """
-    A typing error in a format is no text.
+    An unknown letter in a format string is an error.
     """
     with pytest.raises(ConfigurationError, match=r"has no meaning"):
         render(RECORD, template)

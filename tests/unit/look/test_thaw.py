@@ -46,7 +46,7 @@ def ask(store: Store, **options: Any) -> list[dict[str, Any]]:
 
 def test_what_nobody_has_asked_for_is_asked_for(store: FrozenStore) -> None:
     """
-    And nothing else: each request costs money.
+    Only objects that nobody has requested yet are requested, because each request costs money.
     """
     first, second, third = sorted(store.classes)
     store.thaws = {second: Thaw("thawing"), third: Thaw("ready", UNTIL)}
@@ -62,7 +62,7 @@ def test_what_nobody_has_asked_for_is_asked_for(store: FrozenStore) -> None:
 
 def test_giving_it_again_asks_for_nothing(store: FrozenStore) -> None:
     """
-    The command is also how one looks how far objects have come.
+    Running the command again requests nothing and shows progress.
     """
     ask(store, names=["orders"])
     del store.asked[:]
@@ -74,7 +74,7 @@ def test_giving_it_again_asks_for_nothing(store: FrozenStore) -> None:
 
 def test_a_dry_run_only_counts(store: FrozenStore) -> None:
     """
-    So that one knows what it will cost.
+    A dry run counts what a thaw would request.
     """
     [orders] = ask(store, names=["orders"], partitions={0}, is_dry=True)
 
@@ -84,7 +84,7 @@ def test_a_dry_run_only_counts(store: FrozenStore) -> None:
 
 def test_what_the_backup_says_of_itself_is_asked_for_too(store: FrozenStore) -> None:
     """
-    A lifecycle rule takes the ledger with the rest of the bucket, and a plan begins with it.
+    The ledger is thawed with the topics, since lifecycle rules archive it too.
     """
     key = f"{Layout().records_prefix()}ledger/x/part.parquet"
     put_bytes(store, key, b"rows")
@@ -98,7 +98,7 @@ def test_what_the_backup_says_of_itself_is_asked_for_too(store: FrozenStore) -> 
 
 def test_a_topic_that_is_not_there_is_an_error(store: FrozenStore) -> None:
     """
-    Nobody waits two days for nothing.
+    A topic that is not in the backup is an error at once.
     """
     with pytest.raises(IncompleteBackupError, match="order"):
         ask(store, names=["order"])
@@ -106,7 +106,7 @@ def test_a_topic_that_is_not_there_is_an_error(store: FrozenStore) -> None:
 
 def test_a_store_without_an_archive_says_so() -> None:
     """
-    A folder has nothing to ask for.
+    A store without an archive says so.
     """
     with pytest.raises(ConfigurationError, match="no archived objects"):
         ask(MemoryStore(StoreSettings(f"memory://{uuid4()}")))
@@ -126,7 +126,7 @@ def test_a_store_without_an_archive_says_so() -> None:
 )
 def test_the_screen_says_how_far_they_have_come(more: dict[str, Any], text: str) -> None:
     """
-    In one line a topic.
+    The screen shows the progress of each topic in one line.
     """
     event = {"topic": "orders", "asked": 0, "thawing": 0, "ready": 0, "bytes": 0, "until": None}
 

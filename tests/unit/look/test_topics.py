@@ -108,7 +108,7 @@ def test_without_run_records_the_end_is_unknown() -> None:
 
 def test_offsets_are_compared_as_numbers() -> None:
     """
-    As text 9 comes after 10000000000, and the first offset would be the wrong one.
+    Offsets are ordered as numbers, not as text.
     """
     backup = Backup()
     backup.run("orders", 0, [9_999_999_998], [10_000_000_000])
@@ -121,7 +121,7 @@ def test_offsets_are_compared_as_numbers() -> None:
 
 def test_partitions_come_in_order() -> None:
     """
-    Partition 10 comes behind partition 9, and topics by name.
+    Partition 10 is listed after partition 9, and topics are in order of name.
     """
     backup = Backup()
     for topic, partition in (("b", 10), ("b", 9), ("a", 1)):
@@ -295,7 +295,7 @@ def test_partitions_can_be_chosen() -> None:
 )  # fmt: skip
 def test_a_run_record_that_cannot_be_understood_counts_as_missing(record: dict[str, Any]) -> None:
     """
-    Run records are a help, never a condition.
+    A run record that cannot be understood is ignored: run records help and are never needed.
     """
     backup = Backup()
     backup.put("orders", 0, range(5))

@@ -84,7 +84,7 @@ def test_values_alone_are_rows_too(tmp_path: Path) -> None:
 
 def test_conditions_keep_every_record_that_meets_them(tmp_path: Path) -> None:
     """
-    What Spark passes on may only leave out objects that hold no answer.
+    Conditions that Spark passes on rule out only objects without an answer.
     """
     backup = Backup.in_folder(tmp_path)
     for partition in range(2):
@@ -140,7 +140,7 @@ def test_a_topic_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_topics_whose_rows_do_not_know_their_offsets_are_named(tmp_path: Path) -> None:
     """
-    Values are counted from an object's first offset, which is wrong after one that was left out.
+    A query warns where values may have wrong offsets, which are counted from an object's first one.
     """
     backup = Backup.in_folder(tmp_path)
     keys = backup.put("pay", 0, range(0, 6, 2), views=JSON) + backup.put("orders", 0, range(3))

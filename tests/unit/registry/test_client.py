@@ -41,7 +41,7 @@ def test_a_schema_is_asked_for_once(registry: FakeRegistry, connected: Connected
 
 def test_an_unknown_id_is_no_error(connected: Connected) -> None:
     """
-    Whether a record under it is bad is its converter's decision.
+    The client reports an unknown id, and its converter decides whether the record is bad.
     """
     assert connected().schema(7) is None
     assert connected().version(7, "orders-value") is None
@@ -81,7 +81,7 @@ def test_schemas_come_with_what_they_refer_to(registry: FakeRegistry, connected:
 
 def test_a_schema_is_registered_once(registry: FakeRegistry, connected: Connected) -> None:
     """
-    What is there already keeps its id.
+    A schema that is already registered keeps its id.
     """
     schema = RegisteredSchema(AVRO, '"long"')
     found = connected()
@@ -131,7 +131,7 @@ def test_a_registry_that_takes_no_schema_says_why_and_what_to_do(
     registry: FakeRegistry, connected: Connected, status: int, do: str
 ) -> None:
     """
-    A restore needs other rights than a sink.
+    A registry that accepts no schema is reported with the right that a restore needs.
     """
     registry.script = [status]
 

@@ -63,7 +63,7 @@ def test_where_credentials_come_from(given: dict[str, Any], expected: str) -> No
 )
 def test_what_cannot_be_used_is_named(given: dict[str, Any], named: str) -> None:
     """
-    Before a run, with the property and what to do.
+    Unusable settings are refused before a run, with the property and what to do.
     """
     with pytest.raises(ConfigurationError) as caught:
         settings_of({URL: "http://h", **given})

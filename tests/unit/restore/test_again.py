@@ -165,7 +165,7 @@ def test_a_restore_goes_on_after_another_that_was_at_work_since_its_plan(
 
 def test_rows_that_two_objects_hold_come_twice(again: Restoring) -> None:
     """
-    They do not say their offsets, and nothing is dropped by guess.
+    Rows that two objects hold are restored twice: without offsets, none is dropped by guess.
     """
     again.backup.put("orders", 0, range(10), range(5, 15), views=JSON)
 
@@ -251,7 +251,7 @@ def test_another_renaming_or_group_is_another_restore(
     again: Restoring, other: dict[str, str]
 ) -> None:
     """
-    It has no position of its own, so what is in the target stops it.
+    Under another group or renaming, what is in the target stops the restore.
     """
     again.backup.put("orders", 0, range(10))
     again.restore()
@@ -262,7 +262,8 @@ def test_another_renaming_or_group_is_another_restore(
 
 def test_a_position_that_kafka_has_dropped_is_missed(again: Restoring) -> None:
     """
-    Nothing is written twice: the target holds records, and nobody knows which.
+    If Kafka has dropped the position, the restore is refused, because the target may already hold
+    the records.
     """
     again.backup.put("orders", 0, range(10))
     again.restore()
@@ -274,7 +275,8 @@ def test_a_position_that_kafka_has_dropped_is_missed(again: Restoring) -> None:
 
 def test_records_of_others_do_not_stop_a_restore_that_has_a_position(again: Restoring) -> None:
     """
-    What is new comes after them.
+    Records of others in the target do not stop a restore that has a position; new records follow
+    them.
     """
     again.backup.put("orders", 0, range(10))
     again.restore()

@@ -16,7 +16,7 @@ from tests.support.target import COPY, FakeTarget, Log, Restoring, position, val
 
 def test_a_target_that_was_emptied_is_filled_again(again: Restoring) -> None:
     """
-    The run says so, and writes all of it.
+    An emptied target is filled again from the start, with a warning.
     """
     again.backup.put("orders", 0, range(10))
     again.restore()
@@ -31,7 +31,7 @@ def test_a_target_that_was_emptied_is_filled_again(again: Restoring) -> None:
 
 def test_a_target_that_was_created_again_is_filled_again(again: Restoring) -> None:
     """
-    Even where its log is as long as the old one's would be.
+    A recreated target is filled again, even if its log is as long as the old one's.
     """
     again.backup.put("orders", 0, range(10))
     again.restore()
@@ -47,7 +47,7 @@ def test_a_target_that_was_created_again_is_filled_again(again: Restoring) -> No
 
 def test_a_recreated_target_with_strange_records_is_not_filled(again: Restoring) -> None:
     """
-    What is in it is not what this restore wrote.
+    A recreated target with other records is refused.
     """
     again.backup.put("orders", 0, range(10))
     again.restore()
@@ -72,7 +72,7 @@ def test_a_target_that_lost_a_part_is_refused(
     again: Restoring, lose: object, if_exists: str
 ) -> None:
     """
-    Neither "nothing new" nor a second half is true of it.
+    A target that lost some of its records is refused: it is neither complete nor empty.
     """
     again.backup.put("orders", 0, range(10))
     again.restore()
@@ -140,7 +140,7 @@ def test_a_position_of_the_first_version_is_understood(
 
 def test_a_position_of_the_first_version_is_of_its_source_only(again: Restoring) -> None:
     """
-    The key of another topic is not ours.
+    A position of the first version whose key is of another topic is not taken for this restore's.
     """
     again.backup.put("orders", 0, range(10))
     _version_1(again, 4, key=KEY.replace("orders", "other"), rows=4)
@@ -151,7 +151,8 @@ def test_a_position_of_the_first_version_is_of_its_source_only(again: Restoring)
 
 def test_a_position_that_is_moved_while_a_run_starts_stops_it(again: Restoring) -> None:
     """
-    Whoever moved it writes to the same topic.
+    A position that moves while a run starts stops the run, because somebody else writes to the
+    topic.
     """
     again.backup.put("orders", 0, range(10))
     cluster = again.cluster
@@ -170,7 +171,7 @@ def test_a_position_that_is_moved_while_a_run_starts_stops_it(again: Restoring) 
 
 def test_positions_stay_small(again: Restoring) -> None:
     """
-    Whatever the name of an object: Kafka takes 4,096 bytes.
+    Positions stay below the 4,096 bytes that Kafka takes, however long the object's key.
     """
     directory = "\x01" * 900
     key = f"topics/orders/{directory}/orders+0+0000000000.json"
