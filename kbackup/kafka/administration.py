@@ -184,14 +184,15 @@ class Permissions(Protocol):
         ...
 
 
-def check_idle(cluster: Cluster, group: str) -> None:
+def check_idle(cluster: Cluster, *groups: str) -> None:
     """Refuse a group with live members: its position would change under them.
 
     Raises:
-        GroupActiveError: Naming the members.
+        GroupActiveError: Naming the members of the first such group.
     """
-    members = cluster.members(group)
-    if members:
+    for group in groups:
+        if not (members := cluster.members(group)):
+            continue
         raise GroupActiveError(
             f"consumer group {group} has live members",
             ", ".join(members[:5]),

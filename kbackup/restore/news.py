@@ -27,6 +27,7 @@ def start(
         "store": settings.url,
         "topics_dir": settings.topics_dir,
         "renames": renames,
+        "partition_map": settings.partition_map,
         "window": str(wiring.window(settings)) or None,
         "transforms": [step.alias for step in settings.transforms],
     }

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from kbackup.errors import KafkaError, KbackupError
-from kbackup.kafka import Cluster, Permissions
+from kbackup.kafka import Cluster, Permissions, check_idle
 from kbackup.restore.plan import PlannedTopic, RestorePlan
 
 _NEW_CONFIG: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
@@ -75,10 +75,13 @@ def asked(
             transactions without an answer.
 
     Raises:
+        GroupActiveError: If somebody else uses the group of a partition; the restore's own group
+            was asked about before the plan was made.
         KafkaError: If the cluster does not answer.
     """
     if plan.refusals or not plan.units():
         return plan
+    check_idle(cluster, *(group for group in plan.groups if group != plan.group))
     there = [t.intent.target for t in plan.topics if t.units and t.target.partitions is not None]
     allowed = rights.of_topics(there)
     shared = list(_denied_to_all(plan, rights, asks_for_transactions))

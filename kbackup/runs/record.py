@@ -55,6 +55,14 @@ class RunRecord:
         """The consumer group that kept its positions."""
         return self.said.get("group")
 
+    def keeps_positions_in(self, group: str) -> bool:
+        """Whether *group* is its group, or with a partition map that of one of its partitions."""
+        if self.group == group:
+            return True
+        base, _, partition = group.rpartition(".")
+        is_mapped = self.said.get("partition_map") not in (None, "same")
+        return is_mapped and base == self.group and partition.isascii() and partition.isdigit()
+
     @property
     def names(self) -> list[str]:
         """The topics it was asked for; those of earlier versions may be a pattern."""

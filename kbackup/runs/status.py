@@ -107,7 +107,8 @@ def status(
         partitions: Only rows of these partitions of each topic; None for all.
         of: The command whose runs count.  A successful restore has restored what was in the
             bucket when it began.
-        group: Only runs that keep their positions in this consumer group; None for all.
+        group: Only runs that keep their positions in this consumer group, of which with a partition
+            map each partition has its own; None for all.
 
     Raises:
         ConfigurationError: If there are restores of several groups and none was named: each of
@@ -120,7 +121,9 @@ def status(
     asked = set(names) or ({pattern} if pattern is not None else set())
     groups = set[str]()
     for record in islice(history.runs(store, layout, of.command, now=now), _LOOKED):
-        if not asked <= record.covered or group not in (None, record.group):
+        if not asked <= record.covered or (
+            group is not None and not record.keeps_positions_in(group)
+        ):
             continue
         groups.add(str(record.group))
         newest = newest or record
@@ -140,6 +143,8 @@ def status(
     if success is None and asked and of.keeps_success:
         kept = history.kept_success(store, layout, list(names) or [*asked])
         success = kept if kept is None or kept <= now + timedelta(seconds=_CLOCKS_S) else None
+    if group is not None and newest is not None:
+        group = newest.group  # a lock names that of the restore
     summary.partitions = rows or []
     _judge(of, summary, layout, (success, now, max_age_s), "" if newest is None else newest.trouble)
     summary.facts |= {

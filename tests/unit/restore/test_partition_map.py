@@ -1,6 +1,7 @@
 """Restores into more or fewer partitions: where records go, and that each comes once."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -9,14 +10,20 @@ from backup_samples import JSON, SIBLINGS, batch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.errors import FewerPartitionsError, TargetNotEmptyError, TopicChangedError
+from kbackup.errors import (
+    FewerPartitionsError,
+    GroupActiveError,
+    TargetNotEmptyError,
+    TopicChangedError,
+)
 from kbackup.records import TopicPartition
 from kbackup.restore import audit
 from kbackup.restore.murmur2 import _of_key, murmur2, partitions_of
 from kbackup.restore.partition_map import MODULO, PartitionMap, spread
+from kbackup.restore.target import asked
 from tests.case_files import cases
 from tests.support.standby import Standby
-from tests.support.target import MARKER, CrashError, Log, Restoring, values
+from tests.support.target import MARKER, CrashError, FakeTarget, Log, Restoring, values
 
 COPY = "copy_of_orders"
 
@@ -25,6 +32,37 @@ COPY = "copy_of_orders"
 def restoring() -> Restoring:
     """An empty backup and an empty cluster."""
     return Restoring()
+
+
+@dataclass
+class Busy(FakeTarget):
+    """A cluster in which somebody uses a group."""
+
+    busy: str = ""
+
+    def members(self, group: str) -> list[str]:
+        """Of that group, one."""
+        return ["console at /10.0.0.7"] if group == self.busy else []
+
+
+def test_a_partitions_own_group_must_not_be_in_use() -> None:
+    """
+    With a map each partition keeps its position in a group of its own: a consumer of any of them
+    would move it under the restore.
+    """
+    restoring = Restoring(cluster=Busy())
+    for at in range(2):
+        restoring.backup.put("orders", at, batch(range(3)))
+    plan = restoring.plan(partition_map="modulo", target_partitions=1)
+    cluster: Any = restoring.cluster
+    rights: Any = Standby().connection
+    assert not asked(plan, cluster, rights, None, asks_for_transactions=False).refusals
+
+    cluster.busy = plan.groups[1]
+
+    with pytest.raises(GroupActiveError, match=r"[.]1 has live members") as caught:
+        asked(plan, cluster, rights, None, asks_for_transactions=False)
+    assert "10.0.0.7" in caught.value.why
 
 
 def held(restoring: Restoring, count: int) -> list[bytes]:

@@ -364,6 +364,30 @@ def test_a_restore_is_as_old_as_what_it_has_put_back(store: MemoryStore) -> None
     assert 0 == look(store, 2 * HOUR, of=RESTORE)["exit_code"]
 
 
+@pytest.mark.parametrize(
+    ("how", "asked", "exit_code"),
+    [
+        pytest.param("key", "standby.3", 0, id="of a partition"),
+        pytest.param("key", "standby", 0, id="of the restore"),
+        pytest.param("key", "standby.x", 7, id="of something else"),
+        pytest.param("key", "other.3", 7, id="of another restore"),
+        pytest.param("same", "standby.3", 7, id="without a map"),
+        pytest.param(None, "standby.3", 7, id="by an earlier version"),
+    ],
+)
+def test_a_partition_maps_groups_are_those_of_its_restore(
+    store: MemoryStore, how: str | None, asked: str, exit_code: int
+) -> None:
+    """
+    ``kafka-consumer-groups`` lists the group of each partition: any of them finds the restore.
+    """
+    put_back(store, 0.1, partition_map=how)
+
+    found = look(store, HOUR, of=RESTORE, group=asked)
+
+    assert exit_code == found["exit_code"]
+
+
 def test_restores_into_two_clusters_do_not_stand_for_each_other(store: MemoryStore) -> None:
     """
     Where restores of several groups have run, one of them has to be named.
