@@ -8,13 +8,12 @@ or is refused is set aside and tried again later, while the rest goes on.
 
 import functools
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, Unpack
 
 from kbackup import engine, moments
-from kbackup.backup.catalog import Catalog
 from kbackup.config import Settings
 from kbackup.errors import KafkaError, KbackupError, RefusedError, SparkError, StoppedError
 from kbackup.events import PROGRESS, Event
@@ -27,13 +26,11 @@ from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.lookout import Lookout, stamps
 from kbackup.restore.plan import RestorePlan, confirm
-from kbackup.restore.planner import Planner
 from kbackup.restore.ready import Ready
 from kbackup.restore.remarks import Remarks
-from kbackup.restore.target import asked
 from kbackup.restore.task import put_back
+from kbackup.restore.visit import VisitPlanner
 from kbackup.runs import known, wiring
-from kbackup.runs.known import Known
 from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
@@ -81,7 +78,9 @@ class Following:
         self._stamps: dict[str, str] = {}
         self._success: float | None = None
         self._visits = self._turns = 0
-        self._asked: set[str] = set()
+        self._planner = VisitPlanner(
+            settings, world, store, summary, self._remarks, self._set_aside
+        )
 
     def run(self, agree: Callable[[str], bool] | None) -> None:
         """List and restore until asked to stop, or until nothing that was asked for can be.
@@ -199,8 +198,8 @@ class Following:
         taken = self._ready.take(due, self._lookout.catalog(due), said, self._now(), begun)
         there = {*taken.topics(), *said.topics} & set(due)
         beside = [name for name in names if name not in there]
-        plan = self._plan(cluster, taken, said, there, beside)
-        good = self._begun(self._allowed(plan, cluster), cluster, agree)
+        plan = self._planner.plan(cluster, taken, said, there, beside)
+        good = self._begun(plan, cluster, agree)
         self._tell({"type": "plan", "partitions": self._account.rows()})
         for where in taken.sets:
             self._account.end(where, said.ledger(where).reached())
@@ -208,60 +207,6 @@ class Following:
         units = [unit for unit in good if not self._asides.rests(unit.source, now)]
         if units and not self._stop.is_set():
             self._restore(plan, sorted(units, key=lambda unit: unit.size, reverse=True), cluster)
-
-    def _plan(
-        self, cluster: Cluster, taken: Catalog, said: Known, only: Collection[str],
-        beside: Collection[str],
-    ) -> RestorePlan:  # fmt: skip
-        """Plan *only* these topics; one that cannot be planned does not keep others from it."""
-
-        def planned(names: Collection[str]) -> RestorePlan:
-            planner = Planner(
-                settings=self._settings, cluster=cluster, store=self._store, catalog=taken,
-                known=said, now_ms=self._world.clock.ms(), only=names,
-                beside=[*beside, *(name for name in only if name not in names)],
-            )  # fmt: skip
-            plan = planner.plan()
-            for error in planner.missing:
-                key = str(error.place.get("topic", "")), str(error)
-                if self._remarks.odd(key, [("missing_object", f"{error}; left out")]):
-                    self._summary.skip("missing_objects")
-            return plan
-
-        try:
-            return planned(only)
-        except KbackupError as error:
-            if len(only) < 2 or error.exit_code in (5, 6):
-                raise
-        plans = []
-        for name in sorted(only):
-            try:
-                plans.append(planned([name]))
-            except KbackupError as error:
-                if error.exit_code in (5, 6):
-                    raise
-                self._set_aside(name, [error.to_dict()])
-        spans = {where: span for plan in plans for where, span in plan.spans.items()}
-        topics = tuple(topic for plan in plans for topic in plan.topics)
-        return RestorePlan(topics, wiring.restore_group(self._settings), spans)
-
-    def _allowed(self, plan: RestorePlan, cluster: Cluster) -> RestorePlan:
-        """Return *plan* with what the cluster has against topics it was not asked about yet."""
-        new = [
-            topic
-            for topic in plan.topics
-            if not topic.refusals and topic.intent.source not in self._asked
-        ]
-        if not new:
-            return plan
-        said = asked(
-            replace(plan, topics=tuple(new)), cluster, self._world.kafka.permissions(),
-            self._settings.replication_factor, asks_for_transactions=False,
-        )  # fmt: skip
-        self._asked |= {topic.intent.source for topic in said.topics if not topic.refusals}
-        answered = {topic.intent.source: topic for topic in said.topics}
-        topics = tuple(answered.get(topic.intent.source, topic) for topic in plan.topics)
-        return replace(plan, topics=topics)
 
     def _begun(
         self, plan: RestorePlan, cluster: Cluster, agree: Callable[[str], bool] | None

@@ -1,0 +1,122 @@
+"""Plans one visit of a restore that follows: no topic keeps another from being restored."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from kbackup.backup.catalog import Catalog
+from kbackup.config import Settings
+from kbackup.errors import KbackupError
+from kbackup.kafka import Cluster
+from kbackup.restore.asides import Failure
+from kbackup.restore.plan import RestorePlan
+from kbackup.restore.planner import Planner
+from kbackup.restore.remarks import Remarks
+from kbackup.restore.target import asked
+from kbackup.runs import wiring
+from kbackup.runs.known import Known
+from kbackup.runs.summary import Summary
+from kbackup.runs.world import World
+from kbackup.stores import Store
+
+
+class VisitPlanner:
+    """Makes the plans of all visits, and remembers what the cluster has allowed.
+
+    Args:
+        settings: The configuration.
+        world: The cluster and the time.
+        store: Where the backup is, opened.
+        summary: Counts objects that are missing and left out.
+        remarks: Takes what is odd.
+        set_aside: Takes a topic that cannot be planned, and why.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        world: World,
+        store: Store,
+        summary: Summary,
+        remarks: Remarks,
+        set_aside: Callable[[str, Sequence[Failure]], None],
+    ) -> None:
+        self._settings, self._world, self._store = settings, world, store
+        self._summary, self._remarks, self._set_aside = summary, remarks, set_aside
+        self._asked: set[str] = set()
+
+    def plan(
+        self,
+        cluster: Cluster,
+        taken: Catalog,
+        said: Known,
+        only: Collection[str],
+        beside: Collection[str],
+    ) -> RestorePlan:
+        """Plan a visit.
+
+        Args:
+            cluster: The target.
+            taken: The objects that are ready.
+            said: What the backup says about itself.
+            only: The topics to plan.
+            beside: Topics that the same run restores, and that are not planned now.
+
+        Raises:
+            KbackupError: If the cluster or the store does not answer, or the only topic cannot be
+                planned.
+        """
+        return self._allowed(self._planned(cluster, taken, said, only, beside), cluster)
+
+    def _planned(
+        self, cluster: Cluster, taken: Catalog, said: Known, only: Collection[str],
+        beside: Collection[str],
+    ) -> RestorePlan:  # fmt: skip
+        """Plan *only* these topics; one that cannot be planned does not keep others from it."""
+
+        def planned(names: Collection[str]) -> RestorePlan:
+            planner = Planner(
+                settings=self._settings, cluster=cluster, store=self._store, catalog=taken,
+                known=said, now_ms=self._world.clock.ms(), only=names,
+                beside=[*beside, *(name for name in only if name not in names)],
+            )  # fmt: skip
+            plan = planner.plan()
+            for error in planner.missing:
+                key = str(error.place.get("topic", "")), str(error)
+                if self._remarks.odd(key, [("missing_object", f"{error}; left out")]):
+                    self._summary.skip("missing_objects")
+            return plan
+
+        try:
+            return planned(only)
+        except KbackupError as error:
+            if len(only) < 2 or error.exit_code in (5, 6):
+                raise
+        plans = []
+        for name in sorted(only):
+            try:
+                plans.append(planned([name]))
+            except KbackupError as error:
+                if error.exit_code in (5, 6):
+                    raise
+                self._set_aside(name, [error.to_dict()])
+        spans = {where: span for plan in plans for where, span in plan.spans.items()}
+        topics = tuple(topic for plan in plans for topic in plan.topics)
+        return RestorePlan(topics, wiring.restore_group(self._settings), spans)
+
+    def _allowed(self, plan: RestorePlan, cluster: Cluster) -> RestorePlan:
+        """Return *plan* with what the cluster has against topics it was not asked about yet."""
+        new = [
+            topic
+            for topic in plan.topics
+            if not topic.refusals and topic.intent.source not in self._asked
+        ]
+        if not new:
+            return plan
+        said = asked(
+            replace(plan, topics=tuple(new)), cluster, self._world.kafka.permissions(),
+            self._settings.replication_factor, asks_for_transactions=False,
+        )  # fmt: skip
+        self._asked |= {topic.intent.source for topic in said.topics if not topic.refusals}
+        answered = {topic.intent.source: topic for topic in said.topics}
+        topics = tuple(answered.get(topic.intent.source, topic) for topic in plan.topics)
+        return replace(plan, topics=topics)
