@@ -129,7 +129,7 @@ def test_what_joda_does_not_know_is_no_zone(name: str) -> None:
 )
 def test_texts_are_read_as_iso_8601(text: str, expected: int | None) -> None:
     """
-    Digits alone are ms; anything that is not a time has no time.
+    Digits alone are milliseconds; text that is not a time has no time.
     """
     assert expected == iso.moment(text, zones.by_id("UTC"))
 

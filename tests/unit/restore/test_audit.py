@@ -20,14 +20,14 @@ WHERE = TopicPartition("copy", 0)
 )
 def test_only_a_log_that_moved_as_expected_is_not_counted(after: Span, expected: bool) -> None:
     """
-    The cheap look is enough where it leaves no doubt.
+    A log that grew exactly as expected is not read again.
     """
     assert expected == Written(WHERE, 50, 2, before=10, after=after).is_plain
 
 
 def test_only_what_is_still_there_is_counted() -> None:
     """
-    Reading begins where the log does.
+    Only records that are still there are counted, from the log's start on.
     """
     assert Span(30, 62) == Written(WHERE, 50, 2, before=10, after=Span(30, 62)).span
 
@@ -58,7 +58,7 @@ def test_a_count_that_differs_is_an_error(
 
 def test_a_partition_that_was_not_counted_is_no_difference() -> None:
     """
-    Where counting failed, that failure is the news.
+    A partition that could not be counted is reported with the reason, not as a difference.
     """
     written = [Written(WHERE, 50, 2, before=10, after=Span(0, 70))]
 
@@ -67,7 +67,7 @@ def test_a_partition_that_was_not_counted_is_no_difference() -> None:
 
 def test_records_behind_an_open_transaction_are_not_called_lost() -> None:
     """
-    They are there, and somebody else's producer hides them: the operator looks in the right place.
+    Records hidden by another producer's open transaction are reported as such.
     """
     written = [Written(WHERE, 50, 2, before=10, after=Span(0, 10), is_hidden=True)]
 

@@ -179,7 +179,7 @@ def test_a_format_that_is_named_reads_what_has_no_extension_of_its_own() -> None
 
 def test_an_object_that_no_format_reads_is_named() -> None:
     """
-    An expression asked for it, so leaving it out is a reason to look.
+    A matched object that no format reads is named and counted as skipped.
     """
     restoring = Generic()
     restoring.put({"1.json": b"1\n", "2.log": b"2\n"})

@@ -106,7 +106,7 @@ def test_a_value_object_under_another_name_is_known_by_its_metadata(
     views: tuple[ViewSpec, ...],
 ) -> None:
     """
-    Its rows say nothing; what was stored with it does.
+    A value object under another object's name is known by what was stored with it.
     """
     again = Restoring()
     keys = again.backup.put("orders", 0, range(10), range(10, 20), views=views)
@@ -124,7 +124,8 @@ def test_a_value_object_under_another_name_is_known_by_its_metadata(
 @pytest.mark.parametrize("on_error", ["fail", "log"])
 def test_values_without_metadata_are_known_by_the_ledger(view: View, on_error: str) -> None:
     """
-    Neither their names nor their sizes differ; the checksum that the ledger keeps does.
+    An object in another's place is known by the checksum in the ledger, even if names and sizes
+    agree.
     """
     again = Restoring()
     keys = again.backup.put("orders", 0, range(10, 20), range(20, 30), views=SIBLINGS)
@@ -146,7 +147,7 @@ def test_values_without_metadata_are_known_by_the_ledger(view: View, on_error: s
 
 def test_an_object_that_has_lost_its_metadata_is_restored() -> None:
     """
-    The ledger vouches for it.
+    An object that lost its metadata is restored, because the ledger vouches for it.
     """
     again = Restoring()
     (key,) = again.backup.put("orders", 0, range(10), views=JSON)
@@ -217,7 +218,7 @@ def test_keys_that_do_not_fit_are_never_beside_values(rows: int, has_metadata: b
 
 def test_a_line_that_is_damaged_keeps_its_whole_set_out() -> None:
     """
-    Nothing of a set is written before all of it could be read.
+    A set of values is written only once all of it could be read.
     """
     again = Restoring()
     keys = again.backup.put("orders", 0, range(3), range(3, 6), range(6, 9), views=JSON)
@@ -244,7 +245,7 @@ def test_values_that_contain_the_separator_are_not_split_in_silence() -> None:
 
 def test_keys_of_another_tool_are_split_only_with_consent() -> None:
     """
-    Nothing says whether a key held the separator.
+    Keys of another tool are split only if the operator confirms it.
     """
     again = Restoring()
     for key in again.backup.put("orders", 0, range(3), views=KEYED_BYTES):

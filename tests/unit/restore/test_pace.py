@@ -35,7 +35,7 @@ class Time:
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), min_size=1, max_size=30))
 def test_what_is_written_takes_its_time(batches: list[tuple[int, int]]) -> None:
     """
-    However records come, neither limit is passed: what was written before had its time.
+    Neither rate limit is exceeded, however records arrive.
     """
     time = Time()
     found = Pace(Rate(10, 1000), writers=2, steady_s=time, sleep=time.sleep)
@@ -50,7 +50,7 @@ def test_what_is_written_takes_its_time(batches: list[tuple[int, int]]) -> None:
 
 def test_a_stop_is_not_waited_for() -> None:
     """
-    A task that waits for hours ends at once.
+    A task that waits for its rate limit stops at once.
     """
     time = Time()
     found = Pace(Rate(1), steady_s=time, sleep=time.sleep)

@@ -87,7 +87,7 @@ def test_a_key_goes_where_kafkas_producer_sends_it(case: dict[str, Any]) -> None
 @given(st.lists(st.binary(max_size=20) | st.binary(min_size=250, max_size=270), max_size=30))
 def test_a_column_of_keys_is_hashed_as_each_of_them(keys: list[bytes]) -> None:
     """
-    Whatever their lengths, in any order, with repeats.
+    A column of keys is hashed as each of its keys is, whatever their lengths.
     """
     assert [_of_key(key) for key in keys] == murmur2(pa.array(keys, pa.binary())).to_pylist()
 
@@ -214,7 +214,7 @@ def test_another_number_of_partitions_is_another_restore(restoring: Restoring) -
 
 def test_a_target_that_lost_one_of_its_partitions_is_refused(restoring: Restoring) -> None:
     """
-    What is gone cannot be restored without what is still there.
+    A target that lost one of its partitions is refused: the lost records share it with others.
     """
     restoring.backup.put("orders", 0, range(20))
     restoring.restore(partition_map="key", target_partitions=2)
@@ -227,7 +227,8 @@ def test_a_target_that_lost_one_of_its_partitions_is_refused(restoring: Restorin
 
 def test_the_refusal_of_fewer_partitions_names_the_way_out(restoring: Restoring) -> None:
     """
-    And that way works; the plan says what becomes of the order.
+    The refusal of fewer partitions names --partition-map, which works, and the plan states the
+    resulting order.
     """
     restoring.backup.put("orders", 2, range(10), views=JSON)
     restoring.cluster.create_topic(COPY, 2, 1, {})

@@ -172,7 +172,7 @@ def test_archived_objects_are_found_before_anything_is_written() -> None:
 
 def test_without_a_record_the_highest_partition_counts(store: Store) -> None:
     """
-    A connector's bucket has no run records.
+    Without run records, the highest partition number decides how many partitions a target gets.
     """
     put(store, whole("orders", 4, 0), 0, 4)
 
@@ -237,7 +237,7 @@ def test_an_object_that_a_run_has_stored_and_that_is_gone_is_no_good_restore(
 
 def test_the_plan_counts_records_where_run_records_know_them_all(store: Store) -> None:
     """
-    A number that is not known of every partition is no number of the topic.
+    A plan's number of records is unknown if one partition's is.
     """
     put(store, whole("orders", 0, 0), 0, 9)
     put(store, whole("orders", 1, 0), 0, 4)
@@ -264,7 +264,7 @@ def test_the_plan_says_what_order_it_can_promise() -> None:
 
 def test_more_replicas_than_brokers_are_refused_by_the_plan(store: Store) -> None:
     """
-    The plan says what the cluster would say in the middle of the run.
+    More replicas than brokers are refused by the plan, not in the middle of the run.
     """
     put(store, whole("orders", 0, 0), 0, 9)
 
@@ -279,7 +279,8 @@ def test_more_replicas_than_brokers_are_refused_by_the_plan(store: Store) -> Non
 
 def test_a_partition_number_beyond_belief_is_refused(store: Store) -> None:
     """
-    A planted name must not make a topic of two thousand million partitions.
+    A partition number beyond belief is refused, so that a planted name cannot create two billion
+    partitions.
     """
     put(store, whole("orders", 0, 0), 0, 9)
     put(store, whole("orders", 2**31 - 1, 0), 0, 9)
@@ -292,7 +293,7 @@ def test_a_partition_number_beyond_belief_is_refused(store: Store) -> None:
 
 def test_one_refused_topic_refuses_all(store: Store) -> None:
     """
-    The plan is judged as a whole.
+    One refused topic refuses the whole restore.
     """
     put(store, whole("orders", 2, 0), 0, 4)
     put(store, whole("payments", 0, 0), 0, 4)
@@ -307,7 +308,7 @@ def test_one_refused_topic_refuses_all(store: Store) -> None:
 
 def test_a_topic_that_is_not_there_is_no_empty_restore(store: Store) -> None:
     """
-    A mistyped name must not look like success.
+    A topic that is not in the backup is an error, not an empty restore.
     """
     put(store, whole("orders", 0, 0), 0, 4)
 
@@ -391,7 +392,7 @@ def test_an_empty_topic_comes_back_with_its_partitions(store: Store) -> None:
 
 def test_an_object_that_holds_less_than_the_ledger_says_is_no_good_restore(store: Store) -> None:
     """
-    A shorter copy in its place is found before anything is written.
+    An object that holds less than the ledger says is detected before anything is written.
     """
     key = whole("orders", 0, 0)
     put(store, key, 0, 4)

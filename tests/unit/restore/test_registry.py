@@ -74,7 +74,7 @@ def test_values_are_under_the_targets_ids(registry: FakeRegistry, backup: Backup
 
 def test_a_registry_that_is_away_fails_the_restore(registry: FakeRegistry, backup: Backup) -> None:
     """
-    Nothing is written that no consumer could read.
+    If the registry is away the restore fails, and writes nothing that consumers could not read.
     """
     registry.script = [503]
     restoring = Restoring(backup)

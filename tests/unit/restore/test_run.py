@@ -47,7 +47,7 @@ def test_a_store_that_may_only_be_read_does_not_fail_a_restore() -> None:
 
 def test_tasks_are_told_what_was_asked_for() -> None:
     """
-    What an option says reaches whoever writes the records.
+    Every option reaches the tasks that write the records.
     """
     options = {
         "offset_header": "was", "behavior_on_error": "log", "exactly_once": False,

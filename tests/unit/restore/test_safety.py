@@ -108,7 +108,7 @@ def test_what_the_operator_agreed_to_is_done() -> None:
 )
 def test_what_may_be_deleted_is_said(config: dict[str, str], code: str) -> None:
     """
-    Where the plan cannot know whether retention bites, the operator can.
+    Where the plan cannot know whether retention deletes restored records, it warns.
     """
     assert [code] == [found for found, _ in warnings(COPY, Target(1, config=config))]
 

@@ -151,7 +151,7 @@ def test_a_restored_topic_gets_the_settings_of_its_original() -> None:
 
 def test_a_dry_run_changes_nothing() -> None:
     """
-    It shows the same changes.
+    A dry run shows the same changes and makes none.
     """
     settling = Settling()
 
@@ -187,7 +187,7 @@ def test_a_topic_that_was_not_restored_is_refused_by_name() -> None:
 
 def test_a_topic_whose_settings_nobody_wrote_down_is_refused() -> None:
     """
-    What is not known is not guessed.
+    A topic whose settings were not recorded is refused, and nothing is guessed.
     """
     with pytest.raises(IncompleteBackupError, match="does not say how pay was set"):
         Settling(FakeCluster({"copy_of_pay": {}})).run(topics="pay", yes=True)

@@ -96,7 +96,7 @@ def test_large_partitions_are_restored_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
-    What a task holds in memory is that of one of them.
+    Large partitions are restored one after the other, so memory is that of one.
     """
     monkeypatch.setattr(task, "SMALL_BYTES", 0)
     kafka = Cluster(Restoring(), threading.Barrier(1))

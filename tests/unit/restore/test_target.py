@@ -114,7 +114,7 @@ def test_a_plan_only_validates_and_leaves_out_what_old_brokers_lack() -> None:
 
 def test_a_refused_plan_asks_nothing() -> None:
     """
-    Where nothing will run, no producer id is asked for and no right is missed.
+    A refused plan requests no producer id and reports no missing right.
     """
     refused = planned("orders", "refuse", KafkaError("no"))
 

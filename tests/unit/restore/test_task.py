@@ -7,7 +7,7 @@ from kbackup.restore.transaction import FIRST_BYTES, TRANSACTION_BYTES, next_lim
 
 def test_transactions_grow_while_the_cluster_is_quick() -> None:
     """
-    A few small ones, then the size that costs least.
+    Transactions grow from a few small ones to the size that costs least.
     """
     limits = [FIRST_BYTES]
     for _ in range(4):

@@ -101,7 +101,7 @@ def test_a_filter_leaves_records_out_and_a_rerun_has_nothing_to_do() -> None:
 
 def test_a_restore_that_died_goes_on_after_what_was_filtered() -> None:
     """
-    Each record once, whatever the filter left out before it.
+    A filtered restore that died writes each remaining record once.
     """
     found = restoring(DROP, *(cut((at, b"%d" % at, at % 2 == 0)) for at in range(8)))
     with pytest.raises(CrashError):
@@ -114,7 +114,7 @@ def test_a_restore_that_died_goes_on_after_what_was_filtered() -> None:
 
 def test_another_chain_is_another_restore() -> None:
     """
-    Who hides nothing does not go on where somebody hid something.
+    A restore without a transform does not continue one that had it.
     """
     found = restoring(MASK, cut((0, card(0), False)))
     plain = restoring({}, cut((0, card(0), False)))
@@ -125,7 +125,7 @@ def test_another_chain_is_another_restore() -> None:
 @pytest.mark.parametrize("on_error", ["fail", "ignore"])
 def test_a_record_that_cannot_be_changed_is_a_bad_record(on_error: str) -> None:
     """
-    It is never written as it was.
+    A record that a transform cannot change is bad, and is never written unchanged.
     """
     found = restoring(MASK, cut((0, card(0), False), (1, b"no JSON", False), (2, b"7", False)))
     if on_error == "fail":
@@ -146,7 +146,7 @@ def test_a_record_that_cannot_be_changed_is_a_bad_record(on_error: str) -> None:
 
 def test_the_offset_of_the_backup_is_a_header_beside_others() -> None:
     """
-    It comes last, and no transform takes it away.
+    The header with the backup's offset comes last, after all transforms.
     """
     drop = {
         "transforms": "drop", "transforms.drop.type": f"{OF_KAFKA}DropHeaders",

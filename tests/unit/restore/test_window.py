@@ -136,7 +136,7 @@ def test_values_are_chosen_by_offset() -> None:
 
 def test_a_window_without_a_record_is_said(some: Restoring) -> None:
     """
-    The topic is made, nothing is written, and a warning says why.
+    A window without a record creates the topic, writes nothing, and warns.
     """
     plan = some.plan(from_time=TIME + 1000)
 

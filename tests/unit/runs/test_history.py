@@ -271,7 +271,7 @@ def test_a_record_that_cannot_be_opened_counts_as_missing(store: MemoryStore, wo
 )
 def test_a_store_that_fails_is_not_a_store_without_runs(store: MemoryStore, script: str) -> None:
     """
-    That records cannot be had is an error, never "there are none".
+    A store that fails is an error, never taken for a backup without run records.
     """
     history.write_run(store, LAYOUT, summary())
 
@@ -281,7 +281,7 @@ def test_a_store_that_fails_is_not_a_store_without_runs(store: MemoryStore, scri
 
 def test_foreign_objects_among_the_records_are_passed_over(store: MemoryStore) -> None:
     """
-    A file that somebody left among the records disturbs nobody.
+    A foreign file among the run records is ignored.
     """
     history.write_run(store, LAYOUT, summary())
     put_bytes(store, "_kbackup/runs/README.txt", b"hands off")

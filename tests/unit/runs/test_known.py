@@ -46,7 +46,7 @@ def guarded(status: int = 403) -> tuple[Backup, Guarded]:
 
 def test_whoever_may_not_read_the_ledger_sees_the_objects_and_is_told() -> None:
     """
-    A restore at night does not wait for whoever can change a policy.
+    A restore that may not read the ledger runs without it, and says so.
     """
     backup, store = guarded()
 
@@ -75,7 +75,8 @@ def test_a_ledger_that_cannot_be_read_for_another_reason_is_waited_for(status: i
 
 def test_whoever_mends_or_verifies_has_to_be_allowed_to_read_the_ledger() -> None:
     """
-    To them nothing known would look like nothing missing.
+    Commands that verify or repair must be allowed to read the ledger, or a loss could look like
+    none.
     """
     backup, store = guarded()
 

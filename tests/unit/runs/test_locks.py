@@ -21,7 +21,7 @@ def test_the_lock_object_says_who_holds_it(
     store: ClockedStore, lock: Callable[..., RunLock]
 ) -> None:
     """
-    Who looks into the bucket sees which run, host and process has the lock, and since when.
+    A lock object says which run, host and process holds it, and since when.
     """
     with lock("r1"):
         (key,) = lock_keys(store)

@@ -63,7 +63,7 @@ def test_a_wrong_clock_takes_no_lock_away(
     is_taken: bool,
 ) -> None:
     """
-    However wrong a host's clock is, it takes over what is stale and nothing else.
+    A host with a wrong clock takes over stale locks and no others.
     """
     crash(lock("r1", "there"))
     clocks.pass_by(silent_s)
@@ -80,7 +80,7 @@ def test_a_wrong_clock_takes_no_lock_away(
 
 def test_a_heartbeat_keeps_the_lock(lock: Callable[..., RunLock], clocks: Clocks) -> None:
     """
-    A run of hours keeps its lock.
+    A heartbeat keeps the lock of a run that takes hours.
     """
     with lock("r1") as first:
         for _ in range(60):

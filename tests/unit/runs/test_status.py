@@ -318,7 +318,7 @@ def test_metrics_for_prometheus(store: MemoryStore) -> None:
 
 def test_metrics_of_a_backup_that_never_ran(store: MemoryStore) -> None:
     """
-    Never is a time long ago, so that an alert on age fires.
+    In the metrics, never is a time long ago, so that an alert on age fires.
     """
     found = prometheus(look(store)).splitlines()
 

@@ -103,7 +103,8 @@ def values(log: pa.RecordBatch) -> list[tuple[int, bytes | None]]:
 
 def test_a_run_writes_files_indexes_and_the_pointer() -> None:
     """
-    Under the day of the upload, and the pointer names the newest index.
+    A run writes files and indexes under the day of the upload, and the pointer names the newest
+    index.
     """
     store, log = a_store(), batch(range(12))
 
@@ -126,7 +127,7 @@ def test_a_run_writes_files_indexes_and_the_pointer() -> None:
 
 def test_each_object_is_under_the_day_it_was_uploaded_on() -> None:
     """
-    A partition is one sequence of objects, whatever the days.
+    A partition is one sequence of objects across days.
     """
     store, positions = a_store(), FakePositions()
     for day, end in ((1, 5), (2, 9), (30, 13)):

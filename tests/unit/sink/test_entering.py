@@ -91,7 +91,8 @@ def record(backup: Backup, run: str, topics: Mapping[str, Any], rows: Sequence[A
 
 def test_an_object_is_in_the_ledger_before_its_offset_is_committed() -> None:
     """
-    With all that is known of it, and of the cut that it belongs to.
+    An object enters the ledger before its offset is committed, with all that is known of it and of
+    its cut.
     """
     backup = Backup()
 
@@ -172,7 +173,7 @@ def test_values_are_stored_after_their_keys_and_headers() -> None:
 
 def test_where_a_longer_object_is_kept_the_ledger_says_what_is_there() -> None:
     """
-    Another run had closed a longer file.
+    Where another run's longer object is kept, the ledger records what is there.
     """
     backup = Backup()
     (key,) = backup.put("orders", 0, range(30), identity=ID)
@@ -204,7 +205,7 @@ def test_topics_are_known_with_their_settings_before_anything_is_stored() -> Non
 
 def test_nothing_is_entered_where_nothing_has_changed() -> None:
     """
-    A cron that finds nothing new leaves no file.
+    A run that finds nothing new enters nothing in the ledger.
     """
     backup = Backup()
     begin(backup, cluster())

@@ -316,7 +316,7 @@ def test_a_task_that_loses_its_line_fails(is_asked: bool) -> None:
 
 def test_a_task_that_never_had_a_line_fails() -> None:
     """
-    It could neither be stopped nor hear of new topics.
+    A task that never had a line to the driver fails, since it could not be stopped.
     """
     hub = Hub("127.0.0.1", lambda _: None)
     hub.close()

@@ -57,7 +57,7 @@ def test_the_position_alone_knows_which_topic_it_is_of() -> None:
 @pytest.mark.parametrize("topic_id", ["old-id", ""], ids=["the same", "broker without ids"])
 def test_the_same_topic_goes_on(topic_id: str) -> None:
     """
-    Not known is not another one.
+    The same topic continues, and an unknown id is taken for the same topic.
     """
     backup = Backup()
     backup.put("orders", 0, range(300), identity=OLD)

@@ -81,7 +81,7 @@ def test_only_old_uploads_of_the_backup_are_aborted(store: Uploading) -> None:
 
 def test_a_dry_run_aborts_nothing(store: Uploading) -> None:
     """
-    It says what it would abort.
+    A dry run says what it would abort, and aborts nothing.
     """
     _, summary = work(store, is_dry=True, older_than_s=0.0)
 
@@ -102,7 +102,7 @@ def test_topics_and_partitions_can_be_chosen(
     store: Uploading, options: dict[str, Any], expected: list[str]
 ) -> None:
     """
-    As for every command.
+    Topics and partitions can be chosen, as for every command.
     """
     work(store, **options)
 

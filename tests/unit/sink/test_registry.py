@@ -240,7 +240,7 @@ def test_waits_double_up_to_the_longest(
     attempt: int, waited_s: float, expected: float | None
 ) -> None:
     """
-    And the last one ends when the time is over.
+    Retries double their waits up to the longest, and the last one ends with the timeout.
     """
     policy = ErrorPolicy(retry_s=10.0, longest_wait_s=5.0)
 

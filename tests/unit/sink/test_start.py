@@ -148,7 +148,7 @@ def test_what_expires_after_a_first_run_has_begun_is_a_gap(known: dict[str, obje
 
 def test_what_was_committed_meanwhile_counts_more_than_where_a_run_began() -> None:
     """
-    A gap begins behind the last record that is safe.
+    A gap begins after the last record that is safe.
     """
     found = start(Span(50, 90), committed=40, confirmed=True, reached=5)
 

@@ -200,7 +200,7 @@ def test_a_partition_that_stands_still_grows_old() -> None:
 
 def test_a_stop_does_not_hide_why_a_partition_stood_still() -> None:
     """
-    A visit that was stopped is no failure; the one before it was.
+    A stopped visit is not a failure, and does not hide an earlier one.
     """
     failed, fine = see(watch(), 0.0, look(120)), see(watch(), 0.0, look(120))
     visit(failed, 100, StoreError("put", "503"), 1.0)

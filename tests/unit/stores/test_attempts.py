@@ -29,7 +29,7 @@ def test_waits_grow_and_are_jittered() -> None:
 
 def test_no_wait_is_endless() -> None:
     """
-    A large base or many attempts do not make a run hang.
+    No wait grows without limit, whatever the base or the number of attempts.
     """
     waits: list[float] = []
     script = failing(12)

@@ -38,7 +38,7 @@ def facts(**answers: Answer) -> Any:
 
 def test_a_bucket_without_anything_is_told_from_one_that_would_not_say() -> None:
     """
-    Off and denied are two things.
+    A setting that is off is not confused with one that may not be read.
     """
     bare = facts(
         get_object_lock_configuration=refused("ObjectLockConfigurationNotFoundError", 404),
@@ -80,7 +80,7 @@ def test_the_date_of_an_answer_is_the_servers_clock(seconds: int) -> None:
 @pytest.mark.parametrize("date", [None, "", "yesterday", "Sat, 21 Nov 2026 09:53:51 -0000"])
 def test_a_date_that_says_nothing_is_unknown(date: str | None) -> None:
     """
-    A proxy may drop or spoil it.
+    A missing or spoilt date is unknown, since a proxy may drop or alter it.
     """
     headers = {} if date is None else {"date": date}
 

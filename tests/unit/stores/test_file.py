@@ -58,7 +58,7 @@ def test_a_url_names_a_folder(root: Path, url: str) -> None:
 
 def test_a_url_may_be_quoted(root: Path) -> None:
     """
-    A blank can be written as URLs write it.
+    A file URL may be percent-encoded.
     """
     put_bytes(FileStore(StoreSettings(f"file://{root}".replace(" ", "%20"))), "a", b"x")
 
@@ -68,7 +68,7 @@ def test_a_url_may_be_quoted(root: Path) -> None:
 @pytest.mark.parametrize("url", ["file://tmp", "file://", "file://host/tmp"])
 def test_a_url_that_is_no_local_folder_is_refused(url: str) -> None:
     """
-    Two slashes in place of three would make a host of the folder's name.
+    A file URL with two slashes is refused, because its folder would be a host.
     """
     with pytest.raises(ConfigurationError, match="not a local folder"):
         FileStore(StoreSettings(url))
@@ -114,7 +114,7 @@ def test_odd_keys_are_files_like_others(store: FileStore, key: str) -> None:
 
 def test_a_missing_root_is_not_an_empty_backup(tmp_path: Path) -> None:
     """
-    A disk that is not mounted is an error, for reading and for writing.
+    An unmounted disk is an error, for reading and for writing.
     """
     store = FileStore(StoreSettings(f"file://{tmp_path}/nfs"))
 
