@@ -181,6 +181,11 @@ class Layout:
         """Return what the keys of one partition begin with on one date of a dated layout."""
         return f"{self.prefix()}{date}{self.directory_delim}{self._stem(topic, partition)}"
 
+    def names_glob(self, topic: str, extension: str) -> str:
+        """Return a glob that the names of a topic's value files match in a dated layout."""
+        partition, offset = "[0-9]" * _PARTITION_WIDTH, "[0-9]" * (self.offset_width or 1)
+        return f"{topic}{self.file_delim}{partition}{self.file_delim}{offset}*{extension}"
+
     def pointer(self, topic: str, partition: int) -> str:
         """Return the key of the text that names the newest index of a partition."""
         where = f"{topic}{self.file_delim}{partition:0{_PARTITION_WIDTH}d}"

@@ -3,7 +3,7 @@
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -20,8 +20,9 @@ from kbackup.flow.route import route
 from kbackup.flow.views import ViewSpec
 from kbackup.flow.write import OpenFiles
 from kbackup.formats import FormatOptions
+from kbackup.formats.block_gzip import BlockGzipFormat
 from kbackup.kafka import KafkaSettings
-from kbackup.naming import Layout, View
+from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey, View
 from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.sink.job import SinkJob
 from kbackup.sink.keep import keep
@@ -150,6 +151,23 @@ class Backup:
                 sha256 = head.metadata["sha256"]
                 self.store.put(moved, body, sha256=sha256, metadata=metadata)
         return moved
+
+    def put_blocks(
+        self, date: str, topic: str, partition: int, lines: Sequence[bytes], block_bytes: int = 20
+    ) -> str:
+        """Store a block-gzip file from offset 0 on, and its index; return the key."""
+        file = io.BytesIO()
+        options = FormatOptions({"compressed_block_size": block_bytes})
+        writer = BlockGzipFormat().writer(file, View.VALUE, options)
+        writer.write(pa.record_batch([pa.array(lines, pa.binary())], ["value"]))
+        writer.close({})
+        parts = ObjectKey(topic, partition, 0, date, ".gz", View.VALUE)
+        key = self.layout.key(parts)
+        beside = self.layout.key(replace(parts, extension=INDEX_EXTENSION))
+        for at, body in ((key, file.getvalue()), (beside, writer.index(0))):
+            digest = hashlib.sha256(body).hexdigest()
+            self.store.put(at, io.BytesIO(body), sha256=digest, metadata={})
+        return key
 
     def run(
         self,

@@ -29,13 +29,15 @@ class Table:
 
     Attributes:
         name: Its name, after that of its database if one is given; both in backquotes.
-        format: The files' format: ``parquet``, ``avro`` or ``json``.
+        format: The files' format: ``parquet``, ``avro``, ``json`` or ``text``.
         columns: The columns in the files, without those from the folders.
         levels: The columns from the folders, outermost first.
         location: URL of the topic's folder, ending in a slash.
         view: The part of the records that the rows hold.
         has_others: The same folders have objects that are not rows: keys, headers, or those of
             another layout or format.
+        names: What the names of its objects match, where other topics share its folders; empty
+            where the folders are its own.
         avro_schema: The schema of Avro files, in JSON, without the columns from the folders.
     """
 
@@ -46,6 +48,7 @@ class Table:
     location: str
     view: View = View.RECORD
     has_others: bool = False
+    names: str = ""
     avro_schema: str = ""
 
 
@@ -93,6 +96,8 @@ def spark(table: Table) -> str:
     if table.has_others:
         name = table.name.rpartition(".")[2]  # no database has a view of a session
         place = f"path '{_text(_s3a(table.location))}', pathGlobFilter '{_glob(table)}'"
+        if table.names:
+            place += ", recursiveFileLookup 'true'"
         head = f"CREATE OR REPLACE TEMPORARY VIEW {name} ("
         return _ended([head, rows, ")", f"USING {table.format}", f"OPTIONS ({place})"])
     names = ", ".join(quoted(level.column.name) for level in table.levels)
@@ -162,6 +167,8 @@ def _repair(table: Table) -> str:
 
 def _glob(table: Table) -> str:
     """Return what the names of the objects match that are rows, however they are compressed."""
+    if table.names:
+        return table.names
     if table.view is View.RECORD:
         return f"*[0-9]{View.RECORD}.*{table.format}"
     return f"*[0-9]{{{','.join(_EXTENSIONS[table.format])}}}"
@@ -172,11 +179,13 @@ def _ended(lines: Sequence[str]) -> str:
 
 
 def _refuse_others(table: Table, engine: str) -> None:
+    others = "keys, headers or objects of another format"
+    if table.names:
+        others = "indexes and the objects of other topics"
     if table.has_others:
         raise ConfigurationError(
             f"{engine} would read other objects as rows of {table.name}",
-            "keys, headers or objects of another format are in the same folders, and it reads "
-            "every object there",
+            f"{others} are in the same folders, and it reads every object there",
             "take --engine spark, which can leave them out, or back up whole records",
         )
 

@@ -15,7 +15,7 @@ from kbackup.config import Settings
 from kbackup.ddl.columns import Column, not_a_table, of_avro, of_json, of_parquet, quoted, without
 from kbackup.ddl.directories import levels
 from kbackup.ddl.statement import ENGINES, Table
-from kbackup.errors import IncompleteBackupError
+from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.events import Event
 from kbackup.formats.avro_blocks import BlockReader
 from kbackup.naming import View
@@ -66,6 +66,8 @@ def _table(settings: Settings, store: Store, found: Catalog, topic: str, name: s
     if not mains:
         raise _nothing(topic, settings.url)
     newest = max(mains, key=lambda file: (file.modified, file.key))
+    if wiring.layout(settings).is_dated:
+        return _of_lines(settings, store, newest, topic, name)
     rows = sum(file.format == newest.format for file in mains)
     with store.open(newest.key) as body:
         held, avro = _columns(newest, body, settings)
@@ -82,6 +84,29 @@ def _table(settings: Settings, store: Store, found: Catalog, topic: str, name: s
         view,
         rows < sum(len(one.files) for one in sets),
         "" if avro is None else _avro_without(avro, said),
+    )
+
+
+def _of_lines(settings: Settings, store: Store, newest: BackupFile, topic: str, name: str) -> Table:
+    """Return a topic of a dated layout: lines of JSON objects, or of text."""
+    layout, options = wiring.layout(settings), wiring.format_options(settings)
+    with store.open(newest.key) as body:
+        batches = formats.by_name(newest.format).read(body, View.VALUE, newest.extension, options)
+        rows = (value for batch in batches for value in batch.column(0).to_pylist())
+        lines = [value.decode(errors="replace") for value in islice(rows, LINES)]
+    try:
+        held, kind = of_json(lines), "json"
+    except (ConfigurationError, ValueError):
+        held, kind = (Column("value", "string"),), "text"
+    return Table(
+        name,
+        kind,
+        held,
+        (),
+        f"{settings.url.rstrip('/')}/{layout.prefix()}",
+        View.VALUE,
+        has_others=True,
+        names=layout.names_glob(topic, newest.extension),
     )
 
 

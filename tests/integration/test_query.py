@@ -10,6 +10,7 @@ from kbackup.cli.running import find_jvm
 from kbackup.ddl.tables import statements
 from kbackup.engine import EngineSettings
 from kbackup.engine.sql import session
+from kbackup.naming import Layout
 from kbackup.query.source import BackupSource
 from tests.backup_samples import JSON, SIBLINGS, Backup
 from tests.support.command import Kbackup
@@ -84,8 +85,8 @@ def test_a_session_reads_a_backup_by_its_options(tmp_path: Path) -> None:
 
 def test_spark_reads_a_backup_by_the_statements_that_declare_it(tmp_path: Path) -> None:
     """
-    Whole records of two partitions; and values in folders by day, without the keys and headers
-    beside them.
+    Whole records of two partitions; values in folders by day, without the keys and headers
+    beside them; and block-gzip files of several blocks, without their indexes and other topics.
     """
     (tmp_path / "whole").mkdir()
     (tmp_path / "by-day").mkdir()
@@ -98,8 +99,16 @@ def test_spark_reads_a_backup_by_the_statements_that_declare_it(tmp_path: Path) 
         "format_class": "json", "value_converter": "json", "partitioner_class": "daily",
         "locale": "en", "timezone": "UTC",
     }  # fmt: skip
+    (tmp_path / "blocks").mkdir()
+    dated = Layout("logs", file_delim="-", offset_width=12, is_dated=True)
+    blocks = Backup(Backup.in_folder(tmp_path / "blocks").settings, dated)
+    numbers = [b'{"n":%d}' % at for at in range(20)]
+    for topic in ("clicks", "clicks-00000-1"):
+        for partition in (0, 1):
+            blocks.put_blocks("2026-03-05", topic, partition, numbers)
+    lines = {"format_class": "block_gzip", "topics_dir": "logs", "topics": "clicks"}
     declared = []
-    for backup, options in ((whole, {}), (by_day, days)):
+    for backup, options in ((whole, {}), (by_day, days), (blocks, lines)):
         place = {"store_url": backup.settings.url}
         settings = config.load("ddl", options=place | options, files=(), environ={}).settings
         declared += [line["sql"] for line in statements(settings, backup.store, "spark", None)]
@@ -114,5 +123,8 @@ def test_spark_reads_a_backup_by_the_statements_that_declare_it(tmp_path: Path) 
         ).collect()
         of_day = spark.sql("select day, count(*), sum(n) from pay group by 1 order by 1").collect()
 
+        of_blocks = spark.sql("select count(*), sum(n) from clicks").collect()
+
+    assert [(40, 380)] == [tuple(row) for row in of_blocks]
     assert [(0, 30, 29, '{"n":0}'), (1, 5, 4, '{"n":0}')] == [tuple(row) for row in partitions]
     assert [(9, 3, 3), (10, 7, 42)] == [tuple(row) for row in of_day]

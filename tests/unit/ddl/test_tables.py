@@ -207,3 +207,50 @@ def test_a_topic_without_objects_has_no_columns_yet() -> None:
     """
     with pytest.raises(IncompleteBackupError, match="no object"):
         declared(Backup(), topics="orders")
+
+
+def in_blocks(line: bytes) -> Backup:
+    """A backup in folders that topics share."""
+    backup = Backup(layout=Layout("logs", file_delim="-", offset_width=12, is_dated=True))
+    backup.put_blocks("2026-03-05", "orders", 0, [line, line])
+    return backup
+
+
+BLOCKS = {"format_class": "block_gzip", "topics_dir": "logs"}
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "kind"),
+    [
+        pytest.param(b'{"n":1}', "`n` bigint", "json", id="objects"),
+        pytest.param(b"no JSON", "`value` string", "text", id="text"),
+    ],
+)
+def test_spark_reads_the_files_of_one_topic_in_folders_that_topics_share(
+    line: bytes, column: str, kind: str
+) -> None:
+    """
+    Not the indexes, and not the objects of a topic whose name begins alike.
+    """
+    backup = in_blocks(line)
+    digits = "[0-9]"
+
+    assert f"""\
+CREATE OR REPLACE TEMPORARY VIEW `orders` (
+  {column}
+)
+USING {kind}
+OPTIONS (path 's3a://lake/logs/', pathGlobFilter 'orders-{digits * 5}-{digits * 12}*.gz', \
+recursiveFileLookup 'true');""" == declared(backup, "spark", **BLOCKS)
+
+
+@pytest.mark.parametrize("engine", ["athena", "hive"])
+def test_folders_that_topics_share_are_refused_where_every_object_is_read(engine: str) -> None:
+    """
+    Indexes would be rows.
+    """
+    backup = in_blocks(b'{"n":1}')
+    with pytest.raises(ConfigurationError) as caught:
+        declared(backup, engine, **BLOCKS)
+
+    assert "indexes and the objects of other topics" in caught.value.why
