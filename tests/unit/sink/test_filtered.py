@@ -24,7 +24,8 @@ def test_each_cut_has_the_count_of_what_was_left_out_before_it(
     batches: list[list[bool]], random: st.DrawFn
 ) -> None:
     """
-    A cut comes after a record that is kept; a run that begins there counts the rest again.
+    A cut ends after a record that is kept, and a run that begins there counts the filtered ones
+    again.
     """
     counted, gone, start, last = Filtered(), [], 0, -1
     for flags in batches:

@@ -102,7 +102,8 @@ def test_a_schedule_closes_files_at_its_boundaries() -> None:
 )
 def test_a_partition_that_fails_is_set_aside_and_its_neighbours_go_on(error: Exception) -> None:
     """
-    It is reported at once, tried again with growing pauses, and stores all once it can.
+    A partition that fails is reported at once, retried after growing pauses, and stored whole once
+    it can be.
     """
     kafka = FakeKafka()
     bad, *good = kafka.create("orders", 10, 10, 10)
@@ -218,7 +219,7 @@ def test_topics_that_do_not_answer_keep_no_other_from_it() -> None:
 
 def test_a_cluster_that_is_away_is_an_error_of_the_whole_task() -> None:
     """
-    The look fails, and no partition is blamed.
+    If the look at the cluster fails, no partition is blamed.
     """
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 10)
@@ -251,7 +252,7 @@ def test_what_expires_before_it_is_read_is_written_down() -> None:
 
 def test_a_partition_that_comes_is_taken_by_one_task() -> None:
     """
-    Every task learns of a newcomer, and exactly one owns it, however often it is sent.
+    Every task hears of a new partition, and exactly one owns it, however often it is announced.
     """
     units = [SinkUnit(TopicPartition("orders", at), Span(0, 9)) for at in range(7)]
     shares = [share for slot in deal(units, 3) for share in slot]
@@ -290,7 +291,8 @@ def test_orders_of_the_driver_add_partitions_once() -> None:
 @pytest.mark.parametrize("is_asked", [True, False], ids=["asked to stop", "line lost"])
 def test_a_task_that_loses_its_line_fails(is_asked: bool) -> None:
     """
-    So that Spark runs it again, or the run fails: its partitions are nobody else's.
+    A task that loses its line fails, so that Spark runs it again or the run fails: nobody else owns
+    its partitions.
     """
     kafka = FakeKafka()
     wheres = kafka.create("orders", 10, 10)

@@ -30,7 +30,8 @@ def test_a_recreated_topic_is_refused_without_any_run_record(
     end: int, keeps_position: bool
 ) -> None:
     """
-    However long the new log is, and whether or not the group's position went with the topic.
+    A recreated topic is refused, however long its log is and whether or not the group's position is
+    left.
     """
     backup = Backup()
     (key,) = backup.put("orders", 0, range(300), identity=OLD)
@@ -46,7 +47,7 @@ def test_a_recreated_topic_is_refused_without_any_run_record(
 
 def test_the_position_alone_knows_which_topic_it_is_of() -> None:
     """
-    A topic of which nothing could be stored has no objects that say it.
+    If nothing could be stored of a topic, its position alone says which topic it is.
     """
     kept = Bookmark(None, None, "r1", identity=OLD).to_metadata()
     cluster = FakeCluster({"orders": "new-id"}, {WHERE: Span(0, 500)}, {WHERE: Position(10, kept)})
@@ -71,7 +72,7 @@ def test_the_same_topic_goes_on(topic_id: str) -> None:
 
 def test_another_cluster_is_another_topic_where_ids_are_missing() -> None:
     """
-    Brokers before 2.8 have no topic ids.
+    Without topic ids, which brokers before 2.8 lack, another cluster's topic is another topic.
     """
     assert TopicIdentity("one").conflicts(TopicIdentity("two", "id"))
     assert not TopicIdentity("one", "id").conflicts(TopicIdentity("two", "id"))
@@ -97,7 +98,7 @@ def test_objects_and_positions_say_which_topic_they_are_of() -> None:
 
 def test_an_object_of_another_topic_is_not_replaced() -> None:
     """
-    Even where its records begin as the new topic's do.
+    An object of another topic is not replaced, even if it begins with the same records.
     """
     backup = Backup()
     backup.put("orders", 0, range(10), identity=OLD)

@@ -24,7 +24,7 @@ def records(store: Store, key: str) -> int:
 @pytest.mark.parametrize(("first", "second"), [(10, 20), (20, 10), (10, 10)])
 def test_more_is_kept_whoever_comes_first(first: int, second: int) -> None:
     """
-    A rerun may have closed a shorter last file, or a longer one.
+    A longer object is kept, whichever run comes first.
     """
     backup = Backup()
 
@@ -38,7 +38,7 @@ def test_more_is_kept_whoever_comes_first(first: int, second: int) -> None:
 @pytest.mark.parametrize("count", [5, 10, 20])
 def test_other_records_under_the_key_stop_the_run(count: int, has_metadata: bool) -> None:
     """
-    Whether there are fewer or more of them: the object stays as it is.
+    If the object under the key holds other records the run stops, and the object stays as it is.
     """
     backup = Backup()
     (key,) = backup.put("orders", 0, batch(range(10), value=b"another topic's"))
@@ -54,7 +54,8 @@ def test_other_records_under_the_key_stop_the_run(count: int, has_metadata: bool
 
 def test_values_that_differ_may_be_compactions_doing() -> None:
     """
-    Rows without offsets do not show that, so the error names it among its causes.
+    If values differ, the error names compaction among the causes, because rows without offsets do
+    not show it.
     """
     backup = Backup()
     backup.put("orders", 0, range(5), views=JSON)
@@ -68,7 +69,8 @@ def test_values_that_differ_may_be_compactions_doing() -> None:
 @pytest.mark.parametrize("count", [5, 10, 20])
 def test_a_cut_does_not_end_within_another_tool_s_object_if_offsets_have_gaps(count: int) -> None:
     """
-    What is left of that object would be stored twice, because it does not show its offsets.
+    A cut does not end within another tool's object whose offsets may have gaps: its rest would be
+    stored twice.
     """
     backup, offsets = Backup(), range(0, 40, 2)
     (key,) = backup.put("orders", 0, offsets[:10], views=JSON)
@@ -163,7 +165,8 @@ def test_what_compaction_took_between_two_runs_is_kept(
     second: list[int], stored: list[int]
 ) -> None:
     """
-    A run that died before it committed stored 0 to 4; its successor finds holes among them.
+    Records that compaction has taken since a dead run stored them stay in its object, whatever a
+    rerun still finds.
     """
     backup = Backup()
     (key,) = backup.put("orders", 0, range(5))
@@ -177,7 +180,7 @@ def test_what_compaction_took_between_two_runs_is_kept(
 
 def test_another_record_at_an_offset_is_another_topic() -> None:
     """
-    Holes are compaction's; two records of one offset are not.
+    Holes are compaction's work; two different records at one offset stop the run.
     """
     backup = Backup()
     backup.put("orders", 0, range(5))
@@ -190,7 +193,7 @@ def test_another_record_at_an_offset_is_another_topic() -> None:
 
 def test_a_copy_of_another_partition_s_object_is_not_added_to() -> None:
     """
-    Somebody copied it over ours: its records must not get into this partition's backup.
+    An object of another partition in our object's place stops the run.
     """
     backup = Backup()
     (key,) = backup.put("orders", 0, range(5))

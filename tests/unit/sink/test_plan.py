@@ -32,7 +32,7 @@ def test_the_group_goes_on_behind_what_has_expired(end: int) -> None:
 
 def test_a_group_whose_object_is_not_known_is_believed_behind_a_gap() -> None:
     """
-    The offset had expired, the bucket said where the backup ends: that is asked for no more.
+    If the group's offset has expired it is set to the log's start, without claiming an object.
     """
     at = planned(Evidence(Span(1000, 1500), None, stored_to=500, has_objects=True))
 
@@ -83,7 +83,7 @@ def test_a_group_without_an_offset_gets_one_though_nothing_is_new() -> None:
 
 def test_a_group_that_was_set_back_before_the_log_start_is_moved_there() -> None:
     """
-    Though nothing is lost, no later run has to find out again that the log begins after it.
+    The group is set forward past expired offsets, so that no later run finds them out again.
     """
     seen = Evidence(
         Span(1000, 1500), Position(500), stored_to=1500, has_objects=True, kept=(Span(0, 1500),)

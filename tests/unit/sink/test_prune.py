@@ -69,7 +69,7 @@ def work(store: Any, **options: Any) -> tuple[list[dict[str, Any]], dict[str, An
 
 def test_only_old_uploads_of_the_backup_are_aborted(store: Uploading) -> None:
     """
-    A run may be at work on a young one, and what is not named as ours is somebody else's.
+    Only old unfinished uploads of ours are aborted: a run may be working on a young one.
     """
     events, summary = work(store)
 

@@ -183,7 +183,7 @@ def test_a_pattern_that_matches_nothing_keeps_the_date_of_the_last_good_run(
     store: StoreSettings,
 ) -> None:
     """
-    A topic that was renamed away makes the backup grow old, not young.
+    A pattern that matches nothing does not make the backup look new.
     """
     kafka = FakeKafka()
     kafka.create("orders", 10)
@@ -320,7 +320,7 @@ def test_a_topic_that_is_gone_is_the_reason_at_the_end(
 @pytest.mark.usefixtures("quick")
 def test_a_run_ends_by_itself_when_nothing_is_left_to_follow(store: StoreSettings) -> None:
     """
-    All topics that were named are gone: somebody has to look.
+    If all named topics are gone, the run ends.
     """
     kafka = FakeKafka()
     kafka.create("gone", 10)
@@ -339,7 +339,7 @@ def test_a_cluster_that_is_away_ends_the_run(
     store: StoreSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Exit 5 once patience is over, said once and not once a partition.
+    A cluster that stays away is exit code 5, reported once and not once a partition.
     """
     monkeypatch.setattr(follow, "PATIENCE_S", 0.2)
     kafka = FakeKafka()
@@ -357,7 +357,7 @@ def test_a_cluster_that_is_away_ends_the_run(
 @pytest.mark.usefixtures("quick")
 def test_a_bad_record_stops_its_partition_alone(store: StoreSettings) -> None:
     """
-    It is reported once, not each time it is met again.
+    A bad record is reported once, and stops only its own partition.
     """
     kafka = FakeKafka()
     bad, good = kafka.create("orders", 10, 10)

@@ -165,7 +165,7 @@ def test_a_run_that_dies_at_any_commit_leaves_no_hole_and_no_double(
 
 def test_an_object_says_which_cut_it_is_of() -> None:
     """
-    Where the cut begins and ends, and how many files it has: enough to see that one is missing.
+    An object's metadata states where its cut begins and ends, and how many files it has.
     """
     store = a_store()
     run_once(log_of(range(8)), FakePositions(), store, "modulo")
@@ -202,7 +202,7 @@ def test_objects_of_an_earlier_version_in_several_directories_say_no_end() -> No
 
 def test_a_bad_record_is_named_by_its_offset() -> None:
     """
-    Whatever else stands in its batch or its directory, and all before it is safe.
+    All records before a bad one are stored, whatever else is in its batch or directory.
     """
     values = [b'{"n":%d}' % at for at in range(13)]
     rows = batch(range(100, 113))

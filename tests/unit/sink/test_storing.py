@@ -171,7 +171,8 @@ def test_where_the_ledger_cannot_be_written_nothing_is_committed(backing: Backin
 
 def test_a_group_that_cannot_be_committed_fails_every_partition(backing: Backing) -> None:
     """
-    No report says that an offset is safe which is not.
+    If the group cannot be committed every partition fails, and no report claims what was not
+    committed.
     """
     backing.group.error = KafkaError("committing", "not authorized")
 

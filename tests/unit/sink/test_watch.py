@@ -160,7 +160,7 @@ def test_a_recreated_topic_is_set_aside_for_good_and_a_deleted_one_until_it_is_b
 
 def test_a_partition_without_a_leader_is_reported_when_that_lasts() -> None:
     """
-    An election takes a moment, and is not worth a word.
+    A partition without a leader is reported only if that lasts longer than an election.
     """
     at = see(watch(), 0.0, SILENT)
     first = code(see(at, SILENCE_S - 1, SILENT))
@@ -171,7 +171,7 @@ def test_a_partition_without_a_leader_is_reported_when_that_lasts() -> None:
 
 def test_everything_is_backed_up_to_the_look_whose_end_is_committed() -> None:
     """
-    Not to the moment of the commit: what was written in between is not in it.
+    The backup is complete up to the look whose end it reached, not up to the commit.
     """
     at = watch()
     untils = [at.report.until]
@@ -190,7 +190,7 @@ def test_everything_is_backed_up_to_the_look_whose_end_is_committed() -> None:
 
 def test_a_partition_that_stands_still_grows_old() -> None:
     """
-    Nothing is known to be backed up after it was set aside.
+    A partition that is set aside is not known to be backed up from then on.
     """
     at = see(watch(), 1.0, look(100))
     see(at, 500.0, GONE, GONE)

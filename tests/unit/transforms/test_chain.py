@@ -152,7 +152,7 @@ def test_a_batch_that_is_filtered_wholly_leaves_no_rows() -> None:
 
 def test_records_of_two_schemas_stay_in_order() -> None:
     """
-    A transform for some records alone makes a new schema for these, and no file mixes them.
+    A transform that applies to some records gives these another schema, and no file mixes the two.
     """
     text = (
         b'{"schema":{"type":"struct","optional":false,"fields":'
@@ -170,7 +170,7 @@ def test_records_of_two_schemas_stay_in_order() -> None:
 
 def test_a_run_that_is_left_out_wholly_is_no_run() -> None:
     """
-    What was left out in it is counted with the run before or after it.
+    A stretch of records that is left out whole is counted with the one before or after it.
     """
     text = (
         b'{"schema":{"type":"struct","optional":false,"fields":'
@@ -188,7 +188,7 @@ def test_a_run_that_is_left_out_wholly_is_no_run() -> None:
 
 def test_maps_of_two_kinds_stay_in_one_file() -> None:
     """
-    JSON without a schema has no schema that could change.
+    Maps without a schema stay in one file, whatever is in them.
     """
     rows = [row(at, b'{"n":%d}' % at, *(["x"] if at == 2 else [])) for at in range(1, 4)]
 

@@ -132,7 +132,7 @@ def test_a_record_that_a_transform_cannot_take_is_refused_alone(
 
 def test_two_fields_of_one_name_are_refused() -> None:
     """
-    Connect's builder refuses them too.
+    Two fields of one name are refused, as Connect's builder refuses them.
     """
     found = applied("insert_field", {"offset.field": "note"}, records([IN, None], STRUCT))
 

@@ -216,7 +216,7 @@ def test_a_null_is_hoisted_too() -> None:
 )
 def test_the_whole_value_is_cast(spec: str, value: Any, expected: Any) -> None:
     """
-    As Java's boxes do it.
+    A whole value is cast as Java casts it.
     """
     assert [expected] == values(applied("cast", {"spec": spec}, records([value], None)))
 
@@ -238,7 +238,7 @@ def test_what_does_not_fit_is_refused(
     name: str, options: dict[str, str], value: Any, reason: str, schema: dict[str, Any] | None
 ) -> None:
     """
-    With its offset, and why.
+    A record that cannot be changed is reported with its offset and the reason.
     """
     ((offset, text),) = why(applied(name, options, records([value], schema)))
 
@@ -269,7 +269,7 @@ def test_a_field_that_a_schema_does_not_have_is_refused(
 
 def test_a_flat_field_may_be_null_where_its_parent_may() -> None:
     """
-    Its schema says so, or no file could hold it.
+    A flattened field is optional if its parent is.
     """
     found = applied("flatten", {}, records([IN, IN | {"in": None}], SCHEMA))
     schema = found.side("value").schema

@@ -109,7 +109,7 @@ def test_text_that_is_no_time_is_refused(pattern: str, text: str) -> None:
 @pytest.mark.parametrize("pattern", ["yyyy-bb", "'open", "XXXX", "T"])
 def test_what_java_refuses_is_refused(pattern: str) -> None:
     """
-    Before a record has been read.
+    A pattern that Java refuses is refused before a record is read.
     """
     with pytest.raises(ValueError, match=r"."):
         SimpleDateFormat(pattern)

@@ -24,7 +24,7 @@ def test_what_nothing_could_show_is_never_called_ok(
     tmp_path: Path, name: str, data: bytes, expected: str
 ) -> None:
     """
-    A connector's plain text has no checksum: readable is all that can be said of it.
+    A connector's plain text has no checksum, so it is called readable and no more.
     """
     backup = Backup.in_folder(tmp_path)
     path = backup.path(f"topics/orders/partition=0/{name}")
@@ -38,7 +38,7 @@ def test_what_nothing_could_show_is_never_called_ok(
 
 def test_objects_that_cannot_be_checked_are_counted(tmp_path: Path) -> None:
     """
-    Good objects do not vouch for others beside them.
+    One good object does not vouch for others.
     """
     backup = Backup.in_folder(tmp_path)
     backup.run("orders", 0, range(3), views=JSON)
@@ -65,7 +65,7 @@ def test_the_parts_hold_each_object_once(keys: list[str], parts: int) -> None:
 
 def test_a_part_reads_its_objects_and_says_so() -> None:
     """
-    What was not read is not called ok: the row says how much was.
+    Objects that were not read are not called ok, and the row says how many were.
     """
     backup = Backup()
     keys = backup.put("orders", 0, *([at] for at in range(40)))
@@ -119,7 +119,7 @@ def test_a_share_is_read(part: str | None, sample: str | None, expected: Share) 
 )
 def test_a_share_that_cannot_be_is_refused(part: str | None, sample: str | None) -> None:
     """
-    A part that does not exist would read nothing and report success.
+    A part that does not exist is refused, since it would read nothing and report success.
     """
     with pytest.raises(Exception, match=r"is not a (part|share)") as caught:
         Share.parse(part, sample, "s")

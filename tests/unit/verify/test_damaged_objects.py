@@ -103,7 +103,7 @@ def test_changed_lines_are_found(
     tmp_path: Path, mutate: Callable[[list[bytes]], list[bytes]]
 ) -> None:
     """
-    Lines of good JSON that are not the ones that were stored are found by the checksum.
+    Valid JSON lines other than those stored are detected by the checksum.
     """
     backup = Backup.in_folder(tmp_path)
     [key] = backup.put("orders", 0, range(5), views=JSON)
@@ -190,7 +190,7 @@ def test_an_extension_that_cannot_be_is_found() -> None:
 
 def test_an_empty_object_is_found_by_its_name() -> None:
     """
-    No file of ours has 0 bytes, so that needs no reading.
+    An object of 0 bytes is damaged, without reading it.
     """
     backup = Backup()
     [key] = backup.run("orders", 0, range(5))

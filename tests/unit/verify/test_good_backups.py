@@ -92,7 +92,7 @@ def test_no_records_make_a_good_backup_look_bad(cuts: Sequence[pa.RecordBatch]) 
 @pytest.mark.parametrize("views", [RECORD, JSON], ids=["whole records", "json"])
 def test_several_directories_hold_no_overlap_and_no_hole(views: Any, deep: bool) -> None:
     """
-    Objects of one cut have offsets between each other's: that is how a partitioner spreads them.
+    Objects of one cut have interleaving offsets, which is no damage.
     """
     backup = Backup()
     for at in range(0, 40, 20):
@@ -106,7 +106,7 @@ def test_several_directories_hold_no_overlap_and_no_hole(views: Any, deep: bool)
 
 def test_names_alone_vouch_for_nothing() -> None:
     """
-    Without run records nobody knows what should be there: that is not called all there.
+    Without run records a backup is not called complete.
     """
     backup = Backup()
     backup.put("orders", 0, range(4))
@@ -129,7 +129,7 @@ def test_names_cost_one_listing() -> None:
 
 def test_nothing_to_read_starts_nothing() -> None:
     """
-    Spark is not started for an empty bucket, and that it is empty is no good news.
+    An empty bucket starts no Spark and is an error.
     """
 
     def read(units: Any) -> Any:
