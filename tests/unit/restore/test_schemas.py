@@ -33,11 +33,20 @@ def store() -> StoreSettings:
     return StoreSettings(f"memory://{uuid4()}")
 
 
-def back_up(source: FakeRegistry | None, store: StoreSettings, *values: bytes) -> None:
-    """Back up whole records of one topic with these values."""
-    kafka = FakeKafka()
-    [where] = kafka.create("orders", len(values))
-    kafka.values = {(where, at): value for at, value in enumerate(values)}
+def back_up(
+    source: FakeRegistry | None,
+    store: StoreSettings,
+    *values: bytes,
+    kafka: FakeKafka | None = None,
+) -> FakeKafka:
+    """Back up whole records of one topic with these values, new ones of *kafka*'s."""
+    kafka = kafka or FakeKafka()
+    where = TopicPartition("orders", 0)
+    if where not in kafka.logs:
+        kafka.create("orders", 0)
+    end = kafka.logs[where].end_offset
+    kafka.values |= {(where, end + at): value for at, value in enumerate(values)}
+    kafka.append(where, len(values))
     given = {} if source is None else {"schema_registry_url": source.url}
     settings = load(
         "sink", bootstrap_servers="h:1", topics="orders", s3_bucket_name="b", no_lock=True, **given
@@ -45,6 +54,7 @@ def back_up(source: FakeRegistry | None, store: StoreSettings, *values: bytes) -
     world = World(kafka, store, Standby().tasks, SystemClock())  # type: ignore[arg-type]
     done = SinkRun(settings, lambda _: None, Stop(), world)()
     assert done["records"] == len(values), done
+    return kafka
 
 
 class Copy:
@@ -240,6 +250,31 @@ def test_a_registry_that_will_refuse_is_found_before_the_first_record(
     [error] = done["errors"]
     assert (code, True, before) == (done["exit_code"], copy.is_untouched(), registry.subjects())
     assert do in error["do"]
+
+
+def test_a_restore_that_follows_registers_what_comes(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    A schema that the sink meets later is registered before the first record that names it.
+    """
+    registry.add("taken", '"long"')
+    with FakeRegistry() as source:
+        one = head_of(source.add("orders-value", '"int"')) + b"\2"
+        kafka = back_up(source, store, one)
+        two = head_of(source.add("orders-value", '"string"')) + b"\2a"
+        standby = Standby()
+
+        def happens(look: int) -> bool | None:
+            if look == 1:
+                back_up(source, store, two, one, kafka=kafka)
+            return look < 4
+
+        done = standby.follow(happens, store=store, schema_registry_url=registry.url)
+
+    copied = standby.target.values("copy_of_orders")
+    assert [head_of(2) + b"\2", head_of(3) + b"\2a", head_of(2) + b"\2"] == copied, done
+    assert [(1, 2), (2, 3)] == [(each["id"], each["new_id"]) for each in done["schemas"]]
 
 
 def test_a_backup_without_schemas_is_restored_as_it_is(
