@@ -12,6 +12,7 @@ import nox
 from nox.command import CommandFailed
 
 from kbackup.kafka.native import build as native
+from kbackup.local.kafka_jars import RELEASES
 
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["ci"]
@@ -182,6 +183,53 @@ def nightly(session: nox.Session) -> None:
                 failed.append(marked)
     if failed:
         session.error(f"tests failed: {' and '.join(failed)}")
+
+
+@nox.session
+def stores(session: nox.Session) -> None:
+    """The store's contract against the S3 server that ``KBACKUP_TEST_S3`` names.
+
+    Its credentials are those of ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, its region
+    that of ``AWS_REGION`` (default ``us-east-1``).  Buckets are made there, and left.
+    """
+    if not os.environ.get("KBACKUP_TEST_S3"):
+        session.skip("KBACKUP_TEST_S3 names no server")
+    session.run(
+        PYTHON, "-m", "pytest", "-k", "s3", "tests/contract/test_stores.py",
+        "tests/contract/test_ranges.py", *session.posargs, external=True,
+    )  # fmt: skip
+
+
+ACROSS_BROKERS = (
+    "tests/contract/test_readers.py::test_a_span_is_read_to_its_bounds",
+    "tests/contract/test_writers.py::test_transactions_follow_each_other",
+    "tests/integration/test_cluster.py",
+    "tests/integration/test_round_trip.py::test_every_kind_of_record_comes_back",
+    "tests/integration/test_round_trip.py::test_aborted_records_are_absent_and_a_marker_at_the_end_does_not_hang",
+    "tests/integration/test_round_trip.py::test_records_that_expired_between_two_runs_are_news_once",
+    "tests/integration/test_round_trip.py::test_compacted_records_leave_holes_that_are_no_loss",
+    "tests/integration/test_connector_layout.py::test_values_keys_and_headers_come_back",
+    "tests/integration/test_topic_changes.py",
+    "tests/integration/test_doctor.py::test_everything_in_order",
+    "tests/integration/test_doctor.py::test_retention_that_is_shorter_than_the_backups_interval",
+)  # fmt: skip
+"""What depends on the broker: reading, transactions, round trips, topics that change, retention."""
+
+
+@nox.session
+def brokers(session: nox.Session) -> None:
+    """What depends on the broker, against each release of Kafka; arguments are some of them."""
+    failed = []
+    for release in session.posargs or RELEASES:
+        try:
+            session.run(
+                PYTHON, "-m", "pytest", *ACROSS_BROKERS,
+                env={"KBACKUP_KAFKA": release}, external=True,
+            )  # fmt: skip
+        except CommandFailed:
+            failed.append(release)
+    if failed:
+        session.error(f"tests failed with Kafka {' and '.join(failed)}")
 
 
 @nox.session

@@ -1,8 +1,9 @@
 """Records a second for each format, converter and partitioner, beside writing raw JSON lines.
 
 Each row is what a sink's task does between Kafka and S3, on one core: convert, route, cut and
-write.  The yardstick, measured in the same run, is the loop that anybody would write first: each
-value, which is JSON, and a newline, into one buffer.  It is run by itself::
+write.  The yardsticks, measured in the same run, are the loops that anybody would write first: each
+value, which is JSON, and a newline, into one buffer; and fastavro, which decodes and encodes each
+value that is Avro under a registry's schema.  It is run by itself::
 
     python -m benchmarks.layouts
 """
@@ -11,9 +12,10 @@ import io
 import json
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Final
@@ -38,6 +40,8 @@ from kbackup.records import SCHEMA, Span, TopicPartition
 WHERE: Final = TopicPartition("bench", 0)
 BATCH: Final = 10_000
 TIME: Final = 1_700_000_000_000
+RAW: Final = "raw JSON lines"
+FASTAVRO: Final = "fastavro, decoding and encoding"
 AVRO: Final = {
     "type": "record",
     "name": "Order",
@@ -59,6 +63,9 @@ CONNECT: Final = {
         {"field": "note", "type": "string", "optional": True},
     ],
 }
+FRAME_BYTES: Final = 5
+"""What stands before a value under a registry's schema: a zero and the schema's id."""
+
 REGIONS: Final = ("eu", "us", "asia", "africa")
 BY_DAY: Final = {"locale": "en", "timezone": "UTC", "directory.delim": "/"}
 
@@ -167,6 +174,19 @@ def raw_lines(batches: list[pa.RecordBatch]) -> int:
     return out.tell()
 
 
+def through_fastavro(batches: list[pa.RecordBatch]) -> int:
+    """Decode each framed value and encode it into one Avro file; return the bytes of the file."""
+    schema, out = fastavro.parse_schema(AVRO), io.BytesIO()
+
+    def orders() -> Iterator[Any]:
+        for batch in batches:
+            for value in batch["value"].to_pylist():
+                yield fastavro.schemaless_reader(io.BytesIO(value[FRAME_BYTES:]), schema, None)
+
+    fastavro.writer(out, schema, orders())
+    return out.tell()
+
+
 def written(way: Way, batches: list[pa.RecordBatch]) -> int:
     """Do what a sink's task does, short of reading and storing; return the bytes of the files."""
     view = View.VALUE if way.converter else View.RECORD
@@ -236,26 +256,33 @@ def registry() -> Iterator[str]:
 def main(records: int, repeat: int) -> None:
     """Measure each combination; JSON lines go to stdout, the table to stderr."""
     ready = loads(records)
-    table = Table("format, converter, partitioner", "records/s", "MB/s", "of raw lines")
+    table = Table(
+        "format, converter, partitioner", "records/s", "MB/s", "of raw lines", "of fastavro"
+    )
     best: dict[str, tuple[float, int, int]] = {}
     with registry() as url:
+        work: list[tuple[str, str, Callable[[list[pa.RecordBatch]], int]]] = [
+            (RAW, "json", raw_lines), (FASTAVRO, "avro", through_fastavro),
+            *((one.name, one.load, partial(written, one)) for one in ways(url)),
+        ]  # fmt: skip
         for _ in range(repeat):
-            for name, way in (("raw JSON lines", None), *((one.name, one) for one in ways(url))):
-                batches = ready["json" if way is None else way.load]
+            for name, load, do in work:
+                batches = ready[load]
                 began = time.process_time()
-                stored = raw_lines(batches) if way is None else written(way, batches)
+                stored = do(batches)
                 seconds = time.process_time() - began
                 read = sum(batch["value"].nbytes for batch in batches)
                 best[name] = min(best.get(name, (seconds, read, stored)), (seconds, read, stored))
-    yardstick = best["raw JSON lines"][0]
+    raw, fastavro_ = best[RAW][0], best[FASTAVRO][0]
     for name, (seconds, read, stored) in best.items():
         row = {
             "type": "layout", "way": name, "records_per_s": round(records / seconds),
             "mb_per_s": round(read / seconds / 1e6, 1), "stored_bytes": stored,
-            "of_raw_lines": round(yardstick / seconds, 3),
+            "of_raw_lines": round(raw / seconds, 3), "of_fastavro": round(fastavro_ / seconds, 1),
         }  # fmt: skip
         print(json.dumps(row), flush=True)
-        shown = (f"{row['records_per_s']:,}", f"{row['mb_per_s']}", f"{row['of_raw_lines']:.0%}")
+        shown = (f"{row['records_per_s']:,}", f"{row['mb_per_s']}", f"{row['of_raw_lines']:.0%}",
+                 f"{row['of_fastavro']}")  # fmt: skip
         table.add_row(name, *shown)
     Console(stderr=True, width=120).print(table)
 

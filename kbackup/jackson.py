@@ -128,16 +128,28 @@ def scalar(text: str) -> float | bool | str | None:
     return found
 
 
+_AWKWARD: Final = r'[\x00-\x1f"\\\x{10000}-\x{10ffff}]'
+_ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+"""What common text holds and JSON escapes; the backslash first, for it begins the others."""
+
+_RARE: Final = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x{10000}-\x{10ffff}]"
+"""What else it escapes, and what Jackson writes as a pair of surrogates."""
+
+
 def quote(column: pa.StringArray) -> pa.StringArray:
     """Turn text into JSON strings, row by row; null stays null."""
-    awkward = pc.match_substring_regex(column, r'[\x00-\x1f"\\\x{10000}-\x{10ffff}]')
-    if pc.any(awkward).as_py():
-        rows = pc.indices_nonzero(awkward)
-        texts = column.take(rows).to_pylist()
-        column = pc.replace_with_mask(
-            column, pc.fill_null(awkward, False), pa.array([_quoted(text)[1:-1] for text in texts])
+    if not pc.any(pc.match_substring_regex(column, _AWKWARD)).as_py():
+        return pc.binary_join_element_wise('"', column, '"', "")
+    escaped = column
+    for plain, escape in _ESCAPES.items():
+        escaped = pc.replace_substring(escaped, plain, escape)
+    rare = pc.match_substring_regex(column, _RARE)
+    if pc.any(rare).as_py():
+        texts = column.take(pc.indices_nonzero(rare)).to_pylist()
+        escaped = pc.replace_with_mask(
+            escaped, pc.fill_null(rare, False), pa.array([_quoted(text)[1:-1] for text in texts])
         )
-    return pc.binary_join_element_wise('"', column, '"', "")
+    return pc.binary_join_element_wise('"', escaped, '"', "")
 
 
 def java_double(number: float) -> str:

@@ -12,6 +12,7 @@ from kbackup.errors import ConfigurationError
 from kbackup.local.docker import DockerKafka
 from kbackup.local.java import Java, find_java
 from kbackup.local.kafka import LocalKafka
+from kbackup.local.kafka_jars import RELEASES
 from kbackup.local.registry import LocalRegistry
 from kbackup.local.s3 import LocalS3
 
@@ -23,11 +24,13 @@ __all__ = [
 def start_kafka(properties: Mapping[str, str] | None = None) -> LocalKafka | DockerKafka:
     """Start a Kafka node: from jars, or in Docker with ``KBACKUP_KAFKA=docker``.
 
+    ``KBACKUP_KAFKA`` can also name one of the `RELEASES` to run from jars, such as ``3.7``.
+
     Args:
         properties: Lines of ``server.properties`` in addition to ours.
 
     Raises:
-        ConfigurationError: If ``KBACKUP_KAFKA`` is neither ``jars`` nor ``docker``.
+        ConfigurationError: If ``KBACKUP_KAFKA`` is none of these.
         JavaNotFoundError: If there is no Java to run the jars on.
         LocalServiceError: If it cannot be downloaded or started.
     """
@@ -37,6 +40,10 @@ def start_kafka(properties: Mapping[str, str] | None = None) -> LocalKafka | Doc
         case "docker":
             return DockerKafka(properties)
         case other:
+            if other in RELEASES:
+                return LocalKafka(properties)
             raise ConfigurationError(
-                f"KBACKUP_KAFKA is {other!r}", "it is neither jars nor docker", "unset it"
+                f"KBACKUP_KAFKA is {other!r}",
+                f"it is none of jars, docker, {', '.join(RELEASES)}",
+                "unset it",
             )

@@ -10,7 +10,7 @@ from typing import Final
 
 from kbackup.errors import LocalServiceError
 from kbackup.local.java import Java, find_java
-from kbackup.local.kafka_jars import KAFKA_VERSION, fetch_kafka
+from kbackup.local.kafka_jars import Release, chosen, fetch_kafka
 from kbackup.local.process import LocalServer, Service, free_ports
 
 START_SECONDS: Final = 60
@@ -62,7 +62,15 @@ BROKER_PROPERTIES: Final = {
 }
 """Settings that make one node complete, and fast where a test waits."""
 
-_LOGGING: Final = """\
+_LOG4J_1: Final = """\
+log4j.rootLogger=WARN, stdout
+log4j.logger.kafka.server.KafkaRaftServer=INFO
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
+"""
+
+_LOG4J_2: Final = """\
 appender.stdout.type = Console
 appender.stdout.name = STDOUT
 appender.stdout.layout.type = PatternLayout
@@ -83,6 +91,7 @@ class LocalKafka(LocalServer):
     Args:
         properties: Lines of ``server.properties`` on top of ours.
         java: The Java to run it on; found if not given.
+        release: Which Kafka; the one that ``KBACKUP_KAFKA`` names if not given.
 
     Raises:
         JavaNotFoundError: If there is none.
@@ -90,15 +99,21 @@ class LocalKafka(LocalServer):
             lines of its log.
     """
 
-    version: Final = KAFKA_VERSION
-
     def __init__(
-        self, properties: Mapping[str, str] | None = None, java: Java | None = None
+        self,
+        properties: Mapping[str, str] | None = None,
+        java: Java | None = None,
+        release: Release | None = None,
     ) -> None:
-        self._java = java or find_java()
-        self._class_path = os.pathsep.join(map(str, fetch_kafka(self._java)))
+        self._java, self._release = java or find_java(), release or chosen()
+        self._class_path = os.pathsep.join(map(str, fetch_kafka(self._java, self._release)))
         self._own_properties = dict(properties or {})
         super().__init__("kbackup-kafka-")
+
+    @property
+    def version(self) -> str:
+        """Its version."""
+        return self._release.version
 
     @property
     def bootstrap_servers(self) -> str:
@@ -136,19 +151,21 @@ class LocalKafka(LocalServer):
         properties = {
             **BROKER_PROPERTIES,
             "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{controller}",
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
+            **self._quorum(controller),
             "log.dirs": str(self.data_directory),
             **self._own_properties,
         }
         lines = "".join(f"{name}={value}\n" for name, value in properties.items())
         (self._directory / "server.properties").write_text(lines)
-        (self._directory / "log4j2.properties").write_text(_LOGGING)
+        logging = _LOG4J_2 if self._release.has_log4j_2 else _LOG4J_1
+        (self._directory / "log4j.properties").write_text(logging)
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         settings = ("--config", self._directory / "server.properties")
         done = subprocess.run(  # noqa: S603  (nothing in it comes from outside)
             self._command(
-                *("kafka.tools.StorageTool", "format", "--standalone"),
-                *(f"--cluster-id={cluster}", *settings),
+                *("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}"),
+                *(("--standalone",) if self._release.has_standalone else ()),
+                *settings,
             ),
             check=False,
             capture_output=True,
@@ -160,6 +177,13 @@ class LocalKafka(LocalServer):
             raise LocalServiceError(
                 "Kafka's data directory could not be formatted", (done.stdout + done.stderr).strip()
             )
+
+    def _quorum(self, controller: int) -> dict[str, str]:
+        """Return how the node finds its controller, which is itself."""
+        at = f"127.0.0.1:{controller}"
+        if self._release.has_standalone:
+            return {"controller.quorum.bootstrap.servers": at}
+        return {"controller.quorum.voters": f"{BROKER_PROPERTIES['node.id']}@{at}"}
 
     def _start(self) -> Service:
         log = self._directory / "kafka.log"
@@ -175,7 +199,10 @@ class LocalKafka(LocalServer):
         return service
 
     def _command(self, *arguments: str | Path) -> list[str | Path]:
-        logging = f"-Dlog4j2.configurationFile={self._directory}/log4j2.properties"
+        file = self._directory / "log4j.properties"
+        logging = f"-Dlog4j.configuration=file:{file}"
+        if self._release.has_log4j_2:
+            logging = f"-Dlog4j2.configurationFile={file}"
         java = self._java.executable
         return [java, *_JVM_OPTIONS, logging, "-cp", self._class_path, *arguments]
 

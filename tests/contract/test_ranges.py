@@ -23,6 +23,7 @@ def store(request: pytest.FixtureRequest, s3_server: LocalS3) -> Store:
         options = {
             "aws.access.key.id": s3_server.access_key_id,
             "aws.secret.access.key": s3_server.secret_access_key,
+            "s3.region": s3_server.region,
         }
         settings = StoreSettings("s3://ranges", s3_server.endpoint_url, options)
     found = open_store(settings)

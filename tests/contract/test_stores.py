@@ -20,7 +20,7 @@ _BUCKETS = count()
 def settings_for(scheme: str, tmp_path: Path, server: LocalS3) -> StoreSettings:
     """Return where an empty store of this kind lies."""
     if scheme == "s3":
-        bucket = f"lake-{next(_BUCKETS)}"
+        bucket = f"lake-{uuid4().hex[:8]}-{next(_BUCKETS)}"  # the server may not be ours
         server.create_bucket(bucket)
         return StoreSettings(
             f"s3://{bucket}",
@@ -28,6 +28,7 @@ def settings_for(scheme: str, tmp_path: Path, server: LocalS3) -> StoreSettings:
             options={
                 "aws.access.key.id": server.access_key_id,
                 "aws.secret.access.key": server.secret_access_key,
+                "s3.region": server.region,
                 "s3.part.size": PART_BYTES,
                 "s3.retry.backoff.ms": 1,
             },

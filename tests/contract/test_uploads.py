@@ -20,6 +20,7 @@ def store(s3_server: LocalS3) -> Uploads:
     options = {
         "aws.access.key.id": s3_server.access_key_id,
         "aws.secret.access.key": s3_server.secret_access_key,
+        "s3.region": s3_server.region,
     }
     found = open_store(StoreSettings(f"s3://{BUCKET}", s3_server.endpoint_url, options))
     assert isinstance(found, Uploads)

@@ -130,6 +130,10 @@ def test_text_is_quoted_as_jackson_does() -> None:
     expected = ['"a"', None, '""', '"\\"\\\\\\n"', '"é\\uD83D\\uDE00"', '"\\u0001\x7f\u2028/"']
 
     assert [*expected, '"\\\\u001f"'] == jackson.quote(texts).to_pylist()
+    common = pa.array(['{"a": "b\\\\"}', "1\t2\r3\n", None, "\b\f"])
+    assert [
+        '"{\\"a\\": \\"b\\\\\\\\\\"}"', '"1\\t2\\r3\\n"', None, '"\\b\\f"',
+    ] == jackson.quote(common).to_pylist()  # fmt: skip
 
 
 @pytest.mark.parametrize(

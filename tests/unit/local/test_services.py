@@ -6,20 +6,32 @@ import pytest
 
 from kbackup.errors import ConfigurationError, LocalServiceError
 from kbackup.local import docker, ivy, kafka_jars, s3, start_kafka
-from kbackup.local.downloads import checksums
 from kbackup.local.ivy import ivy_jar
 from kbackup.local.java import Java
 from kbackup.local.kafka_jars import KAFKA_VERSION, fetch_kafka
 
 
-def test_every_jar_has_its_checksum() -> None:
+@pytest.mark.parametrize("release", kafka_jars.RELEASES.values(), ids=kafka_jars.RELEASES)
+def test_every_jar_has_its_checksum(release: kafka_jars.Release) -> None:
     """
     The list covers the broker itself and what it logs through, each with a SHA-256.
     """
-    sums = checksums(Path(kafka_jars.__file__).with_name("kafka.sha256").read_text())
+    sums = release.wanted.sums
+    _, logger, revision = release.logger
 
-    assert {f"kafka_2.13-{KAFKA_VERSION}.jar", "log4j-slf4j-impl-2.24.3.jar"} <= sums.keys()
+    assert {f"kafka_2.13-{release.version}.jar", f"{logger}-{revision}.jar"} <= sums.keys()
     assert {64} == {len(digest) for digest in sums.values()}
+
+
+def test_the_variable_chooses_the_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    ``KBACKUP_KAFKA`` names it; without the variable it is the newest.
+    """
+    monkeypatch.setenv("KBACKUP_KAFKA", "3.7")
+    assert "3.7.2" == kafka_jars.chosen().version
+
+    monkeypatch.delenv("KBACKUP_KAFKA")
+    assert kafka_jars.NEWEST == kafka_jars.chosen()
 
 
 def test_ivy_comes_with_pyspark() -> None:
