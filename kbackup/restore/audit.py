@@ -14,7 +14,7 @@ from kbackup.engine import Report
 from kbackup.errors import AuditError, KbackupError
 from kbackup.kafka import Cluster, Connection
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import RestoreReport, WrittenTo
+from kbackup.reports import OfRestore, PartitionReport, WrittenTo
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Written:
 def written(
     cluster: Cluster,
     spans: Mapping[TopicPartition, Span],
-    reports: Iterable[RestoreReport],
+    reports: Iterable[PartitionReport[OfRestore]],
     *,
     exactly_once: bool,
 ) -> list[Written]:
@@ -74,10 +74,10 @@ def written(
     befores: dict[TopicPartition, int] = {}
     failed: set[TopicPartition] = set()
     for report in reports:
-        for lane in report.written:
-            where = TopicPartition(report.target, lane.partition)
+        for lane in report.own.lanes:
+            where = TopicPartition(report.own.target, lane.partition)
             sums[where] = sums.get(where, WrittenTo(lane.partition)) + lane
-            befores[where] = max(befores.get(where, 0), report.log_end or 0)
+            befores[where] = max(befores.get(where, 0), report.own.log_end or 0)
             failed |= {where} if report.failure is not None else set()
     wheres = [where for where, lane in sums.items() if lane.records and where not in failed]
     after = cluster.settled_spans(wheres)

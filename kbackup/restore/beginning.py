@@ -49,7 +49,7 @@ def begin(
     }
 
     def named(unit: RestoreUnit) -> RestoreUnit:
-        return unit.marked(ids.get(unit.target.topic, unit.mark.target_id))
+        return unit.marked(ids.get(unit.target.topic, unit.bookmark.of.target_id))
 
     first = [named(unit) for topic in plan.topics for unit in topic.beginnings]
     units = [named(unit) for unit in plan.units()]
@@ -59,7 +59,7 @@ def begin(
     for unit in (*first, *units):
         if unit.begins:
             mine = positions.setdefault(unit.group or plan.group, {})
-            mine |= {lane.target: lane.mark.position() for lane in unit.lanes}
+            mine |= {lane.target: lane.position() for lane in unit.lanes}
     for group, committed in positions.items():
         cluster.set_positions(group, committed)
     return Begun([], [unit.begun() for unit in units])

@@ -18,7 +18,7 @@ from kbackup.config import Settings
 from kbackup.errors import KafkaError, KbackupError, RefusedError, SparkError, StoppedError
 from kbackup.events import PROGRESS, Event
 from kbackup.kafka import Cluster, check_idle
-from kbackup.reports import RestoreReport
+from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore import audit, news, pace
 from kbackup.restore.account import Account
 from kbackup.restore.asides import BUCKET, Asides, Failure, Subject
@@ -264,20 +264,22 @@ class Following:
         self._visits += 1
         job = self._job(plan, self._visits)
         found = self._run_tasks(functools.partial(put_back, job), units, **pace.manner(job))
-        reports = [RestoreReport.from_dict(data) for data in found if "topic" in data]
+        reports = [PartitionReport.from_dict(data, OfRestore) for data in found if "topic" in data]
         for data in found:
             if "topic" not in data:  # of a task that could not begin
                 raise SparkError(data["failure"]["what"], data["failure"]["why"])
         for report in reports:
             self._account.take(report)
             if report.failure is None:
-                self._take_up(report.source)
+                self._take_up(report.where)
             elif report.failure["code"] != StoppedError.code:
-                self._set_aside(report.source, [report.failure])
+                self._set_aside(report.where, [report.failure])
         if not self._stop.is_set():
             self._audit(plan, cluster, reports)
 
-    def _audit(self, plan: RestorePlan, cluster: Cluster, reports: Sequence[RestoreReport]) -> None:
+    def _audit(
+        self, plan: RestorePlan, cluster: Cluster, reports: Sequence[PartitionReport[OfRestore]]
+    ) -> None:
         """Compare what stands in the targets with what this visit has written there."""
         exactly_once = self._settings.exactly_once
         written = audit.written(cluster, plan.spans, reports, exactly_once=exactly_once)

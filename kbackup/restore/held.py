@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from kbackup.kafka import Position, Topic
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.mark import Mark, Place, Source
+from kbackup.reports import Bookmark, Mark, Place, Source
 from kbackup.restore.safety import Target
 from kbackup.restore.standing import Log, Standing
 
@@ -47,7 +47,7 @@ class Held:
         own = {
             where
             for where, standing in standings.items()
-            if standing.mark is not None or standing.refusal is not None
+            if standing.bookmark is not None or standing.refusal is not None
         }
         # a partition that someone else fills matters only if this restore is to write to it
         others = (standings if own else self.spans).keys() - own
@@ -71,16 +71,16 @@ class Held:
         """
         if name not in self.topics:
             return Target()
-        known = [each.mark is not None or each.refusal is not None for each in standings]
+        known = [each.bookmark is not None or each.refusal is not None for each in standings]
         filled = 0
         if not all(known) and (has_written or not any(known)):
             filled = sum(len(span) for where, span in self.spans.items() if where.topic == name)
         return Target(self.topics[name].partitions, filled, any(known), self.configs.get(name))
 
-    def mark(
+    def bookmark(
         self, standing: Standing, source: Source, where: TopicPartition, first_offset: int
-    ) -> Mark:
-        """Return the mark that a restore continues from, or begins with.
+    ) -> Bookmark[Mark]:
+        """Return the bookmark that a restore continues from, or begins with.
 
         Args:
             standing: Where the restore stands.
@@ -89,10 +89,11 @@ class Held:
             first_offset: Of the backup.
         """
         log = self.log(where)
-        if standing.mark is None:  # what it writes comes after what the target holds
+        found = standing.bookmark
+        if found is None:  # what it writes comes after what the target holds
             end = 0 if log is None else log.span.end_offset
             target_id = "" if log is None else log.topic_id
-            return Mark(source, target_id, Span(end, end), Place(0, first_offset))
-        if standing.mark.log is None and log is not None:  # an early version did not keep it
-            return replace(standing.mark, log=log.span)
-        return standing.mark
+            return Bookmark(Mark(source, target_id, Span(end, end), Place(0, first_offset)))
+        if found.of.log is None and log is not None:  # an early version did not keep it
+            return replace(found, of=replace(found.of, log=log.span))
+        return found

@@ -9,7 +9,7 @@ from kbackup.backup.window import EVERYTHING, Window
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Connection, Position
 from kbackup.records import TopicPartition
-from kbackup.restore.mark import Mark
+from kbackup.reports import Bookmark, Mark
 from kbackup.steps import Step
 from kbackup.stores import StoreSettings
 
@@ -54,7 +54,7 @@ class RestoreJob:
     visit: int = 0
 
     @property
-    def mark(self) -> str:
+    def committer(self) -> str:
         """The name under which positions are committed, so that no visit counts another's work."""
         return f"{self.run}.{self.visit}" if self.visit else self.run
 
@@ -65,13 +65,22 @@ class Lane:
 
     Attributes:
         target: The partition.
-        mark: Where the restore of the unit's source stands, as it is to be committed there.
+        bookmark: Where the restore of the unit's source stands, as it is to be committed there.
         committed: What the group's position there was when that was found out; None for none.
     """
 
     target: TopicPartition
-    mark: Mark
+    bookmark: Bookmark[Mark]
     committed: Position | None = None
+
+    def position(self) -> Position:
+        """Return what to commit."""
+        return Position(self.bookmark.of.place.reached, self.bookmark.to_metadata())
+
+    def marked(self, target_id: str) -> Self:
+        """Return it with the id of a target that was created meanwhile."""
+        mark = replace(self.bookmark.of, target_id=target_id)
+        return replace(self, bookmark=replace(self.bookmark, of=mark))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +90,11 @@ class RestoreUnit:
     Attributes:
         target: The partition to write to; of several the first, in which the position is asked for.
         sets: The file sets that are left, in order.
-        mark: Where the restore stands.
+        bookmark: Where the restore stands.
         committed: What the group's position in the target was when that was found out; None for
             none.
-        begins: The restore begins at *mark*, which has to be committed before anything is written.
+        begins: The restore begins at *bookmark*, which has to be committed before anything is
+            written.
         before: Digest of the value sets that are done.
         max_message_bytes: Largest record the target takes; None for what the broker says.
         window: Which of the records are restored.
@@ -96,7 +106,7 @@ class RestoreUnit:
 
     target: TopicPartition
     sets: tuple[FileSet, ...]
-    mark: Mark
+    bookmark: Bookmark[Mark]
     committed: Position | None = None
     begins: bool = False
     before: str = ""
@@ -109,26 +119,24 @@ class RestoreUnit:
     @property
     def lanes(self) -> tuple[Lane, ...]:
         """All partitions that it writes to."""
-        return Lane(self.target, self.mark, self.committed), *self.others
+        return Lane(self.target, self.bookmark, self.committed), *self.others
 
     def marked(self, target_id: str) -> Self:
         """Return it with the id of a target that was created meanwhile."""
-        others = tuple(
-            replace(lane, mark=replace(lane.mark, target_id=target_id)) for lane in self.others
-        )
-        return replace(self, mark=replace(self.mark, target_id=target_id), others=others)
+        home, *others = (lane.marked(target_id) for lane in self.lanes)
+        return replace(self, bookmark=home.bookmark, others=tuple(others))
 
     def begun(self) -> Self:
         """Return it once its beginning is committed, where it had one to commit."""
         if not self.begins:
             return self
-        others = tuple(replace(lane, committed=lane.mark.position()) for lane in self.others)
-        return replace(self, committed=self.mark.position(), begins=False, others=others)
+        home, *others = (replace(lane, committed=lane.position()) for lane in self.lanes)
+        return replace(self, committed=home.committed, begins=False, others=tuple(others))
 
     @property
     def source(self) -> TopicPartition:
         """The partition that was backed up."""
-        return self.mark.source.where
+        return self.bookmark.of.source.where
 
     @property
     def size(self) -> int:

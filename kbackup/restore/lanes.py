@@ -7,9 +7,9 @@ from kbackup.backup.catalog import FileSet
 from kbackup.backup.window import EVERYTHING, Window
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
+from kbackup.reports import Source
 from kbackup.restore.held import Held
 from kbackup.restore.job import Lane, RestoreUnit
-from kbackup.restore.mark import Source
 from kbackup.restore.partition_map import PartitionMap
 from kbackup.restore.safety import Target
 from kbackup.restore.standing import Standing, judge, united
@@ -86,18 +86,18 @@ class Lanes:
             window: Which of the records are restored.
         """
         group, source = self._map.group_of(where.partition), self._sources[where]
-        begins = self._standings[where].mark is None
+        begins = self._standings[where].bookmark is None
         found = {} if begins else self._found[where]
         home, *others = (
             Lane(
                 at,
-                self._held.mark(found.get(at, Standing()), source, at, first_offset),
+                self._held.bookmark(found.get(at, Standing()), source, at, first_offset),
                 self._held.position(group, at),
             )
             for at in self._targets(where)
         )
         return RestoreUnit(
-            home.target, tuple(sets), home.mark, home.committed, begins, before,
+            home.target, tuple(sets), home.bookmark, home.committed, begins, before,
             max_message_bytes, window, None if self._map.is_same else group, tuple(others),
         )  # fmt: skip
 
@@ -113,7 +113,7 @@ class Lanes:
         return tuple(
             planned[where] if where in planned else self.unit(where)
             for where, standing in self._standings.items()
-            if standing.mark is None
+            if standing.bookmark is None
         )
 
     def _targets(self, where: TopicPartition) -> list[TopicPartition]:

@@ -10,12 +10,12 @@ from kbackup.errors import KbackupError
 from kbackup.kafka import Cluster
 from kbackup.records import TopicPartition
 from kbackup.renaming import rename
+from kbackup.reports import Source
 from kbackup.restore import safety, soundness
 from kbackup.restore.held import Held
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.lanes import Lanes
-from kbackup.restore.mark import Source
 from kbackup.restore.partition_map import ORDER, PartitionMap
 from kbackup.restore.plan import PlannedTopic, RestorePlan
 from kbackup.restore.remaining import remaining
@@ -255,7 +255,9 @@ class Planner:
             records = None  # not known before they are read
             refusals += soundness.indivisible(where, sets, self._window, facts)
             sets = [files for files in sets if self._window.takes(files, facts(files))]
-        left = remaining(facts, sets, lanes.standing(where).mark, self._inventory.cut_of)
+        bookmark = lanes.standing(where).bookmark
+        mark = None if bookmark is None else bookmark.of
+        left = remaining(facts, sets, mark, self._inventory.cut_of)
         if left.refusal is not None:
             refusals.append(left.refusal)
         unit = None

@@ -10,7 +10,8 @@ from kbackup.backup.catalog import FileSet
 from kbackup.backup.reading import facts
 from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
 from kbackup.records import Facts, TopicPartition
-from kbackup.restore.mark import Mark, Place, chain, digest
+from kbackup.reports import Mark, Place, digest
+from kbackup.restore.chain import chain
 from kbackup.stores import Store
 
 _THREADS: Final = 16

@@ -11,7 +11,7 @@ from kbackup.engine import Report
 from kbackup.errors import KbackupError
 from kbackup.events import PROGRESS, Event
 from kbackup.kafka import Cluster, check_idle
-from kbackup.reports import RestoreReport
+from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore import audit, news, pace
 from kbackup.restore.account import SKIPPED_MOST, Account
 from kbackup.restore.beginning import begin
@@ -226,7 +226,7 @@ class RestoreRun:
         if begun.first and self._has_failed(self._tasks(task, begun.first)):
             return
         found = self._tasks(task, begun.units, **pace.manner(job))
-        reports = [RestoreReport.from_dict(report) for report in found]
+        reports = [PartitionReport.from_dict(report, OfRestore) for report in found]
         for report in reports:
             if report.failure is not None:
                 self._summary.fail(report.failure)
@@ -277,7 +277,9 @@ class RestoreRun:
     def _hear(self, event: Event) -> None:
         self._tell(self._account.progress(event) if event["type"] == PROGRESS else event)
 
-    def _audit(self, plan: RestorePlan, cluster: Cluster, reports: Sequence[RestoreReport]) -> None:
+    def _audit(
+        self, plan: RestorePlan, cluster: Cluster, reports: Sequence[PartitionReport[OfRestore]]
+    ) -> None:
         exactly_once = self._settings.exactly_once
         written = audit.written(cluster, plan.spans, reports, exactly_once=exactly_once)
         doubtful = [entry for entry in written if not entry.is_plain]

@@ -19,7 +19,7 @@ from kbackup.restore.transforming import Transforming
 
 
 class Count(Protocol):
-    """Adds to the counts of `kbackup.reports.Restored`."""
+    """Adds to the counts of `kbackup.reports.Done`."""
 
     def __call__(self, **more: int) -> None:
         """Add *more*, by name."""

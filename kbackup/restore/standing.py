@@ -12,7 +12,7 @@ from kbackup.errors import KbackupError, RefusedError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.mark import Mark, Source
+from kbackup.reports import Bookmark, Mark, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +39,19 @@ class Standing:
     """What a restore finds in one target partition.
 
     Attributes:
-        mark: Where this restore continues; None where it has to begin.
+        bookmark: Where this restore continues; None where it has to begin.
         refusal: Why it must do neither.
         warning: Code and sentence for the operator; None where there is nothing to say.
     """
 
-    mark: Mark | None = None
+    bookmark: Bookmark[Mark] | None = None
     refusal: KbackupError | None = None
     warning: tuple[str, str] | None = None
 
     @property
     def has_written(self) -> bool:
-        """Whether records were restored up to the mark, as far as it says."""
-        log = None if self.mark is None else self.mark.log
+        """Whether records were restored up to the bookmark, as far as it says."""
+        log = None if self.bookmark is None else self.bookmark.of.log
         return log is not None and len(log) > 0
 
 
@@ -69,12 +69,13 @@ def judge(
     """
     if found is None:
         return Standing()
-    mark = Mark.read(found, layout)
-    if mark is None:
+    bookmark = Mark.read(found, layout)
+    if bookmark is None:
         return Standing(refusal=_of_others(group, log.where))
-    if mark.source.conflicts(source):
+    if bookmark.of.source.conflicts(source):
         return Standing()
-    return _early(mark, log) if mark.log is None else _in_log(mark, mark.log, log)
+    stood = bookmark.of.log
+    return _early(bookmark, log) if stood is None else _in_log(bookmark, stood, log)
 
 
 def united(found: Mapping[TopicPartition, Standing]) -> Standing:
@@ -89,8 +90,8 @@ def united(found: Mapping[TopicPartition, Standing]) -> Standing:
     refused = next((each for each in found.values() if each.refusal is not None), None)
     if refused is not None:
         return refused
-    marks = {where: each.mark for where, each in found.items() if each.mark is not None}
-    gone = [where for where in found if where not in marks]
+    known = {where: at for where, each in found.items() if (at := each.bookmark) is not None}
+    gone = [where for where in found if where not in known]
     written = [where for where, each in found.items() if each.has_written]
     warning = next((each.warning for each in found.values() if each.warning is not None), None)
     if gone and written:
@@ -98,18 +99,19 @@ def united(found: Mapping[TopicPartition, Standing]) -> Standing:
         return Standing(refusal=_changed(gone[0], why))
     if gone:
         return Standing(warning=warning)
-    if len({mark.place for mark in marks.values()}) > 1:
+    if len({bookmark.of.place for bookmark in known.values()}) > 1:
         why = "the positions in the partitions of its topic do not agree: they were moved"
         return Standing(refusal=_changed(next(iter(found)), why))
-    return Standing(next(iter(marks.values())), warning=warning)
+    return Standing(next(iter(known.values())), warning=warning)
 
 
-def _in_log(mark: Mark, stood: Span, log: Log) -> Standing:
+def _in_log(bookmark: Bookmark[Mark], stood: Span, log: Log) -> Standing:
     """Judge a position of this restore by where the log stood, and where it stands."""
+    mark = bookmark.of
     if mark.target_id and log.topic_id and mark.target_id != log.topic_id:
         return _anew(log, "target_recreated", "was deleted and created again")
     if not len(stood):  # nothing was written yet, so nothing can be gone
-        return Standing(mark)
+        return Standing(bookmark)
     if not len(log.span):
         return _anew(log, "target_emptied", "has been emptied")
     why = None
@@ -125,7 +127,7 @@ def _in_log(mark: Mark, stood: Span, log: Log) -> Standing:
         )
     if why is not None:
         return Standing(refusal=_changed(log.where, why))
-    return Standing(mark, warning=_left_out(log.where) if mark.total is None else None)
+    return Standing(bookmark, warning=_left_out(log.where) if mark.total is None else None)
 
 
 def _left_out(where: TopicPartition) -> tuple[str, str]:
@@ -137,9 +139,9 @@ def _left_out(where: TopicPartition) -> tuple[str, str]:
     return LEFT_OUT, text
 
 
-def _early(mark: Mark, log: Log) -> Standing:
+def _early(bookmark: Bookmark[Mark], log: Log) -> Standing:
     """Judge a position of a version that did not keep where the log stood."""
-    has_written = bool(mark.done.records) or mark.place.rows > 0
+    has_written = bool(bookmark.done.records) or bookmark.of.place.rows > 0
     if has_written and not len(log.span):
         return _anew(log, "target_emptied", "has been emptied")
     if log.span.start_offset:
@@ -147,8 +149,8 @@ def _early(mark: Mark, log: Log) -> Standing:
             f"{log.where}: its log begins at offset {log.span.start_offset}; an earlier version "
             "of kbackup restored to it, and cannot say whether restored records were deleted"
         )
-        return Standing(mark, warning=("target_start", text))
-    return Standing(mark)
+        return Standing(bookmark, warning=("target_start", text))
+    return Standing(bookmark)
 
 
 def _anew(log: Log, code: str, what: str) -> Standing:

@@ -6,8 +6,7 @@ from typing import Final
 import pyarrow as pa
 
 from kbackup.records import TopicPartition
-from kbackup.reports import Restored
-from kbackup.restore.mark import Place
+from kbackup.reports import Done, Place
 
 TRANSACTION_RECORDS: Final = 500_000
 TRANSACTION_BYTES: Final = 64 * 2**20
@@ -39,7 +38,7 @@ class Transaction:
         begun: Clock of the first of them.
     """
 
-    done: Restored
+    done: Done
     place: Place
     passed: int | None = 0
     records: int = 0

@@ -20,10 +20,18 @@ from kbackup.events import Warned
 from kbackup.kafka import Position, Writer
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.reports import NOTHING, Restored, RestoreReport, WrittenTo
+from kbackup.reports import (
+    NOTHING,
+    Bookmark,
+    Mark,
+    OfRestore,
+    PartitionReport,
+    WrittenTo,
+    digest,
+)
 from kbackup.restore.ahead import Ahead
+from kbackup.restore.chain import chain
 from kbackup.restore.job import Lane, RestoreJob, RestoreUnit
-from kbackup.restore.mark import Mark, chain, digest
 from kbackup.restore.pace import OPEN_S, Pace
 from kbackup.restore.partition_map import spread
 from kbackup.restore.remaining import unfinished
@@ -53,7 +61,7 @@ class Work:
     store: Store
     line: Line
     pace: Pace | None = None
-    report: RestoreReport = field(init=False)
+    report: PartitionReport[OfRestore] = field(init=False)
     _lanes: dict[TopicPartition, Lane] = field(init=False)
     _written: dict[TopicPartition, WrittenTo] = field(init=False)
     _open: Transaction = field(init=False)
@@ -64,11 +72,13 @@ class Work:
     _told: float = field(default_factory=monotonic)
 
     def __post_init__(self) -> None:
-        self.report = RestoreReport(self.unit.source, self.unit.target.topic)
+        place = self.unit.bookmark.of.place
+        own = OfRestore(self.unit.target.topic)
+        self.report = PartitionReport(self.unit.source, place.reached, None, None, own)
         self._lanes = {lane.target: lane for lane in self.unit.lanes}
         self._written = {at: WrittenTo(at.partition) for at in self._lanes}
         self._before = self.unit.before
-        self._open = Transaction(Restored(), self.unit.mark.place)
+        self._open = Transaction(NOTHING, place)
         self._tally()
 
     def run(self, writer: Writer) -> None:
@@ -119,7 +129,7 @@ class Work:
         if sets and digest(sets[at].id) == place.values and not sets[at].is_whole:
             self._values = sets[at]
         left = [files for n, files in enumerate(sets) if files.is_whole or n >= at]
-        is_ours = self._mark.run == self.job.mark
+        is_ours = self._lanes[unit.target].bookmark.run == self.job.committer
         if is_ours and len(left) < len(
             unit.sets
         ):  # some were read to their ends after the last commit
@@ -153,39 +163,41 @@ class Work:
         Raises:
             RefusedError: If that is not of this restore.
         """
-        marks = {}
+        moved: dict[TopicPartition, Bookmark[Mark]] = {}
         for at, lane in self._lanes.items():
             now = found if at == self.unit.target else writer.position(at)
-            mark = None if now is None else Mark.read(now, Layout())
-            if mark is None or not mark.follows(lane.mark):
+            bookmark = None if now is None else Mark.read(now, Layout())
+            if bookmark is None or not bookmark.of.follows(lane.bookmark.of):
                 raise RefusedError(
                     f"the position of group {self._group} in {at} has been moved",
                     "another restore or another tool moved it while this run was starting",
                     "let one restore at a time write to a topic, then run the command again",
                 )
-            marks[at] = mark
-        self._lanes = {at: replace(lane, mark=marks[at]) for at, lane in self._lanes.items()}
-        mark, done = self._mark, NOTHING
-        if mark.run == self.job.mark:
-            ours = {at: each.done for at, each in marks.items()}
+            moved[at] = bookmark
+        self._lanes = {at: replace(lane, bookmark=moved[at]) for at, lane in self._lanes.items()}
+        bookmark, done = moved[self.unit.target], NOTHING
+        if bookmark.run == self.job.committer:
+            ours = {at: each.done for at, each in moved.items()}
             self._written = {
                 at: WrittenTo(at.partition, each.records, each.commits) for at, each in ours.items()
             }
             done = replace(
-                mark.done,
+                bookmark.done,
                 records=sum(each.records for each in ours.values()),
                 commits=sum(each.commits for each in ours.values()),
             )
+        mark = bookmark.of
         self._open = Transaction(done, mark.place)
         self._before = mark.place.before or ""
         if mark.log is not None and not self._is_mapped:
             mine = done.records + (done.commits if self.job.exactly_once else 0)
-            self.report = replace(self.report, log_end=mark.log.end_offset - mine)
+            own = replace(self.report.own, log_end=mark.log.end_offset - mine)
+            self.report = replace(self.report, own=own)
 
     @property
     def _mark(self) -> Mark:
         """Where the restore stands, as the last commit has it."""
-        return self._lanes[self.unit.target].mark
+        return self._lanes[self.unit.target].bookmark.of
 
     @property
     def _group(self) -> str:
@@ -291,7 +303,8 @@ class Work:
 
     def _skip(self, error: KbackupError, **more: str) -> None:
         entry = error.to_dict() | more
-        self.report = replace(self.report, skipped=(*self.report.skipped, entry))
+        own = replace(self.report.own, skipped=(*self.report.own.skipped, entry))
+        self.report = replace(self.report, own=own)
 
     def _commit(self, writer: Writer) -> None:
         """Make all that was written safe, and begin anew."""
@@ -316,23 +329,23 @@ class Work:
         before = self._written[at]
         written = WrittenTo(at.partition, before.records + sent, before.commits + commits)
         self._written[at] = written
-        mark = self._lanes[at].mark.moved(
+        mark = self._lanes[at].bookmark.of.moved(
             opened.place,
             passed=opened.passed,
             log_grew=sent + (commits if self.job.exactly_once else 0),
-            run=self.job.mark,
-            done=replace(opened.done, records=written.records, commits=written.commits),
         )
-        self._lanes[at] = replace(self._lanes[at], mark=mark)
+        done = replace(opened.done, records=written.records, commits=written.commits)
+        bookmark = Bookmark(mark, self.job.committer, done)
+        self._lanes[at] = replace(self._lanes[at], bookmark=bookmark)
 
     def _commit_marks(self, writer: Writer) -> None:
-        positions = {at: lane.mark.position() for at, lane in self._lanes.items()}
+        positions = {at: lane.position() for at, lane in self._lanes.items()}
         writer.commit(positions.pop(self.unit.target), positions)
 
     def _tally(self) -> None:
         """Take into the report what is committed in each partition."""
-        if self._is_mapped:
-            self.report = replace(self.report, lanes=tuple(self._written.values()))
+        own = replace(self.report.own, lanes=tuple(self._written.values()))
+        self.report = replace(self.report, own=own)
 
     def _tell_progress(self) -> None:
         self._told = monotonic()

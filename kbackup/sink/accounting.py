@@ -1,16 +1,16 @@
 """The rows of a summary: the plan for each partition, and its outcome."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from threading import RLock
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from kbackup.config import Settings
-from kbackup.errors import TopicChangedError, TopicDeletedError
+from kbackup.errors import StoppedError, TopicChangedError, TopicDeletedError
 from kbackup.events import Event, Progress
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import Done, PartitionReport
+from kbackup.reports import OfSink, PartitionReport, Row
 from kbackup.runs.routing import UNROUTED, Routes
 from kbackup.runs.summary import Summary
 from kbackup.sink.inherited import Inherited
@@ -98,75 +98,30 @@ def plan_topics(plan: SinkPlan, layout: Layout, routes: Routes = UNROUTED) -> It
         }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """How far the backup of one partition is.
+def row_of(at: PlannedPartition) -> Row[OfSink]:
+    """Return the row of a partition of which nothing has been done yet."""
+    start = None if at.start is None else at.start.offset
+    report = PartitionReport(at.where, start, at.seen.log.end_offset, start, OfSink())
+    return Row(report, at.state)
 
-    Attributes:
-        where: The partition.
-        start: Where the run begins in it; None: nowhere, it is refused.
-        committed: The next offset to back up; None likewise.
-        end: The offset to back up to, as far as it is known.
-        state: What is to be done, then what has become of it.
-        done: What the run has done.
-        last: Offset of the last record that the run has stored, None without one.
-        skipped: Offsets of the records that were left out.
-        is_reported: Whether a task has said how far it came.
-    """
 
-    where: TopicPartition
-    start: int | None
-    committed: int | None
-    end: int
-    state: str
-    done: Done = field(default_factory=Done)
-    last: int | None = None
-    skipped: tuple[Span, ...] = ()
-    is_reported: bool = False
-
-    @classmethod
-    def of(cls, at: PlannedPartition) -> Self:
-        """Return the row of a partition of which nothing has been done yet."""
-        start = None if at.start is None else at.start.offset
-        return cls(at.where, start, start, at.seen.log.end_offset, at.state)
-
-    @property
-    def lag(self) -> int | None:
-        """Offsets that are left."""
-        return None if self.committed is None else self.end - self.committed
-
-    def after(self, report: PartitionReport) -> Self:
-        """Return the row as *report* has it."""
-        row = replace(
-            self,
-            committed=report.committed,
-            end=max(self.end, report.end),
-            done=report.done,
-            last=self.last if report.last is None else report.last,
-            skipped=report.skipped,
-            is_reported=True,
-        )
-        if report.failure is not None:
-            state = "stopped" if report.failure["code"] == "stopped" else "failed"
-        elif row.lag:
-            state = "tail left open"
-        else:
-            state = "done" if row.done.records else "no records"
-        return replace(row, state=state)
-
-    def to_dict(self) -> Event:
-        """Return what the summary says of the partition."""
-        done = self.done
-        found = {
-            "topic": self.where.topic, "partition": self.where.partition, "first": done.first,
-            "last": self.last, "records": done.records, "objects": done.objects,
-            "bytes_stored": done.bytes_stored, "bytes_read": done.bytes_read, "start": self.start,
-            "committed": self.committed, "end": self.end, "lag": self.lag,
-            "skipped": done.bad_records, "skipped_offsets": [_ends(at) for at in self.skipped],
-            "state": self.state,
-        }  # fmt: skip
-        more = {"nulls_left_out": done.nulls, "filtered": done.filtered}
-        return found | more if self.is_reported else found
+def after(row: Row[OfSink], report: PartitionReport[OfSink]) -> Row[OfSink]:
+    """Return *row* as a task's report has it, which counts what the whole run has done."""
+    before = row.report
+    last = before.done.last if report.done.last is None else report.done.last
+    now = replace(
+        before,
+        committed=report.committed,
+        end=max(before.end or 0, report.end or 0),
+        done=replace(report.done, last=last),
+        own=report.own,
+    )
+    state = "done" if now.done.records else "no records"
+    if report.failure is not None:
+        state = "stopped" if report.failure["code"] == StoppedError.code else "failed"
+    elif now.end != now.committed:
+        state = "tail left open"
+    return Row(now, state, is_reported=True)
 
 
 def _ends(span: Span) -> list[int]:
@@ -179,7 +134,7 @@ class Account:
     def __init__(self, summary: Summary) -> None:
         self.lock = RLock()
         self._summary = summary
-        self._rows: dict[TopicPartition, Row] = {}
+        self._rows: dict[TopicPartition, Row[OfSink]] = {}
         self._gaps: dict[TopicPartition, list[Span]] = {}
         self._until: dict[TopicPartition, float | None] = {}
 
@@ -192,55 +147,49 @@ class Account:
                 a new partition was empty before.
         """
         with self.lock:
-            self._rows[at.where] = Row.of(at)
+            self._rows[at.where] = row_of(at)
             self._until[at.where] = until
 
     def plan_again(self, at: PlannedPartition) -> None:
         """Record where a partition that retention overtook continues."""
         with self.lock:
-            row = replace(self._rows[at.where], state=at.state)
+            report = self._rows[at.where].report
             if at.start is not None:
-                end = max(row.end, at.seen.log.end_offset)
-                row = replace(row, committed=at.start.offset, end=end)
-            self._rows[at.where] = row
+                end = max(report.end or 0, at.seen.log.end_offset)
+                report = replace(report, committed=at.start.offset, end=end)
+            self._rows[at.where] = replace(self._rows[at.where], report=report, state=at.state)
 
     def progress(self, said: Progress) -> None:
         """Take over what is safe."""
         with self.lock:
-            row = self._rows[said.where]
-            done = replace(
-                row.done,
-                records=said.records,
-                objects=said.objects,
-                bytes_stored=said.bytes_stored or 0,
-            )
-            end = row.end if said.end is None else max(row.end, said.end)
-            self._rows[said.where] = replace(row, committed=said.committed, end=end, done=done)
+            self._rows[said.where] = self._rows[said.where].went_on(said)
 
-    def take(self, report: PartitionReport) -> bool:
+    def take(self, report: PartitionReport[OfSink]) -> bool:
         """Take over a report, which counts what the whole run has done in its partition.
 
         Returns:
             Whether it is the first to show how far the partition is.
         """
         with self.lock:
-            before = self._rows[report.where]
-            row = self._rows[report.where] = before.after(report)
-            self._summary.skip("bad_records", row.done.bad_records - before.done.bad_records)
+            row = self._rows[report.where]
+            before, now = row.report, after(row, report)
+            self._rows[report.where] = now
+            bad_records = now.report.done.bad_records - before.done.bad_records
+            self._summary.skip("bad_records", bad_records)
             known = self._gaps.setdefault(report.where, [])
-            for gap in report.gaps:
+            for gap in report.own.gaps:
                 if gap not in known:
                     known.append(gap)
                     self._summary.skip("expired_offsets", len(gap))
-            if report.until is not None:
-                self._until[report.where] = report.until
-            return (before.committed, before.end) != (row.committed, row.end)
+            if report.own.until is not None:
+                self._until[report.where] = report.own.until
+            return (before.committed, before.end) != (now.report.committed, now.report.end)
 
-    def newly_skipped(self, report: PartitionReport) -> list[list[int]]:
+    def newly_skipped(self, report: PartitionReport[OfSink]) -> list[list[int]]:
         """Return the first and last offsets of spans of bad records that only *report* knows."""
         with self.lock:
-            named = self._rows[report.where].skipped
-            return [_ends(span) for span in report.skipped if span not in named]
+            named = self._rows[report.where].report.own.skipped
+            return [_ends(span) for span in report.own.skipped if span not in named]
 
     def rows(self) -> list[Event]:
         """Return what the summary says of the partitions."""
@@ -272,6 +221,6 @@ class Account:
         with self.lock:
             standing = self._summary.standing
             return all(
-                row.start is None or standing.get(where, {}).get("code") in _FOR_GOOD
+                row.report.start is None or standing.get(where, {}).get("code") in _FOR_GOOD
                 for where, row in self._rows.items()
             )

@@ -14,7 +14,7 @@ from kbackup.formats import FormatOptions
 from kbackup.kafka import Position
 from kbackup.naming import INDEX_EXTENSION, UPLOAD_DATE, Layout, ObjectKey, View
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, joined
-from kbackup.reports import Bookmark
+from kbackup.reports import LastObject
 from kbackup.runs.known import NOTHING, Known, with_objects
 from kbackup.sink import inherited
 from kbackup.sink.dated import pointed_to
@@ -156,9 +156,10 @@ _UNKNOWN: Final = _Confirmation()
 def _confirm(
     store: Store, layout: Layout, where: TopicPartition, position: Position
 ) -> _Confirmation:
-    last = Bookmark.from_metadata(position.metadata)
-    if last is None:
+    bookmark = LastObject.read(position.metadata)
+    if bookmark is None:
         return _UNKNOWN
+    last = bookmark.of
     is_behind = last.again_to is not None
     if last.key is None:  # kbackup committed that it had nothing to store before this offset
         return _Confirmation(True, (last.identity,), is_behind)

@@ -217,12 +217,13 @@ class Following:
         report = work.report
         if isinstance(error, LogStartMovedError):
             try:
-                gap = self._gap(watch, report.committed)
+                gap = self._gap(watch, report.reached)
             except KbackupError as other:
                 error = other
             else:
                 if len(gap):
-                    report, error = replace(report, gaps=(gap,), committed=gap.end_offset), None
+                    own = replace(report.own, gaps=(gap,))
+                    report, error = replace(report, committed=gap.end_offset, own=own), None
         if error is None:
             self._scheduled.discard(where)
         watch.visited(report, error, self.job.clock.steady_s(), random.random())  # noqa: S311  (spreads retries)

@@ -12,7 +12,7 @@ from kbackup.flow.views import ViewSpec
 from kbackup.kafka import Connection
 from kbackup.naming import Layout
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
-from kbackup.reports import Bookmark
+from kbackup.reports import Bookmark, LastObject
 from kbackup.runs.routing import UNROUTED, Routes
 from kbackup.sink.held import HeldCut
 from kbackup.sink.rejects import INTOLERANT, ErrorPolicy
@@ -87,7 +87,7 @@ class SinkUnit:
 
     where: TopicPartition
     span: Span
-    bookmark: Bookmark | None = None
+    bookmark: Bookmark[LastObject] | None = None
     identity: TopicIdentity = UNKNOWN
     held: tuple[HeldCut, ...] = ()
 
@@ -109,7 +109,7 @@ class SinkUnit:
         return cls(
             TopicPartition(data["topic"], data["partition"]),
             Span(data["start"], data["end"]),
-            Bookmark.from_metadata(data["metadata"]),
+            LastObject.read(data["metadata"]),
             TopicIdentity.from_metadata(data),
             tuple(HeldCut(Span(start, end), count) for start, end, count in data["held"]),
         )

@@ -6,7 +6,7 @@ from typing import Final
 from kbackup.config import Settings
 from kbackup.events import Event, Warned
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import PartitionReport
+from kbackup.reports import OfSink, PartitionReport
 from kbackup.runs.record import NO_TOPIC
 from kbackup.runs.summary import Summary
 from kbackup.sink import accounting
@@ -85,7 +85,7 @@ class News:
         )  # fmt: skip
         self._summary.skip("expired_offsets", len(gap))
 
-    def skipped(self, report: PartitionReport, spans: Sequence[Sequence[int]]) -> None:
+    def skipped(self, report: PartitionReport[OfSink], spans: Sequence[Sequence[int]]) -> None:
         """Report which records were left out as bad, and where they are now."""
         if not spans:
             return
@@ -99,7 +99,7 @@ class News:
         warned = Warned.about(where, "skipped", text, self._summary.run, offsets=ends)
         self._tell(warned.to_dict())
 
-    def standing(self, report: PartitionReport) -> None:
+    def standing(self, report: PartitionReport[OfSink]) -> None:
         """Report why a partition is set aside, or that it continues."""
         where, failure = report.where, report.failure
         if failure is None:

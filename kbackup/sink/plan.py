@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kbackup.errors import KbackupError
 from kbackup.kafka import Position, Topic
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
-from kbackup.reports import Bookmark
+from kbackup.reports import Bookmark, LastObject
 from kbackup.runs.known import NOTHING, Known
 from kbackup.sink.held import Again, HeldCut, onward
 from kbackup.sink.inherited import Inherited
@@ -51,7 +51,7 @@ class PlannedPartition:
             return None
         stands = self.position() or self.seen.committed
         keeps = stands is not None and stands.offset == self.start.offset
-        bookmark = Bookmark.from_metadata(stands.metadata) if stands is not None and keeps else None
+        bookmark = LastObject.read(stands.metadata) if stands is not None and keeps else None
         span = Span(self.start.offset, self.seen.log.end_offset)
         return SinkUnit(self.where, span, bookmark, self.identity, self._held())
 
@@ -66,7 +66,7 @@ class PlannedPartition:
         if (unit := self.unit()) is not None:
             return unit
         committed = self.seen.committed
-        bookmark = None if committed is None else Bookmark.from_metadata(committed.metadata)
+        bookmark = None if committed is None else LastObject.read(committed.metadata)
         start = self.start.offset
         return SinkUnit(self.where, Span(start, start), bookmark, self.identity)
 
@@ -84,8 +84,7 @@ class PlannedPartition:
             if committed is not None and self.seen.is_confirmed:
                 return Position(self.start.offset, committed.metadata)
             again_to = Again(self.where, self._held()).to(self.start.offset)
-            bookmark = Bookmark(identity=self.identity, again_to=again_to)
-            return Position(self.start.offset, bookmark.to_metadata())
+            return self._empty(self.start.offset, again_to)
         if self.start.moves_group:
             return Position(self.start.offset)
         return self._first() if committed is None else self._counted(committed)
@@ -96,10 +95,15 @@ class PlannedPartition:
         is_new = not self.seen.has_objects
         if is_new and (self.start.offset > self.seen.log.start_offset or self.keeps_start):
             # the next run has to begin here too, whether or not there was anything to store
-            return Position(self.start.offset, Bookmark(identity=self.identity).to_metadata())
+            return self._empty(self.start.offset)
         # else every run that has nothing to do would have to warn of where it begins
         is_told = self.start.warnings and self.start.offset >= self.seen.log.end_offset
         return Position(self.start.offset) if is_told else None
+
+    def _empty(self, offset: int, again_to: int | None = None) -> Position:
+        """Return a position before which nothing has been stored."""
+        bookmark = Bookmark(LastObject(identity=self.identity, again_to=again_to))
+        return Position(offset, bookmark.to_metadata())
 
     def _counted(self, committed: Position) -> Position | None:
         """Return the group's own position with the object that was counted, where one was.
@@ -111,7 +115,7 @@ class PlannedPartition:
             return None
         if left.counted[0].start_offset >= committed.offset:
             return None  # it is to be written again, so it is not what was stored last
-        bookmark = Bookmark(left.counted[0].key, identity=self.identity)
+        bookmark = Bookmark(LastObject(left.counted[0].key, identity=self.identity))
         return Position(committed.offset, bookmark.to_metadata())
 
 

@@ -6,14 +6,18 @@ from kbackup.backup.ledger import place
 from kbackup.backup.ledger.rows import SKIPPED, entries
 from kbackup.kafka import Position
 from kbackup.records import Span, joined
-from kbackup.reports import SPANS_MOST, Bookmark, PartitionReport
+from kbackup.reports import SPANS_MOST, Bookmark, LastObject, OfSink, PartitionReport
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.stores import Store
 
 
 def resumed(
-    report: PartitionReport, job: SinkJob, unit: SinkUnit, store: Store, position: Position | None
-) -> PartitionReport:
+    report: PartitionReport[OfSink],
+    job: SinkJob,
+    unit: SinkUnit,
+    store: Store,
+    position: Position | None,
+) -> PartitionReport[OfSink]:
     """Return *report* with what that task has committed, which is not read again.
 
     Args:
@@ -23,20 +27,20 @@ def resumed(
         store: Where the ledger is.
         position: Of the group in the unit's partition.
     """
-    bookmark = None if position is None else Bookmark.from_metadata(position.metadata)
+    bookmark = None if position is None else LastObject.read(position.metadata)
     if position is None or bookmark is None or bookmark.run != job.run:
         return report
     return replace(
         report,
         committed=max(unit.span.start_offset, position.offset),
         done=bookmark.done,
-        last=bookmark.last_offset if bookmark.done.records else None,
-        skipped=_skipped(job, unit, store, bookmark),
-        bookmark=bookmark,
+        own=replace(report.own, bookmark=bookmark, skipped=_skipped(job, unit, store, bookmark)),
     )
 
 
-def _skipped(job: SinkJob, unit: SinkUnit, store: Store, bookmark: Bookmark) -> tuple[Span, ...]:
+def _skipped(
+    job: SinkJob, unit: SinkUnit, store: Store, bookmark: Bookmark[LastObject]
+) -> tuple[Span, ...]:
     """Return what the task that this one replaces has left out; its own report is lost.
 
     A visit of a run that follows has its predecessor's report, and needs none.

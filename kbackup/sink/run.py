@@ -14,7 +14,7 @@ from kbackup.errors import KbackupError, StoppedError, TopicChangedError
 from kbackup.events import PROGRESS, Event, Progress
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicPartition
-from kbackup.reports import PartitionReport
+from kbackup.reports import OfSink, PartitionReport
 from kbackup.runs import history, wiring
 from kbackup.runs.beats import Beats
 from kbackup.runs.locks import RunLock, lost_lock
@@ -213,7 +213,7 @@ class SinkRun:
         overtaken = {}
         for report in self._run_tasks(task, units, self._stop.event):
             if report.failure is not None and report.failure["code"] == LogStartMovedError.code:
-                overtaken[report.where] = report.committed
+                overtaken[report.where] = report.reached
             elif report.failure is not None:
                 self._summary.fail(report.failure)
             self._account_for(report)
@@ -225,18 +225,18 @@ class SinkRun:
         units: Sequence[SinkUnit],
         stop: threading.Event,
         **how: Any,
-    ) -> list[PartitionReport]:
+    ) -> list[PartitionReport[OfSink]]:
         found = self._world.run_tasks(task, units, self._hear, stop, timings=self._timings, **how)
         self._summary.facts["timings"] = self._timings.to_dict()
         for data in found:
             if "topic" not in data:  # of a task that could not begin
                 self._summary.fail(data["failure"])
-        return [PartitionReport.from_dict(data) for data in found if "topic" in data]
+        return [PartitionReport.from_dict(data, OfSink) for data in found if "topic" in data]
 
     def _hear(self, event: Event) -> None:
         """Update the account with what tasks report, and pass on what is for the screen."""
         if event["type"] == REPORT:
-            self._take(PartitionReport.from_dict(event))
+            self._take(PartitionReport.from_dict(event, OfSink))
             return
         if event["type"] == GAVE_UP:
             self._ended.set()
@@ -248,14 +248,14 @@ class SinkRun:
             self._account.progress(said)
         self._tell(event)
 
-    def _account_for(self, report: PartitionReport) -> bool:
+    def _account_for(self, report: PartitionReport[OfSink]) -> bool:
         """Take in a report, and announce what it left out; as `Account.take`."""
         skipped = self._account.newly_skipped(report)
         is_new = self._account.take(report)
         self._news.skipped(report, skipped)
         return is_new
 
-    def _take(self, report: PartitionReport) -> None:
+    def _take(self, report: PartitionReport[OfSink]) -> None:
         """Take in the progress of a partition that is followed, and report it if it is stalled."""
         if self._account_for(report):
             self._tell(report.progress(self._run, 0).to_dict())

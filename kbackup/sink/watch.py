@@ -19,7 +19,7 @@ from kbackup.errors import (
 )
 from kbackup.kafka import LogStartMovedError
 from kbackup.records import Span, TopicIdentity, joined
-from kbackup.reports import SPANS_MOST, PartitionReport
+from kbackup.reports import SPANS_MOST, OfSink, PartitionReport
 from kbackup.runs.pauses import growing_s
 from kbackup.sink.held import HeldCut
 from kbackup.sink.job import SinkUnit
@@ -89,7 +89,7 @@ class Watch:
         held: The cuts of values that are stored a second time.
     """
 
-    report: PartitionReport
+    report: PartitionReport[OfSink]
     identity: TopicIdentity
     size: int
     held: tuple[HeldCut, ...] = ()
@@ -107,13 +107,14 @@ class Watch:
         """Follow a partition from the start of *unit*; files are full with *size* records."""
         span = unit.span
         start = span.start_offset
-        report = PartitionReport(unit.where, start, span.end_offset, start, bookmark=unit.bookmark)
+        own = OfSink(unit.bookmark)
+        report = PartitionReport(unit.where, start, span.end_offset, start, own)
         return cls(report, unit.identity, size, unit.held, _wanted=size)
 
     @property
     def backlog(self) -> int:
         """Offsets to back up, as of the last look."""
-        return self._log.end_offset - self.report.committed
+        return self._log.end_offset - self.report.reached
 
     @property
     def is_full(self) -> bool:
@@ -129,7 +130,7 @@ class Watch:
             now: By the monotonic clock.
             clock: The same in seconds since the epoch.
         """
-        where, committed = self.report.where, self.report.committed
+        where, committed = self.report.where, self.report.reached
         if self._lost is None or self._lost["code"] != TopicChangedError.code:  # that is for good
             error = changed(where, committed, look, before) or self._silence(look, now)
             self._lost = None if error is None else self._placed(error)
@@ -137,9 +138,8 @@ class Watch:
         if log is not None and self._lost is None:
             self._log, self._seen_at = log, clock
             self._wait(now)
-            self.report = replace(
-                self.report, end=max(committed, log.end_offset), until=self._until(clock)
-            )
+            self.report = replace(self.report, end=max(committed, log.end_offset))
+            self._backed_up(self._until(clock))
         self._say()
 
     def is_due(self, now: float, idle_s: float | None) -> bool:
@@ -153,11 +153,16 @@ class Watch:
 
     def unit(self) -> SinkUnit:
         """Return what the next visit has to do."""
-        span = Span(self.report.committed, self._log.end_offset)
-        return SinkUnit(self.report.where, span, self.report.bookmark, self.identity, self.held)
+        where, bookmark = self.report.where, self.report.own.bookmark
+        span = Span(self.report.reached, self._log.end_offset)
+        return SinkUnit(where, span, bookmark, self.identity, self.held)
 
     def visited(
-        self, visit: PartitionReport, error: KbackupError | None, now: float, jitter: float
+        self,
+        visit: PartitionReport[OfSink],
+        error: KbackupError | None,
+        now: float,
+        jitter: float,
     ) -> None:
         """Take in the outcome of a visit.
 
@@ -168,18 +173,19 @@ class Watch:
             jitter: As `pause_s` takes it.
         """
         mine = self.report
-        if visit.committed > mine.committed:
+        if visit.reached > mine.reached:
             self._waiting_since = None
-        self.report = replace(
-            visit,
-            start=mine.start,
-            last=mine.last if visit.last is None else visit.last,
-            gaps=(*mine.gaps, *visit.gaps),
-            skipped=joined((*mine.skipped, *visit.skipped))[:SPANS_MOST],
-            until=mine.until,
+        last = mine.done.last if visit.done.last is None else visit.done.last
+        own = OfSink(
+            visit.own.bookmark,
+            (*mine.own.gaps, *visit.own.gaps),
+            joined((*mine.own.skipped, *visit.own.skipped))[:SPANS_MOST],
+            mine.own.until,
         )
+        self.report = replace(visit, start=mine.start, done=replace(visit.done, last=last), own=own)
         if self.backlog <= 0:
-            self.report, self._mark = replace(self.report, until=self._seen_at), None
+            self._backed_up(self._seen_at)
+            self._mark = None
         if error is None:
             self._pause = None
             left = self.backlog
@@ -220,8 +226,8 @@ class Watch:
 
         All there was at a look is safe once the offset that was its end is committed.
         """
-        committed, end = self.report.committed, self._log.end_offset
-        until = self.report.until
+        committed, end = self.report.reached, self._log.end_offset
+        until = self.report.own.until
         if self._mark is not None and committed >= self._mark[0]:
             until, self._mark = self._mark[1], None
         if committed >= end:
@@ -229,6 +235,10 @@ class Watch:
         if self._mark is None:
             self._mark = end, clock
         return until
+
+    def _backed_up(self, until: float | None) -> None:
+        """Put into the report up to when everything is backed up."""
+        self.report = replace(self.report, own=replace(self.report.own, until=until))
 
     def _say(self) -> None:
         """Put into the report why the partition is stalled, if it is."""

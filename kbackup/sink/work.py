@@ -19,7 +19,7 @@ from kbackup.flow.cut import Append, Cut, cut
 from kbackup.flow.write import ClosedFile, OpenFiles
 from kbackup.kafka import Position
 from kbackup.records import Facts, Span, TopicPartition, joined
-from kbackup.reports import SPANS_MOST, Bookmark, PartitionReport
+from kbackup.reports import SPANS_MOST, Bookmark, LastObject, OfSink, PartitionReport
 from kbackup.sink.clients import Clients, storing
 from kbackup.sink.dated import UploadDates, keep_indexed, point
 from kbackup.sink.held import Again
@@ -46,7 +46,7 @@ class Work:
     unit: SinkUnit
     clients: Clients
     line: Line
-    report: PartitionReport = field(init=False)
+    report: PartitionReport[OfSink] = field(init=False)
     _told: float = field(init=False)
     _last: Future["_Stored"] | None = None
     _read: int = 0
@@ -63,7 +63,7 @@ class Work:
         self._told = self.job.clock.steady_s()
         self.report = PartitionReport(
             unit.where, span.start_offset, span.end_offset, span.start_offset,
-            bookmark=unit.bookmark,
+            OfSink(unit.bookmark),
         )  # fmt: skip
 
     def fail(self, error: KbackupError) -> None:
@@ -108,7 +108,7 @@ class Work:
         job, unit = self.job, self.unit
         position = cuts.position(unit.where)
         self.report = resumed(self.report, job, unit, self.clients.store, position)
-        start = self.report.committed  # of the open cut
+        start = self.report.reached  # of the open cut
         span = Span(start, max(start, unit.span.end_offset))
         views = [Conversion.of(spec, self.unit.where.topic) for spec in self.job.views]
         intake = Intake(
@@ -146,7 +146,7 @@ class Work:
             closed = []
             if files.records and self.job.flush_tail:
                 closed = files.close(Span(start, end))
-            if closed or (not files.records and self.report.committed < end):
+            if closed or (not files.records and self.report.reached < end):
                 self._rejects.settle()
                 self._last = cuts.submit(
                     self._bytes(closed), self._store, cuts, closed, end, *self._taken(end)
@@ -206,8 +206,8 @@ class Work:
         )
         now_ms = self.job.clock.ms()
         rows = lacks.entries(self.unit.where, self.job.run, now_ms)
-        if not files and report.committed < next_offset:
-            span = Span(report.committed, next_offset)
+        if not files and report.reached < next_offset:
+            span = Span(report.reached, next_offset)
             rows.append(passed(self.unit.where, span, self.job.run, now_ms))
         mains = [file for file in files if file.spec is self.job.views[-1]]
         if mains:
@@ -230,13 +230,13 @@ class Work:
             self.line.tell(
                 ObjectStored(self.job.run, file.key, file.facts, file.body.size).to_dict()
             )
-        stands = report.bookmark or Bookmark()
+        stands = report.own.bookmark
+        last = LastObject() if stands is None else stands.of
         if ends_with is not None:
-            stands, report = Bookmark(*ends_with), replace(report, last=ends_with[1])
-        bookmark = replace(
-            stands, run=self.job.run, done=done, identity=self.unit.identity,
-            again_to=self._again.to(next_offset),
-        )  # fmt: skip
+            last, done = LastObject(*ends_with), replace(done, last=ends_with[1])
+        again_to = self._again.to(next_offset)
+        last = replace(last, identity=self.unit.identity, again_to=again_to)
+        bookmark = Bookmark(last, self.job.run, done)
         entry = StoredCut(
             self.unit.where,
             rows,
@@ -246,18 +246,16 @@ class Work:
         cuts.add(entry)
         if cuts.is_due():
             cuts.flush()
-        skipped = joined((*report.skipped, *lacks.bad))[:SPANS_MOST]
-        after = replace(
-            report, committed=next_offset, done=done, skipped=skipped, bookmark=bookmark
-        )
-        return _Stored(entry, after)
+        skipped = joined((*report.own.skipped, *lacks.bad))[:SPANS_MOST]
+        own = replace(report.own, bookmark=bookmark, skipped=skipped)
+        return _Stored(entry, replace(report, committed=next_offset, done=done, own=own))
 
     def _dates(self) -> Callable[[int], str] | None:
         """Return what gives files the dates of their upload, None where none have them."""
-        job, bookmark = self.job, self.report.bookmark
+        job, bookmark = self.job, self.report.own.bookmark
         if not job.layout.is_dated:
             return None
-        last = None if bookmark is None else bookmark.key
+        last = None if bookmark is None else bookmark.of.key
         return UploadDates(self.clients.store, job.layout, self._stored_as, job.clock, last).of
 
     def _keep(self, file: ClosedFile) -> Facts:
@@ -295,7 +293,7 @@ class _Stored:
     """A cut that is stored, and the report that holds once it is committed."""
 
     cut: StoredCut
-    after: PartitionReport
+    after: PartitionReport[OfSink]
 
 
 def _finish(upload: Future[None] | None) -> None:

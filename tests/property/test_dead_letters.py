@@ -23,7 +23,7 @@ from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import Bookmark
+from kbackup.reports import LastObject
 from kbackup.sink.clients import Clients
 from kbackup.sink.dead_letters import DeadLetters
 from kbackup.sink.job import SinkJob, SinkUnit
@@ -72,7 +72,7 @@ def run_once(
     """One run of the task, as the driver would plan it."""
     found = positions.read(WHERE)
     start = 0 if found is None else found.offset
-    bookmark = None if found is None else Bookmark.from_metadata(found.metadata)
+    bookmark = None if found is None else LastObject.read(found.metadata)
     unit = SinkUnit(WHERE, Span(start, reader.end_offset), bookmark)
     job = SinkJob(
         run, KafkaSettings("-"), StoreSettings("-"), Layout(), SystemClock(), JSON, "default",

@@ -17,7 +17,7 @@ from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
 from kbackup.records import Span, TopicPartition, batch_bytes
-from kbackup.reports import Bookmark, PartitionReport
+from kbackup.reports import LastObject, OfSink, PartitionReport
 from kbackup.sink.clients import Clients
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.work import Work
@@ -40,11 +40,11 @@ def job(size: int, run: str) -> SinkJob:
 
 def run_once(
     reader: FakeReader, positions: FakePositions, store: Store, size: int, run: str
-) -> PartitionReport:
+) -> PartitionReport[OfSink]:
     """One run of the task, as the driver would plan it."""
     found = positions.read(WHERE)
     start = 0 if found is None else found.offset
-    bookmark = None if found is None else Bookmark.from_metadata(found.metadata)
+    bookmark = None if found is None else LastObject.read(found.metadata)
     unit = SinkUnit(WHERE, Span(start, reader.end_offset), bookmark)
     clients = Clients(store, positions, reader)  # type: ignore[arg-type]
     work = Work(job(size, run), unit, clients, SilentLine())

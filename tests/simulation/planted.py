@@ -16,9 +16,9 @@ from kbackup.backup.catalog import FileSet
 from kbackup.backup.ledger import stream
 from kbackup.flow.write import ClosedFile
 from kbackup.records import Span
+from kbackup.reports import Bookmark, Mark, Source
 from kbackup.restore import remaining as left
 from kbackup.restore import standing
-from kbackup.restore.mark import Mark, Source
 from kbackup.restore.remaining import Remaining
 from kbackup.restore.standing import Log, Standing
 from kbackup.sink import keep, planner
@@ -54,8 +54,8 @@ def a2() -> AbstractContextManager[Any]:
 def a3() -> AbstractContextManager[Any]:
     """A target that was emptied counts as restored."""
 
-    def trusting(mark: Mark, stood: Span, log: Log) -> Standing:
-        return Standing(mark)
+    def trusting(bookmark: Bookmark[Mark], stood: Span, log: Log) -> Standing:
+        return Standing(bookmark)
 
     return patch.object(standing, "_in_log", trusting)
 

@@ -15,7 +15,7 @@ from kbackup.flow.cut import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.kafka import KafkaSettings, Position, Topic
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import PartitionReport
+from kbackup.reports import OfSink, PartitionReport
 from kbackup.sink.clients import Clients
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.work import Work
@@ -149,7 +149,7 @@ def run_task(
     line: SilentLine,
     views: tuple[ViewSpec, ...],
     store: Store | None = None,
-) -> PartitionReport:
+) -> PartitionReport[OfSink]:
     """Run one unit of a sink, in this process; return its report."""
     job = SinkJob(
         "r1",

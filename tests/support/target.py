@@ -15,7 +15,7 @@ from kbackup.flow.views import ReadOptions
 from kbackup.kafka import NO_OTHERS, KafkaSettings, Position
 from kbackup.kafka.cluster import Topic
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import RestoreReport
+from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import RestorePlan
@@ -235,7 +235,7 @@ class Restoring:
         self, unit: RestoreUnit, group: str, *, run: str = "r1", crash_at: int = 0,
         reading: ReadOptions | None = None, on_error: str = "fail",
         offset_header: str | None = None, transforms: tuple[Step, ...] = (),
-    ) -> RestoreReport:  # fmt: skip
+    ) -> PartitionReport[OfRestore]:  # fmt: skip
         """Work through a unit, as a task does.
 
         Raises:
@@ -248,12 +248,12 @@ class Restoring:
         )  # fmt: skip
         work = Work(job, unit, self.store, SilentLine())
         work.run(FakeWriter(self.cluster, unit.group or group, unit.target, crash_at))
-        return RestoreReport.from_dict(work.report.to_dict())
+        return PartitionReport.from_dict(work.report.to_dict(), OfRestore)
 
     def restore(
         self, *, run: str = "r1", crash_at: int = 0, reading: ReadOptions | None = None,
         on_error: str = "fail", **options: Any,
-    ) -> list[RestoreReport]:  # fmt: skip
+    ) -> list[PartitionReport[OfRestore]]:  # fmt: skip
         """Restore as far as it goes, in this process.
 
         Raises:

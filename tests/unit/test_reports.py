@@ -2,45 +2,71 @@
 
 import json
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kbackup.errors import StoreError
+from kbackup.kafka import Position
 from kbackup.naming import DIRECTORY_BYTES_MAX, KEY_BYTES_MAX, Layout, ObjectKey, View
 from kbackup.records import Span, TopicIdentity, TopicPartition
-from kbackup.reports import Bookmark, Done, PartitionReport, Restored, RestoreReport
+from kbackup.reports import (
+    Bookmark,
+    Done,
+    LastObject,
+    Mark,
+    OfRestore,
+    OfSink,
+    PartitionReport,
+    Place,
+    Source,
+    WrittenTo,
+)
+
+ORDERS = TopicPartition("orders", 3)
+IDENTITY = TopicIdentity("cluster", "topic")
 
 counts = st.integers(0, 2**63 - 1)
-done = st.builds(Done, counts, counts, counts, counts, counts, counts, st.none() | counts)
-bookmarks = st.builds(
-    Bookmark, st.none() | st.text("a/+", max_size=5), st.none() | counts, done=done
-)
-reports = st.builds(
-    PartitionReport, st.just(TopicPartition("orders", 3)), counts, counts, counts, done,
-    st.none() | counts, st.none() | bookmarks,
-    st.lists(st.builds(Span, counts, counts), max_size=2).map(tuple),
-    st.lists(st.builds(Span, counts, counts), max_size=2).map(tuple),
-    st.sampled_from([None, StoreError("put", "503").to_dict()]), st.none() | st.floats(0, 2e9),
+done = st.builds(Done, *[counts] * 5, st.none() | counts, st.none() | counts, *[counts] * 7)
+objects = st.builds(LastObject, st.none() | st.text("a/+", max_size=5), st.none() | counts)
+spans = st.lists(st.builds(Span, counts, counts), max_size=2).map(tuple)
+failures = st.sampled_from([None, StoreError("put", "503").to_dict()])
+of_sink = st.builds(
+    OfSink, st.none() | st.builds(Bookmark, objects, st.text("r1"), done), spans, spans,
+    st.none() | st.floats(0, 2e9),
+)  # fmt: skip
+of_restore = st.builds(
+    OfRestore, st.just("copy"), st.just(0), st.none() | counts,
+    st.lists(st.builds(WrittenTo, counts, counts, counts), max_size=2).map(tuple),
+    st.lists(st.just({"code": "corrupt", "what": "an object"}), max_size=2).map(tuple),
 )  # fmt: skip
 
 
-@given(reports)
-def test_a_report_crosses_processes_as_plain_data(report: PartitionReport) -> None:
+@given(st.data(), st.sampled_from([(of_sink, OfSink), (of_restore, OfRestore)]))
+def test_a_report_crosses_processes_as_plain_data(data: st.DataObject, how: Any) -> None:
     """
-    Spark's pickles and the line's JSON give back the same report.
+    Spark's pickles and the line's JSON give back the same report, of a sink and of a restore.
     """
-    assert report == PartitionReport.from_dict(json.loads(json.dumps(report.to_dict())))
+    owns, own = how
+    report = data.draw(
+        st.builds(
+            PartitionReport, st.just(ORDERS), counts, st.none() | counts, st.none() | counts,
+            owns, done, failures,
+        )
+    )  # fmt: skip
+
+    assert report == PartitionReport.from_dict(json.loads(json.dumps(report.to_dict())), own)
 
 
 def test_the_fields_of_a_progress_event_stay() -> None:
     """
     JSON lines are a contract: none of these is renamed or removed.
     """
-    report = PartitionReport(TopicPartition("orders", 3), 0, 9, 5, Done(4, 2, 100, 50))
+    done = Done(4, 2, 100, bytes_stored=50, last=4)
 
-    event = replace(report, last=4).progress("r1", 3).to_dict()
+    event = PartitionReport(ORDERS, 0, 9, 5, OfSink(), done).progress("r1", 3).to_dict()
 
     assert event == {
         "type": "progress", "run": "r1", "topic": "orders", "partition": 3, "committed": 5,
@@ -51,16 +77,53 @@ def test_the_fields_of_a_progress_event_stay() -> None:
 @pytest.mark.parametrize(
     "last",
     [
-        Bookmark("topics/a", 41),
-        Bookmark("topics/a", 41, "run", Done(records=42)),
-        Bookmark(None, None),
+        Bookmark(LastObject("topics/a", 41)),
+        Bookmark(LastObject("topics/a", 41, IDENTITY), "run", Done(records=42)),
+        Bookmark(LastObject()),
     ],
 )
-def test_what_is_committed_with_an_offset_can_be_read_again(last: Bookmark) -> None:
+def test_what_is_committed_with_an_offset_can_be_read_again(last: Bookmark[LastObject]) -> None:
     """
     The object before an offset is found by what was committed with it.
     """
-    assert last == Bookmark.from_metadata(last.to_metadata())
+    assert last == LastObject.read(last.to_metadata())
+
+
+MARK = Mark(
+    Source("b" * 16, ORDERS, IDENTITY, "w"), "copy-id", Span(7, 19), Place(9, 12, "v", 3, "c"), 8
+)
+
+
+def test_what_a_restore_commits_can_be_read_again() -> None:
+    """
+    Which backup, which log and how far: nothing of it is lost between two runs.
+    """
+    bookmark = Bookmark(MARK, "run", Done(records=12, commits=2, first=0, last=11))
+
+    assert bookmark == Mark.read(Position(12, bookmark.to_metadata()), Layout())
+
+
+def test_what_earlier_versions_committed_is_understood() -> None:
+    """
+    A sink and a restore go on from positions of 0.1.0 and of the versions since.
+    """
+    sink = (
+        '{"key":"topics/a","last":41,"run":"r","done":{"records":42,"objects":1,"bytes_read":9,'
+        '"bytes_stored":5,"nulls":0,"bad_records":0,"first":0,"filtered":0},'
+        '"cluster-id":"cluster","topic-id":"topic"}'
+    )
+    restore = (
+        '{"v":2,"backup":"bbbbbbbbbbbbbbbb","source":["orders",3],"window":"w",'
+        '"cluster-id":"cluster","topic-id":"topic","target-id":"copy-id","log":[7,19],"offset":9,'
+        '"values":"v","rows":3,"before":"c","total":8,"run":"r","done":{"records":12,"objects":1,'
+        '"bytes_read":5,"commits":2,"duplicates":1,"zero_timestamps":0,"first":0,"last":11,'
+        '"bad_records":0,"bad_objects":0,"filtered":0}}'
+    )
+    done = Done(42, 1, 9, first=0, bytes_stored=5)
+    restored = Done(12, 1, 5, first=0, last=11, commits=2, duplicates=1)
+
+    assert Bookmark(LastObject("topics/a", 41, IDENTITY), "r", done) == LastObject.read(sink)
+    assert Bookmark(MARK, "r", restored) == Mark.read(Position(12, restore), Layout())
 
 
 @pytest.mark.parametrize(
@@ -77,46 +140,23 @@ def test_what_is_committed_with_an_offset_can_be_read_again(last: Bookmark) -> N
         '{"key": "\\ud800", "last": 3}',
         '{"key": null, "last": null, "done": 5}',
         "[" * 3000,
+        '{"v":2}',
+        '{"v":2,"source":["orders"]}',
     ],
 )
 def test_what_others_commit_is_not_taken_for_ours(text: str) -> None:
     """
-    Metadata of another tool confirms nothing.
+    Metadata of another tool confirms nothing, and that of the other direction neither.
     """
-    assert Bookmark.from_metadata(text) is None
-
-
-@pytest.mark.parametrize(
-    "report",
-    [
-        pytest.param(RestoreReport(TopicPartition("orders", 3), "copy"), id="begun"),
-        pytest.param(
-            RestoreReport(
-                TopicPartition("orders", 3),
-                "copy",
-                Restored(9, 2, 70, 1, 3, 1, 0, 8, 1, 1),
-                9,
-                ({"code": "corrupt", "what": "an object"},),
-                {"code": "kafka"},
-            ),
-            id="failed",
-        ),
-    ],
-)
-def test_a_restores_report_crosses_processes_as_plain_data(report: RestoreReport) -> None:
-    """
-    What a task says of a partition is what the driver reads.
-    """
-    said = json.loads(json.dumps(report.to_dict()))
-
-    assert report == RestoreReport.from_dict(said)
+    assert LastObject.read(text) is None
+    assert Mark.read(Position(1, text), Layout()) is None
 
 
 def test_the_fields_of_a_restores_progress_stay() -> None:
     """
     Scripts read the events; progress is what is committed, and beside it what is not.
     """
-    report = RestoreReport(TopicPartition("orders", 3), "copy", Restored(9, 2, 70), 9)
+    report = PartitionReport(ORDERS, 0, None, 9, OfRestore("copy"), Done(9, 2, 70))
 
     assert {
         "type": "progress", "run": "r", "topic": "orders", "partition": 3, "target": "copy",
@@ -135,10 +175,12 @@ def test_a_position_has_room_in_an_offset_whatever_the_directory(character: str)
     shape = ObjectKey("t", 2**31 - 1, highest, directory, ".snappy.parquet", View.HEADERS)
     room = KEY_BYTES_MAX - len(Layout().key(shape).encode())
     longest = Layout().key(replace(shape, topic="t" * (1 + room // 2)))  # it is there twice
-    counts = Done(**dict.fromkeys((each.name for each in fields(Done)), highest))
-    identity = TopicIdentity("c" * 22, "t" * 22)
+    of_restores = {"commits", "duplicates", "zero_timestamps", "bad_objects", "strange_schemas"}
+    names = {each.name for each in fields(Done)} - of_restores
+    counts = Done(**dict.fromkeys(names, highest))
+    last = LastObject(longest, highest, TopicIdentity("c" * 22, "t" * 22))
 
-    text = Bookmark(longest, highest, "2026-11-21T02:00:00Z-7f3a", counts, identity).to_metadata()
+    text = Bookmark(last, "2026-11-21T02:00:00Z-7f3a", counts).to_metadata()
 
     assert KEY_BYTES_MAX - 2 < len(longest.encode()) <= KEY_BYTES_MAX
     assert len(text.encode()) < 4096

@@ -111,7 +111,7 @@ def test_it_is_restored_whole(backup: Backup) -> None:
     reports = restoring.restore()
 
     assert {ORDERS[0]: 75, ORDERS[1]: 15} == {
-        report.source: report.done.records for report in reports
+        report.where: report.done.records for report in reports
     }
     assert {"copy_of_orders", "copy_of_audit"} == set(restoring.cluster.ids)
 

@@ -10,10 +10,9 @@ from kbackup.backup.catalog import FileSet
 from kbackup.errors import BadRecordError, ConfigurationError
 from kbackup.events import Progress
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import Restored, RestoreReport
+from kbackup.reports import Bookmark, Done, Mark, OfRestore, PartitionReport, Place, Source
 from kbackup.restore.account import Account
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.mark import Mark, Place, Source
 from kbackup.restore.skip_list import SkipList
 from kbackup.runs.summary import Summary
 
@@ -27,8 +26,12 @@ def summary() -> Summary:
 
 def unit(*starts: int) -> RestoreUnit:
     sets = tuple(FileSet(ORDERS, start, "partition=0") for start in starts)
-    mark = Mark(Source("", ORDERS), "", Span(0, 0), Place(0, 0))
-    return RestoreUnit(TopicPartition("copy", 0), sets, mark)
+    bookmark = Bookmark(Mark(Source("", ORDERS), "", Span(0, 0), Place(0, 0)))
+    return RestoreUnit(TopicPartition("copy", 0), sets, bookmark)
+
+
+def report(done: Done, *skipped: dict[str, Any]) -> PartitionReport[OfRestore]:
+    return PartitionReport(ORDERS, 0, None, 10, OfRestore("copy", skipped=skipped), done)
 
 
 def test_a_row_keeps_the_fields_of_the_contract(summary: Summary) -> None:
@@ -39,7 +42,7 @@ def test_a_row_keeps_the_fields_of_the_contract(summary: Summary) -> None:
     account.plan(unit(0, 10))
     planned = account.rows()
 
-    account.take(RestoreReport(ORDERS, "copy", Restored(9, 2, 70, first=0, last=9), 10))
+    account.take(report(Done(9, 2, 70, first=0, last=9)))
 
     to_do = {
         "topic": "orders", "partition": 0, "target": "copy", "start": 0, "first": None,
@@ -65,7 +68,7 @@ def test_a_skip_list_has_all_that_was_left_out(tmp_path: Path, summary: Summary)
         errors = [BadRecordError(f"offset {at}", "too large", offset=at) for at in (3, 4)]
         skipped = tuple(error.to_dict() for error in errors)
         with skip_list:
-            account.take(RestoreReport(ORDERS, "copy", Restored(bad_records=2), skipped=skipped))
+            account.take(report(Done(bad_records=2), *skipped))
 
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [("r1", "orders", 0, 3), ("r1", "orders", 0, 4), ("r2", "orders", 0, 3)] == [
@@ -91,7 +94,7 @@ def test_a_visit_adds_to_what_earlier_visits_have_done(summary: Summary) -> None
     """
     account = Account(summary)
     account.plan(unit(0))
-    account.take(RestoreReport(ORDERS, "copy", Restored(10, 1, 70), 10))
+    account.take(report(Done(10, 1, 70)))
     account.plan(unit(10, 20))
     account.end(ORDERS, 30)
 
@@ -120,8 +123,8 @@ def test_what_is_left_out_is_counted_and_named(
     account.plan(unit(0))
     entries: Any = [{"what": f"offset {offset}", "why": "bad"} for offset in range(3)]
 
-    done = Restored(9, bad_objects=1, bad_records=2, zero_timestamps=3)
-    account.take(RestoreReport(ORDERS, "copy", done, 10, (*entries,)))
+    done = Done(9, bad_objects=1, bad_records=2, zero_timestamps=3)
+    account.take(report(done, *entries))
 
     found = summary.finish()
     assert ([1, 2, 3], named) == ([*found["skipped"].values()], len(found["warnings"]))

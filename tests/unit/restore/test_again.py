@@ -10,8 +10,8 @@ from kbackup.errors import RefusedError, TargetNotEmptyError
 from kbackup.flow.views import ViewSpec
 from kbackup.kafka import Position
 from kbackup.naming import Layout
+from kbackup.reports import Mark
 from kbackup.restore.beginning import begin
-from kbackup.restore.mark import Mark
 from tests.support.target import COPY, CrashError, Restoring, values
 
 LAYOUTS = [
@@ -160,7 +160,7 @@ def test_a_restore_goes_on_after_another_that_was_at_work_since_its_plan(
     report = again.work(unit, plan.group, run="this")
 
     assert values(range(12)) == again.cluster.values("copy_of_orders")
-    assert (12 - written, end) == (report.done.records, report.log_end)
+    assert (12 - written, end) == (report.done.records, report.own.log_end)
 
 
 def test_rows_that_two_objects_hold_come_twice(again: Restoring) -> None:
@@ -235,10 +235,12 @@ def test_another_backup_begins_in_a_target_that_is_empty(again: Restoring) -> No
     again.restore(group="mine")
     again.backup = Backup()
     again.backup.put("orders", 0, range(5))
-    mark = Mark.read(again.cluster.groups["mine"][COPY], Layout())
-    assert mark is not None
-    other = replace(mark, source=replace(mark.source, backup="another"))
-    again.cluster.set_positions("mine", {COPY: other.position()})
+    position = again.cluster.groups["mine"][COPY]
+    bookmark = Mark.read(position, Layout())
+    assert bookmark is not None
+    source = replace(bookmark.of.source, backup="another")
+    other = replace(bookmark, of=replace(bookmark.of, source=source))
+    again.cluster.set_positions("mine", {COPY: replace(position, metadata=other.to_metadata())})
 
     with pytest.raises(TargetNotEmptyError):
         again.restore(group="mine")

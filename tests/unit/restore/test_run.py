@@ -8,9 +8,8 @@ from kbackup import config
 from kbackup.backup.catalog import Catalog, FileSet
 from kbackup.clock import SystemClock
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import Restored, RestoreReport
+from kbackup.reports import Bookmark, Done, Mark, OfRestore, PartitionReport, Place, Source
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.mark import Mark, Place, Source
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.run import RestoreRun
 from kbackup.runs.stopping import Stop
@@ -72,11 +71,11 @@ def test_what_is_left_out_or_altered_is_exit_3() -> None:
     where = TopicPartition("orders", 0)
 
     run._say_foreign(Catalog(foreign=[("topics/orders/README", "not a key")], foreign_count=1))
-    mark = Mark(Source("", where), "", Span(0, 0), Place(0, 0))
+    bookmark = Bookmark(Mark(Source("", where), "", Span(0, 0), Place(0, 0)))
     sets = (FileSet(where, 0, "partition=0"),)
-    run._account.plan(RestoreUnit(TopicPartition("copy", 0), sets, mark))
-    run._account.take(RestoreReport(where, "copy", Restored(9, bad_objects=1, bad_records=2,
-                                                          zero_timestamps=3)))  # fmt: skip
+    run._account.plan(RestoreUnit(TopicPartition("copy", 0), sets, bookmark))
+    done = Done(9, bad_objects=1, bad_records=2, zero_timestamps=3)
+    run._account.take(PartitionReport(where, 0, None, None, OfRestore("copy"), done))
 
     assert [("foreign_object", "topics/orders/README")] == [(e["code"], e["key"]) for e in told]
     found = run._summary.finish()

@@ -9,7 +9,7 @@ import pytest
 from kbackup.errors import KafkaError
 from kbackup.flow.views import ReadOptions
 from kbackup.records import TopicPartition
-from kbackup.reports import RestoreReport
+from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore import task
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
@@ -49,7 +49,7 @@ class Cluster:
         """It is there."""
 
 
-def restored(kafka: Cluster) -> list[RestoreReport]:
+def restored(kafka: Cluster) -> list[PartitionReport[OfRestore]]:
     """What one task says of all partitions of a backup."""
     restoring = kafka.restoring
     for partition in range(PARTITIONS):
@@ -64,7 +64,9 @@ def restored(kafka: Cluster) -> list[RestoreReport]:
     job = RestoreJob(
         "r1", kafka, restoring.backup.settings, ReadOptions(), plan.group,  # type: ignore[arg-type]
     )  # fmt: skip
-    return [RestoreReport.from_dict(one) for one in task.put_back(job, units, SilentLine())]
+    return [
+        PartitionReport.from_dict(one, OfRestore) for one in task.put_back(job, units, SilentLine())
+    ]
 
 
 def test_small_partitions_do_not_wait_for_each_other() -> None:
@@ -86,7 +88,7 @@ def test_a_partition_that_fails_leaves_its_neighbours_alone() -> None:
     """
     kafka = Cluster(Restoring(), threading.Barrier(1), refuses=3)
 
-    failed = {report.source.partition: report.failure for report in restored(kafka)}
+    failed = {report.where.partition: report.failure for report in restored(kafka)}
 
     assert [3] == [partition for partition, failure in failed.items() if failure is not None]
     assert PARTITIONS == len(failed)

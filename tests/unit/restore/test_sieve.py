@@ -10,8 +10,8 @@ from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.errors import BadRecordError, KbackupError
 from kbackup.naming import View
 from kbackup.records import SCHEMA, Span, TopicPartition
+from kbackup.reports import Bookmark, Mark, Place, Source
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.mark import Mark, Place, Source
 from kbackup.restore.sieve import Sieve
 
 ORDERS = TopicPartition("orders", 0)
@@ -30,8 +30,8 @@ class Sifted:
             max_record_bytes=100,
             on_error=on_error,
         )
-        mark = Mark(Source("", ORDERS), "", Span(0, 0), Place(0, 0))
-        unit = RestoreUnit(TopicPartition("copy", 0), (), mark)
+        bookmark = Bookmark(Mark(Source("", ORDERS), "", Span(0, 0), Place(0, 0)))
+        unit = RestoreUnit(TopicPartition("copy", 0), (), bookmark)
         self.sieve = Sieve(job, unit, self.counted.update, self.skipped.append)
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.records import Span, TopicPartition
+from kbackup.reports import Bookmark, Mark, Place, Source
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.mark import Mark, Place, Source
 from kbackup.restore.plan import PlannedTopic, RestorePlan
 from kbackup.restore.safety import Intent, Target
 from kbackup.restore.target import asked, create
@@ -47,8 +47,8 @@ class FakeTarget:
 def planned(name: str, action: str = "create", *refusals: KbackupError) -> PlannedTopic:
     """Return a topic with work to do."""
     where = TopicPartition(name, 0)
-    mark = Mark(Source("", where), "", Span(0, 0), Place(0, 0))
-    unit: Any = RestoreUnit(where, (), mark)
+    bookmark = Bookmark(Mark(Source("", where), "", Span(0, 0), Place(0, 0)))
+    unit: Any = RestoreUnit(where, (), bookmark)
     target = Target() if action == "create" else Target(1)
     config = {"retention.ms": "-1", "message.timestamp.before.max.ms": "9"}
     return PlannedTopic(

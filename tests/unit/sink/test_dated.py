@@ -22,7 +22,7 @@ from kbackup.formats.block_index import BlockIndex
 from kbackup.kafka import KafkaSettings, Position
 from kbackup.naming import Layout, View
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import Bookmark, PartitionReport
+from kbackup.reports import LastObject, OfSink, PartitionReport
 from kbackup.sink.clients import Clients
 from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkJob, SinkUnit
@@ -61,12 +61,12 @@ def start(log: pa.RecordBatch, positions: FakePositions, store: Store, clock: Ha
 
 def run_once(
     log: pa.RecordBatch, positions: FakePositions, store: Store, clock: HandClock, size: int = 5
-) -> PartitionReport:
+) -> PartitionReport[OfSink]:
     """One run."""
     reader = FakeReader(log)
     first = start(log, positions, store, clock).offset
     position = positions.read(WHERE)
-    bookmark = None if position is None else Bookmark.from_metadata(position.metadata)
+    bookmark = None if position is None else LastObject.read(position.metadata)
     if position is not None and position.offset > first:
         del positions.positions[WHERE]  # as the driver sets the group back
     job = SinkJob(

@@ -17,7 +17,7 @@ from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Position
 from kbackup.naming import View
 from kbackup.records import Span, TopicIdentity, TopicPartition
-from kbackup.reports import Bookmark
+from kbackup.reports import Bookmark, LastObject
 from kbackup.runs import known
 from kbackup.runs.known import Known
 from kbackup.sink.entering import RunLedger, asked
@@ -220,7 +220,7 @@ def test_nothing_is_entered_where_nothing_has_changed() -> None:
     "metadata",
     [
         pytest.param("", id="somebody set the group back"),
-        pytest.param(Bookmark(identity=ID).to_metadata(), id="a commit failed"),
+        pytest.param(Bookmark(LastObject(identity=ID)).to_metadata(), id="a commit failed"),
     ],
 )
 def test_what_expired_after_it_was_stored_is_no_gap(metadata: str) -> None:
@@ -430,7 +430,7 @@ def test_a_position_counts_for_the_topics_dir_that_its_object_is_in(
     begin(backup, there)
     back_up(backup, 0, 10)
     (key,) = partition(backup).objects
-    there.positions[WHERE] = Position(10, Bookmark(key, 9, "r1", identity=ID).to_metadata())
+    there.positions[WHERE] = Position(10, Bookmark(LastObject(key, 9, ID), "r1").to_metadata())
 
     (at,) = plan(backup, there, **{"topics.dir": folder}).partitions
 

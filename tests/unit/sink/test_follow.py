@@ -139,7 +139,7 @@ def test_failures_are_tried_less_and_less_often() -> None:
 
     visits = [event for event in task.told(where) if event.get("failure")]
     assert kafka.opened == 1
-    assert len({event["until"] for event in visits}) == 1
+    assert len({event["own"]["until"] for event in visits}) == 1
     assert 8 <= _reads(task) <= 20
 
 
@@ -245,7 +245,7 @@ def test_what_expires_before_it_is_read_is_written_down() -> None:
 
     task.turns(8)
 
-    assert [[10, 30]] == task.told(where)[-1]["gaps"]
+    assert [[10, 30]] == task.told(where)[-1]["own"]["gaps"]
     assert [45] == task.committed(where)
     assert any(event.get("code") == "gap" for event in task.line.told)
 

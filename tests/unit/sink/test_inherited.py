@@ -12,7 +12,7 @@ from kbackup.clock import SystemClock
 from kbackup.errors import CorruptObjectError, StoreError
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import Bookmark
+from kbackup.reports import LastObject
 from kbackup.sink.accounting import plan_partitions
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 from kbackup.sink.planner import make
@@ -141,7 +141,7 @@ def test_what_was_counted_is_not_counted_again(config: Path) -> None:
     backup.store.delete(KEY.format(0))
     (emptied,) = make(settings, cluster, backup.store, SystemClock()).partitions  # type: ignore[arg-type]
 
-    assert (3, KEY.format(0)) == (position.offset, Bookmark.from_metadata(position.metadata).key)  # type: ignore[union-attr]
+    assert (3, KEY.format(0)) == (position.offset, LastObject.read(position.metadata).of.key)  # type: ignore[union-attr]
     assert (3, True, None) == (again.start.offset, again.seen.is_confirmed, again.seen.inherited)  # type: ignore[union-attr]
     assert (0, ["bucket_behind"], []) == outcome(emptied)
 

@@ -4,12 +4,12 @@ import pytest
 
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import Bookmark, Done
+from kbackup.reports import Bookmark, Done, LastObject
 from kbackup.sink.plan import PlannedPartition
 from kbackup.sink.start import Evidence, decide
 
 WHERE = TopicPartition("orders", 0)
-BOOKMARK = Bookmark("topics/orders/x", 499, "r1", Done(records=500))
+BOOKMARK = Bookmark(LastObject("topics/orders/x", 499), "r1", Done(records=500))
 KEPT = BOOKMARK.to_metadata()
 
 
@@ -39,8 +39,8 @@ def test_a_group_whose_object_is_not_known_is_believed_behind_a_gap() -> None:
     position = at.position()
 
     assert position is not None
-    assert (1000, Bookmark(None, None)) == (
-        position.offset, Bookmark.from_metadata(position.metadata),
+    assert (1000, Bookmark(LastObject())) == (
+        position.offset, LastObject.read(position.metadata),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from kbackup.flow.write import CutFacts
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicPartition
-from kbackup.reports import Bookmark, PartitionReport
+from kbackup.reports import LastObject, OfSink, PartitionReport
 from kbackup.sink.clients import Clients
 from kbackup.sink.evidence import gather
 from kbackup.sink.job import SinkJob, SinkUnit
@@ -52,14 +52,14 @@ def run_once(
     partitioner: str,
     views: tuple[ViewSpec, ...] = RECORD,
     size: int = 5,
-) -> PartitionReport:
+) -> PartitionReport[OfSink]:
     """One run, planned as the driver plans it: from what group and bucket say."""
     reader = FakeReader(log)
     logs = {WHERE: Span(0, reader.end_offset)}
     seen = gather(store, LAYOUT, SystemClock(), logs, positions.positions)[WHERE]
     start = decide(WHERE, seen, reset="earliest").offset
     position = positions.read(WHERE)
-    bookmark = None if position is None else Bookmark.from_metadata(position.metadata)
+    bookmark = None if position is None else LastObject.read(position.metadata)
     if position is not None and position.offset > start:
         del positions.positions[WHERE]  # as the driver sets the group back
     job = SinkJob(
@@ -99,12 +99,12 @@ def test_every_record_is_stored_once_in_its_directory(partitioner: str) -> None:
     report = run_once(log, positions, store, partitioner)
 
     assert dict.fromkeys(range(23), 1) == offsets(store)
-    assert (23, 23, 22) == (report.done.records, report.committed, report.last)
+    assert (23, 23, 22) == (report.done.records, report.committed, report.done.last)
     assert len(objects(store)) == report.done.objects
     assert 0 == report.done.first
-    bookmark = Bookmark.from_metadata(positions.positions[WHERE].metadata)
+    bookmark = LastObject.read(positions.positions[WHERE].metadata)
     assert bookmark is not None
-    assert objects(store)[bookmark.key or ""][-1]["offset"] == bookmark.last_offset == 22
+    assert objects(store)[bookmark.of.key or ""][-1]["offset"] == bookmark.of.last_offset == 22
 
 
 @pytest.mark.parametrize("is_lost", [False, True], ids=["position kept", "position lost"])

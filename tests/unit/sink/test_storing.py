@@ -16,7 +16,7 @@ from kbackup.formats import FormatOptions
 from kbackup.kafka import Position
 from kbackup.naming import Layout, View
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import PartitionReport
+from kbackup.reports import OfSink, PartitionReport
 from kbackup.sink import clients, task
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.stores import StoreSettings
@@ -102,7 +102,7 @@ class Backing:
         self.group = Group(self.store)
         monkeypatch.setattr(clients, "open_store", lambda _: self.store)
 
-    def reports(self, rule: Rule, count: int = FEW) -> list[PartitionReport]:
+    def reports(self, rule: Rule, count: int = FEW) -> list[PartitionReport[OfSink]]:
         """What the task reports."""
         whole = ViewSpec(View.RECORD, "parquet", FormatOptions())
         kafka: Any = Connection(self.group)
@@ -116,7 +116,7 @@ class Backing:
             for topic in ("orders", "audit")
         ]
         found = task.back_up(job, units, SilentLine())
-        return [PartitionReport.from_dict(report) for report in found]
+        return [PartitionReport.from_dict(report, OfSink) for report in found]
 
 
 @pytest.fixture

@@ -174,16 +174,16 @@ def test_everything_is_backed_up_to_the_look_whose_end_is_committed() -> None:
     The backup is complete up to the look whose end it reached, not up to the commit.
     """
     at = watch()
-    untils = [at.report.until]
-    untils.append(see(at, 1.0, look(100)).report.until)
-    untils.append(see(at, 2.0, look(130)).report.until)
-    untils.append(see(at, 3.0, look(150)).report.until)
+    untils = [at.report.own.until]
+    untils.append(see(at, 1.0, look(100)).report.own.until)
+    untils.append(see(at, 2.0, look(130)).report.own.until)
+    untils.append(see(at, 3.0, look(150)).report.own.until)
     visit(at, 140, None, 4.0)
-    untils.append(see(at, 5.0, look(170)).report.until)
-    untils.append(see(at, 6.0, look(180)).report.until)
+    untils.append(see(at, 5.0, look(170)).report.own.until)
+    untils.append(see(at, 6.0, look(180)).report.own.until)
     visit(at, 180, None, 7.0)
-    untils.append(at.report.until)
-    untils.append(see(at, 8.0, look(180)).report.until)
+    untils.append(at.report.own.until)
+    untils.append(see(at, 8.0, look(180)).report.own.until)
 
     assert [None, 1001.0, 1001.0, 1001.0, 1002.0, 1002.0, 1006.0, 1008.0] == untils
 
@@ -195,7 +195,7 @@ def test_a_partition_that_stands_still_grows_old() -> None:
     at = see(watch(), 1.0, look(100))
     see(at, 500.0, GONE, GONE)
 
-    assert 1001.0 == at.report.until
+    assert 1001.0 == at.report.own.until
 
 
 def test_a_stop_does_not_hide_why_a_partition_stood_still() -> None:

@@ -13,7 +13,7 @@ from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout, View
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import PartitionReport
+from kbackup.reports import OfSink, PartitionReport
 from kbackup.sink.clients import Clients
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.work import Work
@@ -40,7 +40,7 @@ def log(kept: set[int], end: int) -> Any:
     )  # fmt: skip
 
 
-def run(rows: Any, *steps: Step) -> tuple[PartitionReport, Store, int | None]:
+def run(rows: Any, *steps: Step) -> tuple[PartitionReport[OfSink], Store, int | None]:
     """Return what a run reports, what it stored, and what it committed."""
     store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
     positions, reader = FakePositions(), FakeReader(rows)

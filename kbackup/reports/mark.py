@@ -1,4 +1,4 @@
-"""How far a restore is, and which one: the text that is committed with each position.
+"""What a restore's offset rests on: which backup, which target log, and how far it is.
 
 The group's offset on the target partition is the next offset of the *backup*.  An offset alone
 does not say which backup, which source and which target log it was about, so a mark does.  It
@@ -6,17 +6,16 @@ is bounded whatever the backup looks like: keys are kept as digests.
 """
 
 import hashlib
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from kbackup.backup.catalog import FileSet
 from kbackup.errors import ObjectKeyError
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
-from kbackup.reports import NOTHING, Restored
+from kbackup.reports.bookmark import Bookmark
+from kbackup.reports.done import Done
 
 VERSION: Final = 2
 """Of the text.  Version 1, of kbackup 0.1 before it kept its source, named the object's key."""
@@ -59,7 +58,7 @@ class Place:
         reached: What is committed: the next offset of the backup, whole records or not.
         values: Digest of the key of the value set at hand; empty before the first.
         rows: Rows of that set that are done.
-        before: `chain` of all value sets before that one, as they were; None where a version
+        before: Digest of all value sets before that one, as they were; None where a version
             committed the place that did not keep it.
     """
 
@@ -75,17 +74,9 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
-def chain(before: str, sets: Iterable[FileSet]) -> str:
-    """Return what stands for *sets*, as large as they are now, after those *before* stands for."""
-    for files in sets:
-        sizes = " ".join(f"{file.key} {file.size}" for file in files.files)
-        before = digest(f"{before} {sizes}")
-    return before
-
-
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a restore commits.
+    """What a restore's offset rests on.
 
     Attributes:
         source: What is restored.
@@ -95,8 +86,6 @@ class Mark:
         place: How far it is.
         total: Whole records of the backup that it has finished, over all runs; None if that is not
             known, as after an object that was skipped.
-        run: Id of the run that committed.
-        done: What that run has done in this partition, with this commit.
     """
 
     source: Source
@@ -104,53 +93,50 @@ class Mark:
     log: Span | None
     place: Place
     total: int | None = 0
-    run: str = ""
-    done: Restored = NOTHING
 
-    def position(self) -> Position:
-        """Return what to commit."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, but for the offset that is committed."""
         source, place, log = self.source, self.place, self.log
-        data = {
+        return {
             "v": VERSION, "backup": source.backup,
             "source": [source.where.topic, source.where.partition],
             **({"window": source.window} if source.window else {}),
             **source.identity.to_metadata(), "target-id": self.target_id,
             "log": None if log is None else [log.start_offset, log.end_offset],
             "offset": place.offset, "values": place.values, "rows": place.rows,
-            "before": place.before, "total": self.total, "run": self.run,
-            "done": {} if self.done == NOTHING else asdict(self.done),
+            "before": place.before, "total": self.total,
         }  # fmt: skip
-        return Position(place.reached, json.dumps(data, separators=(",", ":")))
 
     @classmethod
-    def read(cls, position: Position, layout: Layout) -> "Mark | None":
-        """Return what a restore committed; None if someone else did."""
-        try:
-            data = json.loads(position.metadata)
-            if "v" not in data:
-                return _version_1(position.offset, data, layout)
-            topic, partition = data["source"]
-            source = Source(
-                data["backup"],
-                TopicPartition(topic, partition),
-                TopicIdentity.from_metadata(data),
-                data.get("window", ""),
-            )
-            place = Place(
-                data["offset"], position.offset, data["values"], data["rows"], data["before"]
-            )
-            log = None if data["log"] is None else Span(*data["log"])
-            return cls(
-                source,
-                data["target-id"],
-                log,
-                place,
-                data["total"],
-                data["run"],
-                Restored.from_dict(data["done"]),
-            )
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            return None
+    def from_dict(cls, data: Mapping[str, Any], offset: int) -> Self:
+        """Read what `to_dict` returned, committed beside *offset*.
+
+        Raises:
+            KeyError: If it is anything else.
+            TypeError: Likewise.
+            ValueError: Likewise.
+        """
+        topic, partition = data["source"]
+        source = Source(
+            data["backup"],
+            TopicPartition(topic, partition),
+            TopicIdentity.from_metadata(data),
+            data.get("window", ""),
+        )
+        place = Place(data["offset"], offset, data["values"], data["rows"], data["before"])
+        log = None if data["log"] is None else Span(*data["log"])
+        return cls(source, data["target-id"], log, place, data["total"])
+
+    @classmethod
+    def read(cls, position: Position, layout: Layout) -> "Bookmark[Mark] | None":
+        """Read what a restore committed; None where it is anyone else's."""
+
+        def of(data: Mapping[str, Any]) -> Mark:
+            if "v" in data:
+                return cls.from_dict(data, position.offset)
+            return _version_1(position.offset, data, layout)
+
+        return Bookmark.read(position.metadata, of)
 
     def follows(self, earlier: "Mark") -> bool:
         """Whether this is of the same restore into the same log as *earlier*, or a later one."""
@@ -163,36 +149,34 @@ class Mark:
             and self.place.reached >= earlier.place.reached
         )
 
-    def moved(
-        self, place: Place, *, passed: int | None, log_grew: int, run: str, done: Restored
-    ) -> Self:
+    def moved(self, place: Place, *, passed: int | None, log_grew: int) -> Self:
         """Return the mark that follows this one.
 
         Args:
             place: How far the restore is.
             passed: Whole records of the backup it is done with since; None: not known.
             log_grew: Offsets of the target's log that were taken since, at least.
-            run: Id of the run that commits.
-            done: What that run has done in this partition.
         """
         total = None if self.total is None or passed is None else self.total + passed
         log = self.log
         if log is not None:
             log = Span(log.start_offset, log.end_offset + log_grew)
-        return replace(self, place=place, log=log, total=total, run=run, done=done)
+        return replace(self, place=place, log=log, total=total)
 
 
-def _version_1(offset: int, data: Mapping[str, Any], layout: Layout) -> Mark | None:
-    """Read what kbackup committed at first: an object's key and its rows, -1 for all of them."""
-    key, rows, done = data["key"], int(data["rows"]), data.get("done") or {}
-    restored = Restored.from_dict(done)
+def _version_1(offset: int, data: Mapping[str, Any], layout: Layout) -> Mark:
+    """Read what kbackup committed at first: an object's key and its rows, -1 for all of them.
+
+    Raises:
+        ValueError: If it is anything else.
+    """
+    key, rows = data["key"], int(data["rows"])
     try:
         name = layout.parse(key)
-    except ObjectKeyError:
-        return None
+    except ObjectKeyError as error:
+        raise ValueError(str(error)) from None
     if rows < 0:  # the last row was counted on from the object's first offset
-        last = restored.last
+        last = Done.from_dict(data.get("done") or {}).last
         rows = max(0, (offset if last is None else last + 1) - name.start_offset)
     source = Source("", TopicPartition(name.topic, name.partition))
-    place = Place(offset, offset, digest(key), rows, None)
-    return Mark(source, "", None, place, None, data.get("run", ""), restored)
+    return Mark(source, "", None, Place(offset, offset, digest(key), rows, None), total=None)

@@ -1,0 +1,114 @@
+"""What is committed beside an offset, and what a sink's offset rests on."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from kbackup.records import UNKNOWN, TopicIdentity
+from kbackup.reports.done import NOTHING, Done
+
+
+class Ground(Protocol):
+    """What must still be there for a committed offset to mean anything."""
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """Return it as plain data."""
+        ...
+
+
+Of = TypeVar("Of", bound=Ground)
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark(Generic[Of]):
+    """What is kept beside a committed offset: what it rests on, and who committed it.
+
+    It lets the next run see that group, bucket and target agree; an offset that someone else moved
+    has lost it.
+
+    Attributes:
+        of: What the offset rests on: of a sink the `LastObject`, of a restore the `Mark`.
+        run: Id of the run that committed; empty where it was not kept.
+        done: What that run had done in this partition by then: where a task dies, the one that
+            takes over continues from here, and no count is lost.
+    """
+
+    of: Of
+    run: str = ""
+    done: Done = NOTHING
+
+    def to_metadata(self) -> str:
+        """Return the text to commit with the offset; a broker takes 4,096 bytes."""
+        data = {**self.of.to_dict(), "run": self.run, "done": self.done.to_dict()}
+        return json.dumps(data, separators=(",", ":"))
+
+    @classmethod
+    def read(cls, text: str, of: "Callable[[Mapping[str, Any]], Of]") -> "Bookmark[Of] | None":
+        """Read what `to_metadata` wrote; None where it is anyone else's.
+
+        Args:
+            text: What was committed, by whomever.
+            of: Reads what the offset rests on.  Whatever it raises for data that is not ours, of
+                the errors that reading plain data raises, makes it anyone else's.
+        """
+        try:
+            data = json.loads(text)
+            run, done = data.get("run", ""), data.get("done") or {}
+            if not (isinstance(run, str) and isinstance(done, dict)):
+                return None
+            return cls(of(data), run, Done.from_dict(done))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class LastObject:
+    """What a sink's offset rests on: the object that ends there.
+
+    Attributes:
+        key: The object's key; None: nothing had been stored before this offset.
+        last_offset: Offset of its last record; None where another tool wrote it, which says only
+            how many records it holds.
+        identity: Which topic the offset is of; not known where an earlier version committed it.
+        again_to: The offset up to which values are stored a second time, because the group was set
+            back; None where the offset is not before that.
+    """
+
+    key: str | None = None
+    last_offset: int | None = None
+    identity: TopicIdentity = UNKNOWN
+    again_to: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        again = {} if self.again_to is None else {"again": self.again_to}
+        return {"key": self.key, "last": self.last_offset, **self.identity.to_metadata(), **again}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` returned.
+
+        Raises:
+            KeyError: If it is anything else.
+            TypeError: Likewise.
+            UnicodeError: If the key is none.
+        """
+        identity = TopicIdentity.from_metadata(data)
+        found = cls(data["key"], data["last"], identity, data.get("again"))
+        (found.key or "").encode()  # half of a surrogate pair is no key
+        is_sound = (
+            isinstance(found.key, str | None)
+            and isinstance(found.last_offset, int | None)
+            and isinstance(found.again_to, int | None)
+            and isinstance(identity.cluster_id, str)
+            and isinstance(identity.topic_id, str)
+        )
+        if not is_sound:
+            raise TypeError("not what a sink commits")
+        return found
+
+    @classmethod
+    def read(cls, text: str) -> "Bookmark[LastObject] | None":
+        """Read what a sink committed; None where it is anyone else's."""
+        return Bookmark.read(text, cls.from_dict)
