@@ -7,7 +7,8 @@ else of the package.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final, Self
 
 PRECEDENCE: Final = (7, 4, 1, 6, 5, 9, 3)
 """Of several reasons for a non-zero exit, the first in this order is reported."""
@@ -20,6 +21,58 @@ def worst(codes: Iterable[int]) -> int:
         if code in seen:
             return code
     return max(seen, default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error after it was caught: what crosses a process, and what summaries and records keep.
+
+    Attributes:
+        code: The code of its class.
+        exit_code: The exit code that it stands for.
+        what: What failed.
+        why: The reason; may be empty.
+        do: What the operator can do about it; may be empty.
+        place: Where it happened, as plain JSON values.
+    """
+
+    code: str
+    exit_code: int
+    what: str
+    why: str = ""
+    do: str = ""
+    place: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}" if self.why else self.what
+
+    def at(self, **place: Any) -> Self:
+        """Return it with more of its place; what it names itself stays."""
+        return replace(self, place={**place, **self.place})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object of it."""
+        return {
+            "code": self.code,
+            "exit_code": self.exit_code,
+            "what": self.what,
+            "why": self.why,
+            "do": self.do,
+            **self.place,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` returned."""
+        place = dict(data)
+        code, exit_code = place.pop("code", KbackupError.code), place.pop("exit_code", 1)
+        what, why, do = place.pop("what"), place.pop("why", ""), place.pop("do", "")
+        return cls(code, exit_code, what, why, do, place)
+
+    def error(self) -> "KbackupError":
+        """Return the error, in its own class."""
+        kind = _BY_CODE.get(self.code, KbackupError)
+        return kind(self.what, self.why, self.do, **self.place)
 
 
 class KbackupError(Exception):
@@ -45,24 +98,13 @@ class KbackupError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.what, self.why, self.do, self.place)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the error as plain data: what crosses a process or goes into JSON."""
-        return {
-            "code": self.code,
-            "exit_code": self.exit_code,
-            "what": self.what,
-            "why": self.why,
-            "do": self.do,
-            **self.place,
-        }
+    def failure(self) -> Failure:
+        """Return what is kept of the error once it was caught."""
+        return Failure(self.code, self.exit_code, self.what, self.why, self.do, dict(self.place))
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "KbackupError":
-        """Return the error that `to_dict` described, in its own class."""
-        fields = dict(data)
-        kind = _BY_CODE.get(fields.pop("code", ""), KbackupError)
-        fields.pop("exit_code", None)
-        return kind(fields.pop("what"), fields.pop("why", ""), fields.pop("do", ""), **fields)
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object of the error."""
+        return self.failure().to_dict()
 
 
 def _rebuild(

@@ -1,10 +1,11 @@
 """What reading a file set whole has shown, for those who judge its partition."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from kbackup.backup.claims import Problem
+from kbackup.errors import Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,7 @@ class Checked:
         is_same: The records that it has in common with the sets that follow agree; None where it
             reaches into no other set.
         repeated: How many of its records are in one of those sets too.
-        failure: Why it could not be read, as ``KbackupError.to_dict`` puts it; nothing else is
-            known then.
+        failure: Why it could not be read; nothing else is known then.
     """
 
     id: str
@@ -39,18 +39,18 @@ class Checked:
     problems: tuple[Problem, ...] = ()
     is_same: bool | None = None
     repeated: int = 0
-    failure: Mapping[str, Any] | None = None
+    failure: Failure | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, with a ``failure`` only if there is one: what Spark returns."""
-        found = asdict(self)
-        if self.failure is None:
-            del found["failure"]
-        return found
+        found = asdict(replace(self, failure=None))
+        del found["failure"]
+        return found if self.failure is None else found | {"failure": self.failure.to_dict()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read what `to_dict` returned."""
         problems = tuple(Problem(**each) for each in data.get("problems", ()))
         unchecked = tuple(data.get("unchecked", ()))
-        return cls(**{**data, "unchecked": unchecked, "problems": problems})
+        failure = Failure.from_dict(data["failure"]) if "failure" in data else None
+        return cls(**{**data, "unchecked": unchecked, "problems": problems, "failure": failure})

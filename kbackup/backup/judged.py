@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from kbackup.backup import judging, recorded, siblings
 from kbackup.backup.altered import altered
@@ -14,6 +14,7 @@ from kbackup.backup.judging import Extent
 from kbackup.backup.ledger.objects import NOTHING, PartitionLedger
 from kbackup.backup.recorded import Recorded
 from kbackup.backup.verdict import Verdict
+from kbackup.errors import Failure
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout, View
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
@@ -102,7 +103,7 @@ class JudgedPartition:
             more = {"by": entry.run}
             yield Finding("missing_object", self.where, entry.key, offsets, more=more)
 
-    def failures(self) -> Iterator[Mapping[str, Any]]:
+    def failures(self) -> Iterator[Failure]:
         """Yield why sets could not be read that are not known to be damaged."""
         for files in self.sets:
             report = self.reports.get(files.id)

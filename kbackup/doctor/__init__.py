@@ -8,7 +8,7 @@ cluster or a bucket is imported with `examination`.
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from kbackup.errors import KbackupError
+from kbackup.errors import Failure, KbackupError
 from kbackup.events import Event
 
 Area = Literal["configuration", "disk", "store", "kafka", "registry", "spark"]
@@ -59,18 +59,11 @@ class Check:
             **self.place,
         }
 
-    def failure(self) -> Event:
-        """Return a failed check as an entry of a summary's errors."""
-        return {
-            **self.place,
-            "code": self.code,
-            "exit_code": EXIT_CODES[self.area],
-            "what": f"{self.area} {self.name}",
-            "why": self.text,
-            "do": self.do,
-            "area": self.area,
-            "name": self.name,
-        }
+    def failure(self) -> Failure:
+        """Return a failed check as one of a summary's errors."""
+        place = {**self.place, "area": self.area, "name": self.name}
+        what = f"{self.area} {self.name}"
+        return Failure(self.code, EXIT_CODES[self.area], what, self.text, self.do, place)
 
 
 def failed(area: Area, name: str, error: KbackupError) -> Check:

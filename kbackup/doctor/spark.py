@@ -15,7 +15,7 @@ from kbackup import engine
 from kbackup.channel import Line
 from kbackup.doctor import Check, failed
 from kbackup.engine import EngineSettings, Jvm
-from kbackup.errors import KbackupError, SparkError
+from kbackup.errors import Failure, KbackupError, SparkError
 from kbackup.events import Event
 
 
@@ -138,7 +138,7 @@ def _start(settings: EngineSettings, stop: threading.Event) -> Check:
     seconds = time.monotonic() - began
     failures = [report["failure"] for report in reports if "failure" in report]
     if failures:
-        return failed("spark", "start", KbackupError.from_dict(failures[0]))
+        return failed("spark", "start", Failure.from_dict(failures[0]).error())
     workers = ", ".join(sorted({report["python"] for report in reports}))
     text = f"{settings.master} started in {seconds:.1f} s and ran a task, with Python {workers}"
     return Check("spark", "start", "ok", text)

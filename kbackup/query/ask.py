@@ -9,7 +9,13 @@ import pyarrow as pa
 
 from kbackup.engine.settings import EngineSettings
 from kbackup.engine.sql import session
-from kbackup.errors import ConfigurationError, IncompleteBackupError, KbackupError, SparkError
+from kbackup.errors import (
+    ConfigurationError,
+    Failure,
+    IncompleteBackupError,
+    KbackupError,
+    SparkError,
+)
 from kbackup.query.source import FAILURE, BackupSource, Found
 from kbackup.records import TopicPartition
 
@@ -114,7 +120,7 @@ def _of_a_task(text: str) -> KbackupError | None:
         said, _ = json.JSONDecoder().raw_decode(rest)
     except ValueError:
         return None
-    return KbackupError.from_dict(said)
+    return Failure.from_dict(said).error()
 
 
 def _misunderstood(sql: str, text: str, names: Sequence[str]) -> ConfigurationError:

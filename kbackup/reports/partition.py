@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
+from kbackup.errors import Failure
 from kbackup.events import Progress
 from kbackup.records import Span, TopicPartition
 from kbackup.reports.bookmark import Bookmark, LastObject
@@ -53,7 +54,7 @@ class PartitionReport(Generic[Own]):
         committed: The next offset to copy, as committed; None before anything is.
         own: What only this direction reports.
         done: What the run has done.
-        failure: What stopped the work, as ``KbackupError.to_dict`` puts it; None if nothing has.
+        failure: What stopped the work; None if nothing has.
     """
 
     where: TopicPartition
@@ -62,7 +63,7 @@ class PartitionReport(Generic[Own]):
     committed: int | None
     own: Own
     done: Done = NOTHING
-    failure: Mapping[str, Any] | None = None
+    failure: Failure | None = None
 
     @property
     def reached(self) -> int:
@@ -81,7 +82,7 @@ class PartitionReport(Generic[Own]):
             "committed": self.committed,
             "own": self.own.to_dict(),
             "done": self.done.to_dict(),
-            **({} if self.failure is None else {"failure": dict(self.failure)}),
+            **({} if self.failure is None else {"failure": self.failure.to_dict()}),
         }
 
     @classmethod
@@ -99,7 +100,7 @@ class PartitionReport(Generic[Own]):
             data["committed"],
             own.from_dict(data["own"]),
             Done.from_dict(data["done"]),
-            data.get("failure"),
+            Failure.from_dict(data["failure"]) if "failure" in data else None,
         )
 
     def progress(self, run: str, open_records: int) -> Progress:
@@ -197,14 +198,14 @@ class OfRestore:
             position that was committed since the plan; None where there was none, or where other
             partitions of the backup are restored to the same one.
         lanes: What was written to each partition of the target.
-        skipped: What was left out, each as ``KbackupError.to_dict`` puts it.
+        skipped: What was left out, and why.
     """
 
     target: str
     planned_objects: int = 0
     log_end: int | None = None
     lanes: tuple[WrittenTo, ...] = ()
-    skipped: tuple[Mapping[str, Any], ...] = ()
+    skipped: tuple[Failure, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -212,7 +213,7 @@ class OfRestore:
             "target": self.target,
             "log_end": self.log_end,
             "lanes": [[lane.partition, lane.records, lane.commits] for lane in self.lanes],
-            "skipped": [dict(entry) for entry in self.skipped],
+            "skipped": [failure.to_dict() for failure in self.skipped],
         }
 
     @classmethod
@@ -222,7 +223,7 @@ class OfRestore:
             data["target"],
             log_end=data["log_end"],
             lanes=tuple(WrittenTo(*lane) for lane in data["lanes"]),
-            skipped=tuple(data["skipped"]),
+            skipped=tuple(Failure.from_dict(each) for each in data["skipped"]),
         )
 
     def progress(self, done: Done) -> Mapping[str, int]:

@@ -92,17 +92,17 @@ class Account:
             done = self._done[where] = self._done[where] + report.done
             committed = row.report.committed if report.committed is None else report.committed
             now = replace(row.report, committed=committed, done=done)
-            state = "done" if report.failure is None else report.failure["code"]
+            state = "done" if report.failure is None else report.failure.code
             self._rows[where] = Row(now, state, is_reported=True)
             summary.skip("bad_objects", report.done.bad_objects)
             summary.skip("bad_records", report.done.bad_records)
             summary.skip("unregistered_schemas", report.done.strange_schemas)
             summary.skip("timestamps_of_0_ms_written_as_1_ms", report.done.zero_timestamps)
             if self._skip_list is not None:
-                for entry in report.own.skipped:
-                    self._skip_list.add(entry, where)
+                for failure in report.own.skipped:
+                    self._skip_list.add(failure, where)
             named = report.own.skipped[: self._nameable]
             for entry in named:
-                summary.warn("skipped", f"{entry['what']}: {entry['why']}")
+                summary.warn("skipped", f"{entry.what}: {entry.why}")
             if self._nameable is not None:
                 self._nameable -= len(named)

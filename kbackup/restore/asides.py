@@ -3,10 +3,11 @@
 Nothing here reads a clock or talks to anybody.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from kbackup.errors import Failure
 from kbackup.records import TopicPartition
 from kbackup.runs.pauses import growing_s
 
@@ -24,9 +25,6 @@ Subject = str | TopicPartition
 
 BUCKET: Final = ""
 """What is set aside where the bucket cannot be listed, or the cluster not be asked."""
-
-Failure = Mapping[str, Any]
-"""What it failed with, as ``KbackupError.to_dict`` puts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class Asides:
         """
         before = self._held.get(place)
         count = 1 if before is None else before.count + 1
-        passes = all(failure["exit_code"] in _PASSING for failure in failures)
+        passes = all(failure.exit_code in _PASSING for failure in failures)
         longest_s = max(self.first_s, LONGEST_PAUSE_S if passes else LONGEST_RARE_PAUSE_S)
         pause_s = growing_s(count, self.first_s, longest_s, jitter)
         self._held[place] = _Aside(tuple(failures), count, now + pause_s)
@@ -96,5 +94,5 @@ def _topic(place: Subject) -> str:
     return place.topic if isinstance(place, TopicPartition) else place
 
 
-def _codes(failures: Sequence[Failure]) -> list[Any]:
-    return [failure["code"] for failure in failures]
+def _codes(failures: Sequence[Failure]) -> list[str]:
+    return [failure.code for failure in failures]

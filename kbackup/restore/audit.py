@@ -7,11 +7,10 @@ someone else writes, the records are counted one by one.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kbackup.channel import Line
 from kbackup.engine import Report
-from kbackup.errors import AuditError, KbackupError
+from kbackup.errors import AuditError, Failure, KbackupError
 from kbackup.kafka import Cluster, Connection
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import OfRestore, PartitionReport, WrittenTo
@@ -95,12 +94,12 @@ def written(
     ]
 
 
-def counts(reports: Iterable[Report]) -> tuple[dict[TopicPartition, int], list[Mapping[str, Any]]]:
+def counts(reports: Iterable[Report]) -> tuple[dict[TopicPartition, int], list[Failure]]:
     """Return how many records `count` found in each partition, and why others were not counted."""
-    found, failures = dict[TopicPartition, int](), list[Mapping[str, Any]]()
+    found, failures = dict[TopicPartition, int](), list[Failure]()
     for report in reports:
         if "failure" in report:
-            failures.append(report["failure"])
+            failures.append(Failure.from_dict(report["failure"]))
         else:
             found[TopicPartition(report["topic"], report["partition"])] = report["counted"]
     return found, failures

@@ -15,13 +15,13 @@ from typing import Any, Final, Unpack
 
 from kbackup import engine, moments
 from kbackup.config import Settings
-from kbackup.errors import KafkaError, KbackupError, RefusedError, SparkError, StoppedError
+from kbackup.errors import Failure, KafkaError, KbackupError, RefusedError, SparkError, StoppedError
 from kbackup.events import PROGRESS, Event
 from kbackup.kafka import Cluster, check_idle
 from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore import audit, news, pace
 from kbackup.restore.account import Account
-from kbackup.restore.asides import BUCKET, Asides, Failure, Subject
+from kbackup.restore.asides import BUCKET, Asides, Subject
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.lookout import Lookout, stamps
@@ -100,7 +100,7 @@ class Following:
             except KbackupError as error:
                 if self._turns == 0:
                     raise
-                self._set_aside(BUCKET, [error.to_dict()])
+                self._set_aside(BUCKET, [error.failure()])
             else:
                 if self._turns == 0 and names and all(map(self._asides.holds, names)):
                     return
@@ -217,9 +217,9 @@ class Following:
         for topic in plan.topics:
             name = topic.intent.source
             self._remarks.plan(topic)
-            failures = [error.to_dict() for error in topic.refusals]
+            failures = [error.failure() for error in topic.refusals]
             if not failures and unconfirmed is not None and topic.adds:
-                failures = [unconfirmed.to_dict()]
+                failures = [unconfirmed.failure()]
             units: list[RestoreUnit] = []
             first: list[RestoreUnit] = []
             if not failures:
@@ -233,11 +233,13 @@ class Following:
                 except KbackupError as error:
                     if isinstance(error, KafkaError) and error.is_away:
                         raise
-                    failures = [error.to_dict()]
+                    failures = [error.failure()]
             if first and not self._stop.is_set():
                 task = functools.partial(put_back, self._job(plan, self._visits + 1))
                 found = self._run_tasks(task, first)
-                failures = [report["failure"] for report in found if "failure" in report]
+                failures = [
+                    Failure.from_dict(each["failure"]) for each in found if "failure" in each
+                ]
             if failures:
                 self._set_aside(name, failures)
                 continue
@@ -272,7 +274,7 @@ class Following:
             self._account.take(report)
             if report.failure is None:
                 self._take_up(report.where)
-            elif report.failure["code"] != StoppedError.code:
+            elif report.failure.code != StoppedError.code:
                 self._set_aside(report.where, [report.failure])
         if not self._stop.is_set():
             self._audit(plan, cluster, reports)
@@ -290,8 +292,8 @@ class Following:
         counted, failures = audit.counts(self._run_tasks(task, doubtful))
         errors = audit.differences(doubtful, counted, exactly_once=exactly_once)
         with self._account.lock:
-            for failure in [*failures, *(error.to_dict() for error in errors)]:
-                place = failure.get("topic"), failure.get("partition")
+            for failure in [*failures, *(error.failure() for error in errors)]:
+                place = failure.place.get("topic"), failure.place.get("partition")
                 self._summary.standing["audit", *place] = failure
 
     def _run_tasks(

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
 from typing import Any, Final
 
+from kbackup.errors import Failure
 from kbackup.events import Event, Warned
 from kbackup.records import TopicPartition
-from kbackup.restore.asides import Asides, Failure, Subject
+from kbackup.restore.asides import Asides, Subject
 from kbackup.restore.plan import PlannedTopic
 from kbackup.restore.soundness import REPEATED
 from kbackup.restore.standing import LEFT_OUT
@@ -85,8 +86,7 @@ class Remarks:
 
     def set_aside(self, place: Subject, failure: Failure) -> None:
         """Report that *place* is set aside, and why."""
-        why = f": {failure['why']}" if failure["why"] else ""
-        text = f"{str(place) or 'the restore'} is set aside: {failure['what']}{why}"
+        text = f"{str(place) or 'the restore'} is set aside: {failure}"
         self._tell(self._event("set_aside", text, _placed(place)))
 
     def goes_on(self, place: Subject) -> None:
@@ -100,7 +100,7 @@ class Remarks:
         for key in [key for key in standing if key[0] == "aside"]:
             del standing[key]
         for number, (place, failure) in enumerate(asides.failures()):
-            standing["aside", number] = {**_placed(place), **failure}
+            standing["aside", number] = failure.at(**_placed(place))
 
     def _event(self, code: str, text: str, place: Mapping[str, Any]) -> Event:
         return Warned(code, text, self._summary.run, place).to_dict()

@@ -2,13 +2,14 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, Unpack
 
 from kbackup import engine
 from kbackup.backup import catalog
 from kbackup.config import Settings
 from kbackup.engine import Report
-from kbackup.errors import KbackupError
+from kbackup.errors import Failure, KbackupError, ObjectKeyError
 from kbackup.events import PROGRESS, Event
 from kbackup.kafka import Cluster, check_idle
 from kbackup.reports import OfRestore, PartitionReport
@@ -178,7 +179,7 @@ class RestoreRun:
         )
         for error in planner.missing:
             self._summary.skip("missing_objects")
-            self._skip_list.add(error.to_dict())
+            self._skip_list.add(error.failure())
             self._tell(self._summary.warn("missing_object", f"{error}; left out"))
         if not plan.refusals:
             self._schemas.plan(plan, open_store(self._world.store))
@@ -187,7 +188,8 @@ class RestoreRun:
     def _say_foreign(self, found: catalog.Catalog) -> None:
         self._summary.skip("foreign_objects", found.foreign_count)
         for key, why in found.foreign:
-            self._skip_list.add({"code": "foreign_object", "key": key, "why": why})
+            left_out = ObjectKeyError(key, why).failure()
+            self._skip_list.add(replace(left_out, place={"key": key}))
         for key, why in found.foreign[:20]:
             self._tell(self._summary.warn("foreign_object", f"{key} is ignored: {why}", key=key))
         for code, text in found.left_out():
@@ -235,7 +237,7 @@ class RestoreRun:
 
     def _has_failed(self, found: Sequence[Report]) -> bool:
         """Take over the failures of tasks that only commit beginnings; whether there are any."""
-        failures = [report["failure"] for report in found if "failure" in report]
+        failures = [Failure.from_dict(each["failure"]) for each in found if "failure" in each]
         for failure in failures:
             self._summary.fail(failure)
         return bool(failures) or self._stop.is_set()

@@ -7,11 +7,10 @@ left out when it ends, so a run that is killed may have left out more.
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Self, TextIO
 
-from kbackup.errors import ConfigurationError, KbackupError
+from kbackup.errors import ConfigurationError, Failure, KbackupError
 from kbackup.records import TopicPartition
 
 
@@ -45,11 +44,11 @@ class SkipList:
             ) from error
         return self
 
-    def add(self, entry: Mapping[str, Any], where: TopicPartition | None = None) -> None:
-        """Write down something that is left out, as ``KbackupError.to_dict`` has it.
+    def add(self, failure: Failure, where: TopicPartition | None = None) -> None:
+        """Write down something that is left out.
 
         Args:
-            entry: What, and why.
+            failure: What, and why.
             where: Its partition, where that is known.
 
         Raises:
@@ -58,10 +57,9 @@ class SkipList:
         if self._file is None:
             return
         place = {} if where is None else {"topic": where.topic, "partition": where.partition}
+        entry = {"type": "skipped", "run": self._run, **failure.at(**place).to_dict()}
         try:
-            self._file.write(
-                json.dumps({"type": "skipped", "run": self._run, **place, **entry}) + "\n"
-            )
+            self._file.write(json.dumps(entry) + "\n")
         except OSError as error:
             raise self._lost(error) from error
 

@@ -49,7 +49,7 @@ def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Itera
             outage.note(error)
             error.place.setdefault("topic", unit.target.topic)
             error.place.setdefault("partition", unit.target.partition)
-            work.report = replace(work.report, failure=error.to_dict())
+            work.report = replace(work.report, failure=error.failure())
         return work.report.to_dict()
 
     small = [unit for unit in units if unit.size <= SMALL_BYTES]

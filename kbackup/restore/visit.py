@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from kbackup.backup.catalog import Catalog
 from kbackup.config import Settings
-from kbackup.errors import KbackupError
+from kbackup.errors import Failure, KbackupError
 from kbackup.kafka import Cluster
-from kbackup.restore.asides import Failure
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.planner import Planner
 from kbackup.restore.remarks import Remarks
@@ -98,7 +97,7 @@ class VisitPlanner:
             except KbackupError as error:
                 if error.exit_code in (5, 6):
                     raise
-                self._set_aside(name, [error.to_dict()])
+                self._set_aside(name, [error.failure()])
         spans = {where: span for plan in plans for where, span in plan.spans.items()}
         topics = tuple(topic for plan in plans for topic in plan.topics)
         return RestorePlan(topics, wiring.restore_group(self._settings), spans)

@@ -302,8 +302,9 @@ class Work:
         self._open.count(**more)
 
     def _skip(self, error: KbackupError, **more: str) -> None:
-        entry = error.to_dict() | more
-        own = replace(self.report.own, skipped=(*self.report.own.skipped, entry))
+        failure = error.failure()
+        failure = replace(failure, place={**failure.place, **more})
+        own = replace(self.report.own, skipped=(*self.report.own.skipped, failure))
         self.report = replace(self.report, own=own)
 
     def _commit(self, writer: Writer) -> None:

@@ -1,11 +1,10 @@
 """What a run reports at its end: one dictionary, the same for people, scripts and run records."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from time import monotonic
 from typing import Any, Final, Self
 
-from kbackup.errors import KbackupError, worst
+from kbackup.errors import Failure, KbackupError, StoppedError, worst
 from kbackup.events import Event, Warned
 
 _SKIPPED: Final = 3
@@ -29,16 +28,16 @@ class Summary:
         self.skipped: dict[str, int] = {}
         self.facts: Event = {}
         self.remarks: dict[Any, Event] = {}
-        self.standing: dict[Any, Mapping[str, Any]] = {}
-        self._errors: list[Event] = []
+        self.standing: dict[Any, Failure] = {}
+        self._errors: list[Failure] = []
         self._warnings: list[Event] = []
         self._started = monotonic()
 
-    def fail(self, error: KbackupError | Mapping[str, Any]) -> None:
+    def fail(self, error: KbackupError | Failure) -> None:
         """Take an error; the same one is kept once."""
-        entry = error.to_dict() if isinstance(error, KbackupError) else dict(error)
-        if entry not in self._errors:
-            self._errors.append(entry)
+        failure = error.failure() if isinstance(error, KbackupError) else error
+        if failure not in self._errors:
+            self._errors.append(failure)
 
     def warn(self, code: str, text: str, **place: Any) -> Event:
         """Take a warning; return it as an event."""
@@ -64,14 +63,14 @@ class Summary:
         """Return the exit code of all that happened; *signal* is the one that stopped the run."""
         if signal is not None and not self.standing:
             return 128 + signal
-        codes = [entry["exit_code"] for entry in self._all_errors()]
+        codes = [failure.exit_code for failure in self._all_errors()]
         return worst([*codes, _SKIPPED if self.skipped else 0])
 
-    def _all_errors(self) -> list[Event]:
-        found = [entry for entry in self._errors if entry["code"] != "stopped"]
-        for entry in self.standing.values():
-            if entry not in found:
-                found.append(dict(entry))
+    def _all_errors(self) -> list[Failure]:
+        found = [failure for failure in self._errors if failure.code != StoppedError.code]
+        for failure in self.standing.values():
+            if failure not in found:
+                found.append(failure)
         return found
 
     def finish(self, signal: int | None = None) -> Event:
@@ -92,7 +91,7 @@ class Summary:
             "skipped": self.skipped,
             "partitions": self.partitions,
             "topics": _topics(self.partitions),
-            "errors": self._all_errors(),
+            "errors": [failure.to_dict() for failure in self._all_errors()],
             "warnings": [*self._warnings, *self.remarks.values()],
             **self.facts,
         }

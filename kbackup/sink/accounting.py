@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from threading import RLock
-from typing import Any, Final
+from typing import Final
 
 from kbackup.config import Settings
-from kbackup.errors import StoppedError, TopicChangedError, TopicDeletedError
+from kbackup.errors import Failure, StoppedError, TopicChangedError, TopicDeletedError
 from kbackup.events import Event, Progress
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
@@ -118,7 +118,7 @@ def after(row: Row[OfSink], report: PartitionReport[OfSink]) -> Row[OfSink]:
     )
     state = "done" if now.done.records else "no records"
     if report.failure is not None:
-        state = "stopped" if report.failure["code"] == StoppedError.code else "failed"
+        state = "stopped" if report.failure.code == StoppedError.code else "failed"
     elif now.end != now.committed:
         state = "tail left open"
     return Row(now, state, is_reported=True)
@@ -196,13 +196,13 @@ class Account:
         with self.lock:
             return [row.to_dict() for row in self._rows.values()]
 
-    def set_aside(self, where: TopicPartition, failure: Mapping[str, Any] | None) -> bool:
+    def set_aside(self, where: TopicPartition, failure: Failure | None) -> bool:
         """Record why a partition is stalled, None if it is not; return whether that is new."""
         with self.lock:
             before = self._summary.standing.pop(where, None)
             if failure is not None:
                 self._summary.standing[where] = failure
-            return (before or {}).get("code") != (failure or {}).get("code")
+            return (before and before.code) != (failure and failure.code)
 
     def gap_ends(self) -> dict[TopicPartition, int]:
         """Return where the log began after the last gap that tasks met."""
@@ -220,7 +220,7 @@ class Account:
         """Whether no partition can ever continue."""
         with self.lock:
             standing = self._summary.standing
+            lost = {where for where, failure in standing.items() if failure.code in _FOR_GOOD}
             return all(
-                row.report.start is None or standing.get(where, {}).get("code") in _FOR_GOOD
-                for where, row in self._rows.items()
+                row.report.start is None or where in lost for where, row in self._rows.items()
             )

@@ -164,9 +164,10 @@ class Following:
         before, self._before = self._before, look
         now, clock = self.job.clock.steady_s(), self.job.clock.ms() / 1000
         for watch in self.watches.values():
-            failure = watch.report.failure
+            known = watch.report.failure
             watch.see(look, before, now, clock)
-            if _code(watch.report.failure) != _code(failure):
+            failure = watch.report.failure
+            if (failure and failure.code) != (known and known.code):
                 self._report(watch)
         self._pass_boundary()
         for where, watch in self.watches.items():
@@ -263,7 +264,3 @@ class Following:
             watch.give_up(error)
             self._report(watch)
         self.line.tell({"type": GAVE_UP, "run": self.job.run})
-
-
-def _code(failure: object) -> object:
-    return failure.get("code") if isinstance(failure, dict) else None

@@ -105,6 +105,5 @@ class News:
         if failure is None:
             code, text = "goes_on", f"{where}: the backup goes on"
         else:
-            why = f": {failure['why']}" if failure["why"] else ""
-            code, text = "set_aside", f"{where} is set aside: {failure['what']}{why}"
+            code, text = "set_aside", f"{where} is set aside: {failure}"
         self._tell(Warned.about(where, code, text, self._summary.run).to_dict())

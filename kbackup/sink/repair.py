@@ -20,6 +20,7 @@ from kbackup.config.parsing import ObjectPlace
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,
+    Failure,
     IncompleteBackupError,
     KbackupError,
 )
@@ -27,7 +28,7 @@ from kbackup.events import Event
 from kbackup.kafka import Cluster
 from kbackup.naming import View
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
-from kbackup.reports import PartitionReport
+from kbackup.reports import OfSink, PartitionReport
 from kbackup.runs import history, known, wiring
 from kbackup.runs.known import Known
 from kbackup.runs.locks import RunLock, lost_lock
@@ -35,7 +36,6 @@ from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
 from kbackup.sink import accounting, schemas
-from kbackup.sink.accounting import Row
 from kbackup.sink.job import recreated
 from kbackup.sink.news import Tell
 from kbackup.sink.plan import PlannedPartition
@@ -116,7 +116,7 @@ class RepairRun:
         rows = [accounting.planned(repair.at) for repair in found]
         self._tell({"type": "plan", "partitions": rows})
         if self._settings.dry_run:
-            self._summary.partitions = [Row.of(repair.at).to_dict() for repair in found]
+            self._summary.partitions = [accounting.row_of(repair.at).to_dict() for repair in found]
         return found
 
     def _write(self, repairs: Sequence[Repair], number: int, store: Store) -> None:
@@ -133,11 +133,12 @@ class RepairRun:
         of_partition = {repair.at.where: repair for repair in repairs}
         for data in found:
             if "topic" not in data:  # of a task that could not begin
-                self._summary.fail(data["failure"])
+                self._summary.fail(Failure.from_dict(data["failure"]))
                 continue
-            report = PartitionReport.from_dict(data)
+            report = PartitionReport.from_dict(data, OfSink)
             repair = of_partition[report.where]
-            self._summary.partitions.append(Row.of(repair.at).after(report).to_dict())
+            row = accounting.after(accounting.row_of(repair.at), report)
+            self._summary.partitions.append(row.to_dict())
             if report.failure is not None:
                 self._summary.fail(report.failure)
             else:

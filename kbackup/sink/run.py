@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kbackup import engine, moments
 from kbackup.config import Settings
-from kbackup.errors import KbackupError, StoppedError, TopicChangedError
+from kbackup.errors import Failure, KbackupError, StoppedError, TopicChangedError
 from kbackup.events import PROGRESS, Event, Progress
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicPartition
@@ -212,7 +212,7 @@ class SinkRun:
         """Run *task* over *units*; return where it is in those that retention overtook."""
         overtaken = {}
         for report in self._run_tasks(task, units, self._stop.event):
-            if report.failure is not None and report.failure["code"] == LogStartMovedError.code:
+            if report.failure is not None and report.failure.code == LogStartMovedError.code:
                 overtaken[report.where] = report.reached
             elif report.failure is not None:
                 self._summary.fail(report.failure)
@@ -230,7 +230,7 @@ class SinkRun:
         self._summary.facts["timings"] = self._timings.to_dict()
         for data in found:
             if "topic" not in data:  # of a task that could not begin
-                self._summary.fail(data["failure"])
+                self._summary.fail(Failure.from_dict(data["failure"]))
         return [PartitionReport.from_dict(data, OfSink) for data in found if "topic" in data]
 
     def _hear(self, event: Event) -> None:
@@ -260,7 +260,7 @@ class SinkRun:
         if self._account_for(report):
             self._tell(report.progress(self._run, 0).to_dict())
         failure = report.failure
-        is_stopped = failure is not None and failure["code"] == StoppedError.code
+        is_stopped = failure is not None and failure.code == StoppedError.code
         if self._account.set_aside(report.where, None if is_stopped else failure):
             self._news.standing(report)
         if not self._settings.topics_regex and self._account.is_lost():

@@ -4,11 +4,11 @@ A partition that fails is set aside and tried again after a pause, so that its n
 Nothing here reads a clock or talks to a server.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from kbackup.errors import (
+    Failure,
     KafkaError,
     KbackupError,
     NoSpaceError,
@@ -46,14 +46,14 @@ class Pause:
     """Why a partition is set aside after a visit, and until when.
 
     Attributes:
-        failure: What the last visit failed with, as plain data: an error keeps all that it met.
+        failure: What the last visit failed with: an error would keep all that it met.
         passes: The fault is transient.
         visits: How many have failed in a row.
         until: When to try again, by the monotonic clock.
         log_start: Where the log began: once it has moved on, a bad record may be gone.
     """
 
-    failure: Mapping[str, Any]
+    failure: Failure
     passes: bool
     visits: int
     until: float
@@ -97,7 +97,7 @@ class Watch:
     _wanted: int = 0
     _waiting_since: float | None = None
     _silent_since: float | None = None
-    _lost: Mapping[str, Any] | None = None
+    _lost: Failure | None = None
     _pause: Pause | None = None
     _seen_at: float = 0.0
     _mark: tuple[int, float] | None = None
@@ -131,7 +131,7 @@ class Watch:
             clock: The same in seconds since the epoch.
         """
         where, committed = self.report.where, self.report.reached
-        if self._lost is None or self._lost["code"] != TopicChangedError.code:  # that is for good
+        if self._lost is None or self._lost.code != TopicChangedError.code:  # that is for good
             error = changed(where, committed, look, before) or self._silence(look, now)
             self._lost = None if error is None else self._placed(error)
         log = look.logs.get(where)
@@ -203,7 +203,7 @@ class Watch:
 
     def give_up(self, error: KbackupError) -> None:
         """Take in that the cluster is away, which ends the run."""
-        self.report = replace(self.report, failure=error.to_dict())
+        self.report = replace(self.report, failure=error.failure())
 
     def _silence(self, look: Look, now: float) -> KbackupError | None:
         """Return why the partition cannot be asked, once that has lasted."""
@@ -245,6 +245,6 @@ class Watch:
         failure = self._lost or (None if self._pause is None else self._pause.failure)
         self.report = replace(self.report, failure=failure)
 
-    def _placed(self, error: KbackupError) -> Mapping[str, Any]:
+    def _placed(self, error: KbackupError) -> Failure:
         where = self.report.where
-        return {**error.to_dict(), "topic": where.topic, "partition": where.partition}
+        return error.failure().at(topic=where.topic, partition=where.partition)

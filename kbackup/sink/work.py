@@ -68,9 +68,9 @@ class Work:
 
     def fail(self, error: KbackupError) -> None:
         """Put *error*, with its place, into the report."""
-        error.place.setdefault("topic", self.unit.where.topic)
-        error.place.setdefault("partition", self.unit.where.partition)
-        self.report = replace(self.report, failure=error.to_dict())
+        where = self.unit.where
+        failure = error.failure().at(topic=where.topic, partition=where.partition)
+        self.report = replace(self.report, failure=failure)
 
     def run(self) -> None:
         """Back up the unit alone.

@@ -78,7 +78,7 @@ def verify_task(job: VerifyJob, units: Sequence[VerifyUnit], line: Line) -> Iter
         try:
             yield _Check(store, unit, job.reading).run().to_dict()
         except KbackupError as error:
-            yield Checked(unit.files.id, failure=error.to_dict()).to_dict()
+            yield Checked(unit.files.id, failure=error.failure()).to_dict()
         if line.is_stopped():
             return
 

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from kbackup import errors
-from kbackup.errors import KbackupError, StoppedError, worst
+from kbackup.errors import Failure, KbackupError, StoppedError, worst
 
 ALL = [
     kind
@@ -23,7 +23,7 @@ def test_an_error_crosses_processes_whole(kind: type[KbackupError]) -> None:
     error = kind("what", "why", "do", topic="orders")
     fields = (error.what, error.why, error.do, error.place)
 
-    for copy in (pickle.loads(pickle.dumps(error)), KbackupError.from_dict(error.to_dict())):
+    for copy in (pickle.loads(pickle.dumps(error)), Failure.from_dict(error.to_dict()).error()):
         assert (kind, fields) == (type(copy), (copy.what, copy.why, copy.do, copy.place))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.errors import StoreError
+from kbackup.errors import CorruptObjectError, StoreError
 from kbackup.kafka import Position
 from kbackup.naming import DIRECTORY_BYTES_MAX, KEY_BYTES_MAX, Layout, ObjectKey, View
 from kbackup.records import Span, TopicIdentity, TopicPartition
@@ -32,7 +32,7 @@ counts = st.integers(0, 2**63 - 1)
 done = st.builds(Done, *[counts] * 5, st.none() | counts, st.none() | counts, *[counts] * 7)
 objects = st.builds(LastObject, st.none() | st.text("a/+", max_size=5), st.none() | counts)
 spans = st.lists(st.builds(Span, counts, counts), max_size=2).map(tuple)
-failures = st.sampled_from([None, StoreError("put", "503").to_dict()])
+failures = st.sampled_from([None, StoreError("put", "503").failure()])
 of_sink = st.builds(
     OfSink, st.none() | st.builds(Bookmark, objects, st.text("r1"), done), spans, spans,
     st.none() | st.floats(0, 2e9),
@@ -40,7 +40,7 @@ of_sink = st.builds(
 of_restore = st.builds(
     OfRestore, st.just("copy"), st.just(0), st.none() | counts,
     st.lists(st.builds(WrittenTo, counts, counts, counts), max_size=2).map(tuple),
-    st.lists(st.just({"code": "corrupt", "what": "an object"}), max_size=2).map(tuple),
+    st.lists(st.just(CorruptObjectError("an object", key="k").failure()), max_size=2).map(tuple),
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import pytest
 from kbackup.backup.checked import Checked
 from kbackup.backup.claims import Problem
 from kbackup.engine import check_whole
+from kbackup.errors import StoreError
 
 PROBLEM = Problem("corrupt", "a", "it is cut short")
 
@@ -15,7 +16,7 @@ PROBLEM = Problem("corrupt", "a", "it is cut short")
     "checked",
     [
         pytest.param(Checked("a", 2, 70, 9, 0, 8, ("a",), "5e1f", (PROBLEM,), True, 3), id="read"),
-        pytest.param(Checked("a", failure={"code": "store", "what": "gone"}), id="not read"),
+        pytest.param(Checked("a", failure=StoreError("gone").failure()), id="not read"),
     ],
 )
 def test_it_crosses_processes_as_plain_data(checked: Checked) -> None:

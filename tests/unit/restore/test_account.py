@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kbackup.backup.catalog import FileSet
-from kbackup.errors import BadRecordError, ConfigurationError
+from kbackup.errors import BadRecordError, ConfigurationError, Failure
 from kbackup.events import Progress
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Bookmark, Done, Mark, OfRestore, PartitionReport, Place, Source
@@ -30,7 +29,7 @@ def unit(*starts: int) -> RestoreUnit:
     return RestoreUnit(TopicPartition("copy", 0), sets, bookmark)
 
 
-def report(done: Done, *skipped: dict[str, Any]) -> PartitionReport[OfRestore]:
+def report(done: Done, *skipped: Failure) -> PartitionReport[OfRestore]:
     return PartitionReport(ORDERS, 0, None, 10, OfRestore("copy", skipped=skipped), done)
 
 
@@ -66,7 +65,7 @@ def test_a_skip_list_has_all_that_was_left_out(tmp_path: Path, summary: Summary)
         account = Account(summary, 1, skip_list)
         account.plan(unit(0))
         errors = [BadRecordError(f"offset {at}", "too large", offset=at) for at in (3, 4)]
-        skipped = tuple(error.to_dict() for error in errors)
+        skipped = tuple(error.failure() for error in errors)
         with skip_list:
             account.take(report(Done(bad_records=2), *skipped))
 
@@ -121,7 +120,7 @@ def test_what_is_left_out_is_counted_and_named(
     """
     account = Account(summary, names_most)
     account.plan(unit(0))
-    entries: Any = [{"what": f"offset {offset}", "why": "bad"} for offset in range(3)]
+    entries = [BadRecordError(f"offset {offset}", "bad").failure() for offset in range(3)]
 
     done = Done(9, bad_objects=1, bad_records=2, zero_timestamps=3)
     account.take(report(done, *entries))

@@ -95,7 +95,7 @@ def test_no_record_of_an_object_in_the_wrong_place_is_written(
         assert len(ours) <= (20 if good else 10)
     else:
         reports = again.restore(**options)
-        assert [name] == [entry["key"] for report in reports for entry in report.own.skipped]
+        assert [name] == [entry.place["key"] for report in reports for entry in report.own.skipped]
         left = values(range(30)) if good else values(range(10), range(20, 30))
         assert left == again.cluster.values("copy_of_orders")
         assert "left_out" in [code for code, _ in again.plan(topics="orders").topics[0].warnings]

@@ -140,7 +140,7 @@ def test_a_record_that_cannot_be_changed_is_a_bad_record(on_error: str) -> None:
     assert (1, 2, 3) == (report.done.records, report.done.bad_records, report.committed)
     assert ["orders-0 offset 1: a value is not JSON",
             "orders-0 offset 2: the transform mask cannot be applied to a record"] == [
-        entry["what"] for entry in report.own.skipped
+        entry.what for entry in report.own.skipped
     ]  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def test_a_record_that_cannot_be_written_as_before_is_named_by_its_offset(on_err
 
     assert [b"a", b"d"] == [row["value"] for row in rows(found)]
     assert (2, 2, 10) == (report.done.records, report.done.bad_records, report.committed)
-    assert [5, 8] == [entry["offset"] for entry in report.own.skipped]
+    assert [5, 8] == [entry.place["offset"] for entry in report.own.skipped]
 
 
 class HalfBad:

@@ -162,7 +162,7 @@ def test_where_the_ledger_cannot_be_written_nothing_is_committed(backing: Backin
     assert {TopicPartition("orders", at) for at in range(FEW)} == failed
     assert {"audit"} == {where.topic for where in backing.group.positions}
     assert failed == {
-        TopicPartition(report.failure["topic"], report.failure["partition"])
+        TopicPartition(report.failure.place["topic"], report.failure.place["partition"])
         for report in reports
         if report.failure is not None
     }
@@ -180,6 +180,6 @@ def test_a_group_that_cannot_be_committed_fails_every_partition(backing: Backing
 
     assert 2 * FEW == len(reports)
     assert {("kafka", 0, 0)} == {
-        (report.failure and report.failure["code"], report.committed, report.done.records)
+        (report.failure and report.failure.code, report.committed, report.done.records)
         for report in reports
     }

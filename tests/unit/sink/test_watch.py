@@ -70,7 +70,7 @@ def visit(at: Watch, committed: int, error: KbackupError | None, now: float) -> 
 
 def code(at: Watch) -> object:
     """Why it stands still."""
-    return None if at.report.failure is None else at.report.failure["code"]
+    return None if at.report.failure is None else at.report.failure.code
 
 
 def test_a_partition_is_visited_when_a_file_is_full_or_a_record_has_waited() -> None:
