@@ -150,8 +150,9 @@ def verify(
     yield from _stale(summary, notes.locks, now)
     offsets = again(told)
     if offsets is not None:
-        how = f"move damaged objects away, then run kbackup sink --repair {offsets} with the sink's"
-        yield summary.warn("repair", f"{AGAIN}: {how} configuration")
+        places = offsets.partition(" ")[0]
+        how = f"move damaged objects away, then run kbackup sink --repair {places} with the sink's"
+        yield summary.warn("repair", f"{AGAIN}: {offsets}; {how} configuration")
 
 
 def _only(
