@@ -26,6 +26,8 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from typing import Final
 
+from kbackup.memory import keep_little
+
 SOCKET: Final = "KBACKUP_WORKER_SOCKET"
 """Variable that names the socket of the process that was started ahead."""
 
@@ -83,6 +85,7 @@ def _prepare(modules: Sequence[str] = ()) -> None:
     """
     sys.path[:] = without_archives(sys.path)
     os.environ.setdefault(*_NO_THREAD)
+    keep_little()
     gc.disable()  # what it frees would leave room in frozen pages, where workers write
     for name in (*_USED_BY_TASKS, *modules):
         import_module(name)

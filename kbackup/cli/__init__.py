@@ -13,6 +13,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from kbackup.cli import usage
 from kbackup.cli.options import EXIT_CODES, version_option
+from kbackup.memory import keep_little
 
 _COMMANDS: Final = {
     "sink": ("kbackup.cli.sink", "Copy Kafka topics to S3."),
@@ -129,4 +130,5 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process; the work continues
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+    keep_little()
     root(prog_name="kbackup")

@@ -43,12 +43,14 @@ def prepared() -> dict[str, Any]:
         "kbackup.worker.main()\n"
         "threads = len(os.listdir('/proc/self/task'))\n"
         "kept = [gc.isenabled(), gc.get_freeze_count() > len(gc.get_objects())]\n"
-        "print(json.dumps([threads, kept, list(sys.modules)]))\n"
+        "import pyarrow\n"
+        "pool = pyarrow.default_memory_pool().backend_name\n"
+        "print(json.dumps([threads, kept, pool, list(sys.modules)]))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    return dict(zip(("threads", "kept", "modules"), json.loads(done.stdout), strict=True))
+    return dict(zip(("threads", "kept", "pool", "modules"), json.loads(done.stdout), strict=True))
 
 
 def test_what_is_imported_before_workers_are_forked_starts_no_thread(
@@ -68,6 +70,13 @@ def test_a_garbage_collection_in_a_worker_does_not_copy_what_workers_share(
     Collections look at no object from before the fork, and are made.
     """
     assert [True, True] == prepared["kept"]
+
+
+def test_arrow_gives_memory_back_in_workers(prepared: dict[str, Any]) -> None:
+    """
+    It comes from the C library, whatever pool Arrow would choose.
+    """
+    assert "system" == prepared["pool"]
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,12 @@ import click
 import jsonschema
 import pytest
 
-from kbackup.cli import root
+from kbackup.cli import main, root
 from kbackup.cli.json_lines import schema
 from kbackup.config import PROPERTIES
 from tests.support.invoked import invoke
 
+POOL = "ARROW_DEFAULT_MEMORY_POOL"
 HEAVY = ("pyspark", "py4j", "boto3", "botocore", "confluent_kafka", "moto")
 
 ONE_SHOT = """\
@@ -111,6 +112,25 @@ def test_commands_that_look_import_no_spark(words: list[str]) -> None:
 
     assert 0 == code
     assert not modules.intersection(HEAVY)
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [pytest.param({}, "system", id="ours"), pytest.param({POOL: "mimalloc"}, "mimalloc", id="own")],
+)
+def test_arrow_gives_memory_back_unless_another_pool_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], taken: str
+) -> None:
+    """
+    The driver, and the workers it starts, take memory from the C library.
+    """
+    monkeypatch.setattr(os, "environ", {**given})
+    monkeypatch.setattr(sys, "argv", ["kbackup", "--version"])
+
+    with pytest.raises(SystemExit):
+        main()
+
+    assert taken == os.environ[POOL]
 
 
 @pytest.mark.parametrize(
