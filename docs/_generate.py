@@ -30,6 +30,7 @@ from kbackup.config import Property, clients, known
 from kbackup.config.refusals import REFUSALS
 from kbackup.config.settings import shown_value
 from kbackup.errors import KbackupError
+from kbackup.stores.s3.permissions import BUCKET, NEEDS, OBJECTS, RECORDS
 
 PROPERTIES: Final = [found for found in config.PROPERTIES if found.is_built_in]
 """The properties of this package: plugins of others that are installed here stay out."""
@@ -282,6 +283,18 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", "]", "!", "?")) else f"{text}."
 
 
+def permissions() -> Iterator[str]:
+    """Yield what each command has to be allowed, as a table."""
+    yield "| command | on the bucket | on `topics/*` | on `_kbackup/*` |"
+    yield "|---|---|---|---|"
+    for need in NEEDS:
+        cells = [
+            ", ".join(f"`{action}`" for action, on in sorted(need.grants) if on == place)
+            for place in (BUCKET, OBJECTS, RECORDS)
+        ]
+        yield f"| `kbackup {need.command}` | {' | '.join(cells)} |"
+
+
 def _first_line(text: str) -> str:
     return " ".join(text.strip().split("\n\n", 1)[0].split())
 
@@ -301,6 +314,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "json-lines": json_lines,
     "transforms": transforms,
     "predicates": predicates,
+    "permissions": permissions,
 }
 
 

@@ -1,0 +1,137 @@
+"""The permissions that the documentation gives each command are those that its requests need."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from uuid import uuid4
+
+import pytest
+from s3fault import Fault, S3Faults
+
+from kbackup.clock import SystemClock
+from kbackup.local.s3 import LocalS3
+from kbackup.restore.run import RestoreRun
+from kbackup.runs.stopping import Stop
+from kbackup.runs.world import World
+from kbackup.sink.run import SinkRun
+from kbackup.stores import StoreSettings
+from kbackup.stores.s3.permissions import BUCKET, NEEDS, OBJECTS, RECORDS
+from tests.support.configurations import load
+from tests.support.fake_kafka import FakeKafka
+from tests.support.in_turn import InTurn
+from tests.support.invoked import invoke
+from tests.support.standby import Standby
+from tests.support.truth import client_of
+
+OF_REQUESTS: Final = {
+    r"^GET /[^/?]+/?\?.*list-type=2": "s3:ListBucket",
+    r"^GET /[^/?]+/?\?.*uploads": "s3:ListBucketMultipartUploads",
+    r"^(GET|HEAD) /[^/?]+/[^?]": "s3:GetObject",
+    r"^(PUT|POST) /[^/?]+/[^?]": "s3:PutObject",
+    r"^DELETE .*uploadId": "s3:AbortMultipartUpload",
+    r"^DELETE ": "s3:DeleteObject",
+}
+
+
+def needed(line: str) -> tuple[str, str]:
+    """The action of a request, and what it is on."""
+    action = next(action for pattern, action in OF_REQUESTS.items() if re.search(pattern, line))
+    key = re.sub(r"^\w+ /[^/?]+/?", "", line).split("?")[0]
+    assert key == "" or key.startswith(("_kbackup/", "topics/")), line
+    return action, BUCKET if not key else RECORDS if key.startswith("_kbackup/") else OBJECTS
+
+
+class Bench:
+    """A bucket behind a proxy, a topic to back up, and a cluster to restore to."""
+
+    def __init__(self, server: LocalS3, proxy: S3Faults) -> None:
+        self.server, self.proxy = server, proxy
+        self.bucket = f"allowed-{uuid4().hex[:8]}"
+        server.create_bucket(self.bucket)
+        options = {
+            "aws.access.key.id": server.access_key_id,
+            "aws.secret.access.key": server.secret_access_key,
+            "s3.region": server.region,
+            "s3.part.size": 5 * 2**20,
+            "s3.retry.backoff.ms": 1,
+        }
+        self.store = StoreSettings(f"s3://{self.bucket}", proxy.url, options)
+        self.kafka = FakeKafka()
+        (self.where,) = self.kafka.create("orders", 30)
+
+    def sink(self, **options: object) -> dict[str, Any]:
+        """Back up what is there, or plan it."""
+        given = {"bootstrap_servers": "h:1", "s3_bucket_name": self.bucket, "topics": "orders"}
+        settings = load("sink", **given, **options).settings
+        world = World(self.kafka, self.store, InTurn(), SystemClock())  # type: ignore[arg-type]
+        return dict(SinkRun(settings, lambda _: None, Stop(), world)())
+
+    def sinks(self) -> None:
+        """A first run, a second one, one that continues without its group, and one that fails."""
+        assert 0 == self.sink()["exit_code"]
+        self.kafka.append(self.where, 5)
+        assert 0 == self.sink()["exit_code"]
+        self.kafka.positions_.clear()
+        assert 0 == self.sink()["exit_code"]
+        self.kafka.values[self.where, 35] = os.urandom(6 * 2**20)
+        self.kafka.append(self.where, 1)
+        self.proxy.faults[:] = [Fault("PUT .*partNumber=2", "status", status=403)]
+        assert 6 == self.sink()["exit_code"]
+        self.proxy.faults.clear()
+
+    def restore(self) -> None:
+        """Restore all there is."""
+        settings = load(
+            "restore", bootstrap_servers="h:1", s3_bucket_name=self.bucket, rename="copy_of_$0"
+        ).settings
+        standby = Standby()
+        world = World(standby.connection, self.store, standby.tasks, standby.time)  # type: ignore[arg-type]
+        assert 0 == RestoreRun(settings, lambda _: None, Stop(), world)()["exit_code"]
+
+    def typed(self, *words: str) -> None:
+        """Run a command that needs no Kafka."""
+        done = invoke(
+            *words, "--bucket", self.bucket, "--store-url", self.proxy.url,
+            AWS_ACCESS_KEY_ID=self.server.access_key_id,
+            AWS_SECRET_ACCESS_KEY=self.server.secret_access_key,
+            AWS_DEFAULT_REGION=self.server.region,
+        )  # fmt: skip
+        assert 0 == done.code, done.stderr
+
+    def pruned(self) -> None:
+        """Abort an unfinished upload."""
+        key = "topics/orders/partition=0/orders+0+0000000099.record.zstd.parquet"
+        client_of(self.server).create_multipart_upload(Bucket=self.bucket, Key=key)
+        self.typed("sink", "prune", "--older-than", "0s")
+
+
+@pytest.fixture
+def bench(s3_server: LocalS3) -> Iterator[Bench]:
+    with S3Faults(s3_server.endpoint_url) as proxy:
+        yield Bench(s3_server, proxy)
+
+
+def test_each_command_makes_the_requests_that_its_policy_allows_and_no_others(
+    bench: Bench,
+) -> None:
+    """
+    An action that is missing denies a run at night; one too many is a risk for nothing.
+    """
+    work: dict[str, Callable[[], object]] = {
+        "sink": bench.sinks,
+        "sink plan": lambda: (bench.kafka.positions_.clear(), bench.sink(dry_run=True)),
+        "sink status": lambda: bench.typed("sink", "status"),
+        "sink prune": bench.pruned,
+        "restore": bench.restore,
+        "restore topics": lambda: bench.typed("restore", "topics"),
+        "restore verify": lambda: bench.typed("restore", "verify"),
+        "restore peek": lambda: bench.typed("restore", "peek", "orders:0@3"),
+    }
+    made = {}
+    for command, do in work.items():
+        before = len(bench.proxy.log)
+        do()
+        made[command] = {needed(line) for line, _ in bench.proxy.log[before:]}
+
+    assert {need.command: need.grants for need in NEEDS} == made
