@@ -4,10 +4,11 @@ An event is a frozen dataclass until it is told; its `to_dict` fixes the names o
 which are a contract.  What takes events in, from the line to the screens, takes that plain data.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Self
 
+from kbackup.errors import KbackupError
 from kbackup.records import Facts, TopicPartition
 
 Event = dict[str, Any]
@@ -17,6 +18,126 @@ PROGRESS: Final = "progress"
 
 _KNOWN_BY_SOME: Final = ("target", "end", "bytes_read", "bytes_stored")
 """Fields of a `Progress` that are left out where they are None."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStart:
+    """What only a sink says when it starts: how it is going to store records."""
+
+    format: str | None
+    view: str
+    flush_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreStart:
+    """What only a restore says when it starts: where it is going to write."""
+
+    cluster_id: str
+    target: str | None
+    renames: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A run that has looked at what there is, and is about to work.
+
+    Attributes:
+        run: The run's id.
+        topics: The topics of the cluster, or of the backup, that it is about.
+        group: The consumer group that keeps its positions.
+        store: URL of the store.
+        topics_dir: Where the backup is in it.
+        own: What only this direction says.
+    """
+
+    run: str
+    topics: Sequence[str]
+    group: str
+    store: str
+    topics_dir: str
+    own: SinkStart | RestoreStart
+
+    def to_dict(self) -> Event:
+        """Return the event as plain data."""
+        return {
+            "type": "start", "v": 1, "run": self.run,
+            "command": "sink" if isinstance(self.own, SinkStart) else "restore",
+            "topics": list(self.topics), "group": self.group, "store": self.store,
+            "topics_dir": self.topics_dir, **asdict(self.own),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTopic:
+    """What only a sink plans for a topic.
+
+    Attributes:
+        partitions: How many the topic has.
+        offsets: How many offsets are to be read.
+    """
+
+    partitions: int
+    offsets: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreTopic:
+    """What only a restore plans for a topic.
+
+    Attributes:
+        partitions: How many the target has; None where there is none yet.
+        objects: Objects to be read.
+        records: Records in them, None if that is not known.
+        bytes: Bytes of the objects.
+        retention_ms: Of a topic that is created; None for one that is there.
+    """
+
+    partitions: int | None
+    objects: int
+    records: int | None
+    bytes: int
+    retention_ms: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlanned:
+    """What is to be done with one topic.
+
+    Attributes:
+        source: The topic that is, or was, backed up.
+        target: The prefix of its objects; of a restore, the topic that is written to.
+        action: ``create``, ``append``, ``resume``, ``done`` or ``refuse``.
+        partitions: How many of its partitions the backup has.
+        refusal: Why nothing may be done; None if nothing forbids it.
+        own: What only this direction plans.
+    """
+
+    source: str
+    target: str
+    action: str
+    partitions: int
+    refusal: KbackupError | None
+    own: SinkTopic | RestoreTopic
+
+    def to_dict(self) -> Event:
+        """Return the event as plain data."""
+        match self.own:
+            case SinkTopic(source, offsets):
+                partitions: Event = {"source": source, "backup": self.partitions, "target": None}
+                more: Event = {"objects": None, "records": None, "bytes": None, "offsets": offsets}
+            case RestoreTopic(target, objects, records, size, retention_ms):
+                partitions = {"backup": self.partitions, "target": target}
+                more = {
+                    "objects": objects, "records": records, "bytes": size,
+                    "retention_ms": retention_ms,
+                }  # fmt: skip
+        return {
+            "type": "plan_topic", "source": self.source, "target": self.target,
+            "partitions": partitions, "action": self.action,
+            "reason": None if self.refusal is None else str(self.refusal),
+            "code": None if self.refusal is None else self.refusal.code, **more,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

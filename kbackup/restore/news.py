@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from kbackup.config import Settings
-from kbackup.events import Event
+from kbackup.events import Event, RestoreStart, Started
 from kbackup.kafka import Cluster
 from kbackup.runs import wiring
 from kbackup.runs.summary import Summary
@@ -31,12 +31,6 @@ def start(
         "window": str(wiring.window(settings)) or None,
         "transforms": [step.alias for step in settings.transforms],
     }
-    tell(
-        {
-            "type": "start", "v": 1, "run": summary.run, "command": "restore",
-            "topics": list(topics), "group": group,
-            "store": settings.url, "topics_dir": settings.topics_dir,
-            "cluster_id": cluster.cluster_id, "target": settings.bootstrap_servers,
-            "renames": renames,
-        }
-    )  # fmt: skip
+    own = RestoreStart(cluster.cluster_id, settings.bootstrap_servers, renames)
+    started = Started(summary.run, topics, group, settings.url, settings.topics_dir, own)
+    tell(started.to_dict())

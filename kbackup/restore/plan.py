@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from kbackup.errors import KbackupError, RefusedError
+from kbackup.events import Event, RestoreTopic, TopicPlanned
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.safety import Intent, Target
@@ -48,22 +48,16 @@ class PlannedTopic:
         """Whether records would be added to those of somebody else."""
         return self.action == "append" and self.target.records > 0
 
-    def event(self) -> dict[str, Any]:
+    def event(self) -> Event:
         """Return the plan's line of this topic."""
-        reason = self.refusals[0] if self.refusals else None
-        return {
-            "type": "plan_topic",
-            "source": self.intent.source,
-            "target": self.intent.target,
-            "partitions": {"backup": self.intent.partitions, "target": self.target.partitions},
-            "action": self.action,
-            "reason": None if reason is None else str(reason),
-            "code": None if reason is None else reason.code,
-            "objects": self.objects,
-            "records": self.records,
-            "bytes": self.stored_bytes,
-            "retention_ms": self.config["retention.ms"] if self.action == "create" else None,
-        }
+        retention_ms = self.config["retention.ms"] if self.action == "create" else None
+        own = RestoreTopic(
+            self.target.partitions, self.objects, self.records, self.stored_bytes, retention_ms
+        )
+        return TopicPlanned(
+            self.intent.source, self.intent.target, self.action, self.intent.partitions,
+            self.refusals[0] if self.refusals else None, own,
+        ).to_dict()  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Final
 
 from kbackup.config import Settings
 from kbackup.errors import Failure, StoppedError, TopicChangedError, TopicDeletedError
-from kbackup.events import Event, Progress
+from kbackup.events import Event, Progress, SinkTopic, TopicPlanned
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import OfSink, PartitionReport, Row
@@ -75,7 +75,9 @@ def plan_partitions(plan: SinkPlan, settings: Settings) -> Iterator[Event]:
         }  # fmt: skip
 
 
-def plan_topics(plan: SinkPlan, layout: Layout, routes: Routes = UNROUTED) -> Iterator[Event]:
+def plan_topics(
+    plan: SinkPlan, layout: Layout, routes: Routes = UNROUTED
+) -> Iterator[TopicPlanned]:
     """Yield the plan's line of each topic: what would be read from where, and stored below what."""
     of_topic: dict[str, list[PlannedPartition]] = {name: [] for name in plan.topics}
     for at in plan.partitions:
@@ -87,15 +89,11 @@ def plan_topics(plan: SinkPlan, layout: Layout, routes: Routes = UNROUTED) -> It
         begun = stored or any(at.seen.committed is not None for at in mine)
         units = [unit for at in mine if (unit := at.unit()) is not None]
         action = "resume" if begun else "create"
-        yield {
-            "type": "plan_topic", "source": name, "target": layout.prefix(routes.topic(name)),
-            "partitions": {"source": topic.partitions, "backup": stored, "target": None},
-            "action": "refuse" if refusal is not None else action if units else "done",
-            "reason": None if refusal is None else str(refusal),
-            "code": None if refusal is None else refusal.code,
-            "offsets": sum(len(unit.span) for unit in units),
-            "objects": None, "records": None, "bytes": None,
-        }  # fmt: skip
+        action = "refuse" if refusal is not None else action if units else "done"
+        yield TopicPlanned(
+            name, layout.prefix(routes.topic(name)), action, stored, refusal,
+            SinkTopic(topic.partitions, sum(len(unit.span) for unit in units)),
+        )  # fmt: skip
 
 
 def row_of(at: PlannedPartition) -> Row[OfSink]:

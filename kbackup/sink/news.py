@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kbackup.config import Settings
-from kbackup.events import Event, Warned
+from kbackup.events import Event, SinkStart, Started, Warned
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import OfSink, PartitionReport
 from kbackup.runs.record import NO_TOPIC
@@ -27,14 +27,16 @@ class News:
     def start(self, plan: SinkPlan) -> None:
         """Report what the run is going to do, with warnings."""
         settings = self._settings
-        self._tell(
-            {
-                "type": "start", "v": 1, "run": self._summary.run, "command": "sink",
-                "topics": sorted(plan.topics), "group": plan.group, "store": settings.url,
-                "topics_dir": settings.topics_dir, "format": settings.format_class,
-                "view": settings.view, "flush_size": settings.flush_size,
-            }
-        )  # fmt: skip
+        own = SinkStart(settings.format_class, settings.view, settings.flush_size)
+        started = Started(
+            self._summary.run,
+            sorted(plan.topics),
+            plan.group,
+            settings.url,
+            settings.topics_dir,
+            own,
+        )
+        self._tell(started.to_dict())
         self.planned(plan)
         if not plan.partitions:
             self.no_topic()

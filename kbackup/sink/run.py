@@ -82,8 +82,8 @@ class SinkRun:
         if settings.dry_run:
             plan = planner.make(settings, cluster, store, self._world.clock)
             self._opening.report(plan, cluster)
-            for event in accounting.plan_topics(plan, self._layout, routes):
-                self._tell(event)
+            for planned in accounting.plan_topics(plan, self._layout, routes):
+                self._tell(planned.to_dict())
             for event in accounting.plan_partitions(plan, settings):
                 self._tell(event)
             for at in plan.partitions:

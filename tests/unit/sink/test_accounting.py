@@ -37,7 +37,7 @@ def test_a_plan_has_a_line_for_each_topic() -> None:
         "g",
     )
 
-    lines = {line["source"]: line for line in plan_topics(plan, Layout())}
+    lines = {line.source: line.to_dict() for line in plan_topics(plan, Layout())}
 
     assert {
         "new": ("create", 15, 0), "begun": ("resume", 40, 1), "done": ("done", 0, 1),
