@@ -177,7 +177,7 @@ def nightly(session: nox.Session) -> None:
             try:
                 session.run(
                     PYTHON, "-m", "pytest", *SIDE_BY_SIDE, "-m", marked, *session.posargs,
-                    env=variables, external=True,
+                    env={**variables, "CRASH_KILLS": "8"}, external=True,
                 )  # fmt: skip
             except CommandFailed:
                 failed.append(marked)

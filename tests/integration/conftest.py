@@ -17,6 +17,12 @@ def large(s3: LocalS3, cluster: TestCluster) -> Large:
     return back_up_large(cluster, s3, "large", 4, 7_000)
 
 
+@pytest.fixture(scope="session")
+def large_in_directories(s3: LocalS3, cluster: TestCluster) -> Large:
+    """The same, each partition over three directories."""
+    return back_up_large(cluster, s3, "large-spread", 4, 7_000, "--partitioner", "modulo")
+
+
 @pytest.fixture
 def proxy(s3: LocalS3) -> Iterator[S3Faults]:
     """A proxy in front of the S3 server."""

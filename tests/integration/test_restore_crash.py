@@ -16,14 +16,18 @@ pytestmark = [pytest.mark.integration, pytest.mark.crash]
 _NUMBER = itertools.count()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("seed", "backup"),
+    [(0, "large"), (1, "large"), (2, "large_in_directories"), (3, "large_in_directories")],
+)
 def test_a_restore_killed_again_and_again_delivers_every_record_once(
-    seed: int, cluster: TestCluster, large: Large
+    seed: int, backup: str, cluster: TestCluster, request: pytest.FixtureRequest
 ) -> None:
     """
     However often it was killed, the same command goes on, and a reader of committed records sees
-    each of them once, in order.
+    each of them once, in order, out of any number of directories.
     """
+    large: Large = request.getfixturevalue(backup)
     chance = random.Random(seed)
     kills = 0
     while kills < KILLS:

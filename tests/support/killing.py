@@ -1,13 +1,14 @@
 """``kill -9`` at any moment, and what must hold after it."""
 
+import os
 import random
 import time
 from collections.abc import Callable
 
 from tests.support.running import Running, wait_until
 
-KILLS = 5
-"""In each of four tests a direction."""
+KILLS = int(os.environ.get("CRASH_KILLS", "5"))
+"""In each of four tests a direction; a night kills more often."""
 
 
 def kill_somewhen(command: Running, chance: random.Random, at_work: Callable[[], object]) -> bool:

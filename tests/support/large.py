@@ -1,6 +1,7 @@
 """A backup whose restore takes seconds and many transactions, from few records."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from kbackup.local import LocalS3
@@ -9,6 +10,7 @@ from tests.support.command import Kbackup
 from tests.support.running import ended
 
 VALUE_BYTES: Final = 20_000
+TOYS: Final = Path(__file__).parents[1] / "toys"
 LZ4: Final = ("-X", "producer.override.compression.type=lz4")
 """For restores: the broker's disk is not what is tested."""
 
@@ -69,9 +71,18 @@ def write_large(cluster: TestCluster, topic: str, partitions: int, count: int) -
 
 
 def back_up_large(
-    cluster: TestCluster, s3: LocalS3, topic: str, partitions: int, count: int
+    cluster: TestCluster, s3: LocalS3, topic: str, partitions: int, count: int, *layout: str
 ) -> Large:
-    """Make a topic of large records and back it up, into a bucket of the same name."""
+    """Make a topic of large records and back it up, into a bucket of the same name.
+
+    Args:
+        cluster: Where the topic is made.
+        s3: Where it is backed up.
+        topic: Its name.
+        partitions: Of it.
+        count: Records in each partition.
+        layout: More words for the sink; the partitioners in ``tests/toys`` are installed.
+    """
     cluster.create(topic, partitions)
     write_large(cluster, topic, partitions, count)
     s3.create_bucket(topic)
@@ -80,8 +91,9 @@ def back_up_large(
             "KBACKUP_BOOTSTRAP_SERVERS": cluster.servers,
             "KBACKUP_STORE_URL": s3.endpoint_url,
             "KBACKUP_S3_BUCKET_NAME": topic,
+            "PYTHONPATH": str(TOYS),
             **s3.environment,
         }
     )
-    run = ended(kbackup, "sink", "-t", topic, "--flush-size", "1000")
+    run = ended(kbackup, "sink", "-t", topic, "--flush-size", "1000", *layout)
     return Large(topic, partitions, count, kbackup, run.summary["group"])
