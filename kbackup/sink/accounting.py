@@ -104,16 +104,17 @@ def row_of(at: PlannedPartition) -> Row[OfSink]:
 
 
 def after(row: Row[OfSink], report: PartitionReport[OfSink]) -> Row[OfSink]:
-    """Return *row* as a task's report has it, which counts what the whole run has done."""
+    """Return *row* as a task's report has it, which counts what the whole run has done.
+
+    A task that failed where it began may not have read how far the one before it came.
+    """
     before = row.report
-    last = before.done.last if report.done.last is None else report.done.last
-    now = replace(
-        before,
-        committed=report.committed,
-        end=max(before.end or 0, report.end or 0),
-        done=replace(report.done, last=last),
-        own=report.own,
-    )
+    now = replace(before, end=max(before.end or 0, report.end or 0))
+    if report.failure is None or report.committed != report.start:
+        last = before.done.last if report.done.last is None else report.done.last
+        now = replace(
+            now, committed=report.committed, done=replace(report.done, last=last), own=report.own
+        )
     state = "done" if now.done.records else "no records"
     if report.failure is not None:
         state = "stopped" if report.failure.code == StoppedError.code else "failed"

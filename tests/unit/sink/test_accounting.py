@@ -3,11 +3,15 @@
 import jsonschema
 
 from kbackup.cli.json_lines import schema
-from kbackup.errors import TopicChangedError
+from kbackup.errors import KafkaError, TopicChangedError
+from kbackup.events import Progress
 from kbackup.kafka import Position, Topic
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.sink.accounting import plan_topics
+from kbackup.reports import PartitionReport
+from kbackup.reports.partition import OfSink
+from kbackup.runs.summary import Summary
+from kbackup.sink.accounting import Account, plan_topics
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 from kbackup.sink.start import Evidence, decide
 
@@ -49,3 +53,22 @@ def test_a_plan_has_a_line_for_each_topic() -> None:
     assert ("topic_changed", "topics/new/") == (lines["other"]["code"], lines["new"]["target"])
     for line in lines.values():
         jsonschema.validate(line, schema())
+
+
+def test_a_task_that_fails_before_it_looks_takes_nothing_back() -> None:
+    """
+    What a task that died had committed stays in the summary, though the one that replaces it ends
+    before it has read the position.
+    """
+    account = Account(Summary("r1", "sink"))
+    partition = at("orders", 0, Evidence(Span(0, 90)))
+    account.begin(partition)
+    account.progress(Progress("r1", partition.where, 50, 50, 5, 0, end=90, bytes_stored=700))
+
+    failure = KafkaError("no answer").failure()
+    account.take(PartitionReport(partition.where, 0, 90, 0, OfSink(), failure=failure))
+
+    (row,) = account.rows()
+    assert (50, 40, 50, 5, 700, "failed") == tuple(
+        row[name] for name in ("committed", "lag", "records", "objects", "bytes_stored", "state")
+    )
