@@ -145,23 +145,24 @@ class Again:
         """Return the offset at which it ends; None where *position* is not before it."""
         return self.cuts[-1].end if self.cuts and position < self.cuts[-1].end else None
 
-    def check(self, store: Store, span: Span, keys: Iterable[str]) -> None:
+    def check(self, store: Store, records: Span, end: int, keys: Iterable[str]) -> None:
         """Check that the objects of a new cut take the places of those that are there.
 
         Args:
             store: Where they are.
-            span: From the new cut's first record to its end.
+            records: From the new cut's first record to the one after its last.
+            end: Where the cut ends: offsets without anything to store may follow its records.
             keys: Of its objects of values.
 
         Raises:
             RefusedError: If they do not, and rows would be stored twice.
             StoreError: If the store does not answer.
         """
-        first = bisect_right(self.cuts, span.start_offset, key=lambda cut: cut.end)
-        if first == len(self.cuts) or span.end_offset <= (cut := self.cuts[first]).start:
+        first = bisect_right(self.cuts, records.start_offset, key=lambda cut: cut.end)
+        if first == len(self.cuts) or records.end_offset <= (cut := self.cuts[first]).start:
             return
-        if cut.end != span.end_offset:
-            raise self._refused(cut, f"would end at {span.end_offset} now")
+        if not records.end_offset <= cut.end <= end:
+            raise self._refused(cut, f"would end at {end} now")
         if sum(store.head(key) is not None for key in keys) < cut.objects:
             raise self._refused(cut, "would have other names now")
 

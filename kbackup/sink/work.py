@@ -211,8 +211,10 @@ class Work:
             rows.append(passed(self.unit.where, span, self.job.run, now_ms))
         mains = [file for file in files if file.spec is self.job.views[-1]]
         if mains:
-            span = Span(min(file.facts.first_offset for file in mains), next_offset)
-            self._again.check(self.clients.store, span, [file.key for file in mains])
+            first = min(file.facts.first_offset for file in mains)
+            last = max(file.facts.last_offset for file in mains)
+            keys = [file.key for file in mains]
+            self._again.check(self.clients.store, Span(first, last + 1), next_offset, keys)
         for file in files:
             try:
                 facts = self._keep(file)

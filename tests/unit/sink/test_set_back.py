@@ -161,3 +161,30 @@ def test_what_is_missing_is_stored_again_between_what_is_there() -> None:
     del before[20]
     parts = {20: list(range(20, 32)), 32: list(range(32, 40))}
     assert {**before, **parts} == bench.rows()
+
+
+@pytest.mark.parametrize("size", [7, 20, 1000], ids=["smaller", "the same", "larger"])
+def test_a_cut_with_nothing_after_its_last_record_takes_its_old_place(size: int) -> None:
+    """
+    The last offsets of the log hold nothing to store, as markers of transactions do: a group that
+    is set back writes the same objects again, and comes to the end.
+    """
+    bench = Bench(30)
+    nothing = {"behavior_on_null_values": "ignore"}
+    bench.kafka.values[WHERE, 29] = None
+    bench.sink(20, **nothing)  # 0 to 19; 20 to 28, up to 30
+    bench.kafka.append(WHERE, 2)
+    bench.kafka.values |= {(WHERE, 30): None, (WHERE, 31): None}
+    bench.sink(20, **nothing)  # nothing, up to 32
+    before = bench.rows()
+    assert ([0, 20], 32) == (sorted(before), bench.position)
+    bench.set_back(0)
+
+    summary = bench.sink(size, **nothing)
+
+    assert (0, 32) == (summary["exit_code"], bench.position)
+    assert before == bench.rows()
+    bench.set_back(25)
+    bench.kafka.append(WHERE, 3)
+    assert (0, 35) == (bench.sink(size, **nothing)["exit_code"], bench.position)
+    assert {**before, 32: [32, 33, 34]} == bench.rows()
