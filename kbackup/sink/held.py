@@ -30,7 +30,8 @@ class HeldCut:
 
     Attributes:
         span: Its offsets.
-        objects: How many of its objects of values are there.
+        objects: How many of its objects of values are there; 0: it is written again where it was,
+            and nothing can be doubled.
         is_whole: None of them is missing.
     """
 
@@ -160,6 +161,8 @@ class Again:
         """
         first = bisect_right(self.cuts, records.start_offset, key=lambda cut: cut.end)
         if first == len(self.cuts) or records.end_offset <= (cut := self.cuts[first]).start:
+            return
+        if not cut.objects:
             return
         if not records.end_offset <= cut.end <= end:
             raise self._refused(cut, f"would end at {end} now")

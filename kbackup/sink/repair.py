@@ -1,12 +1,12 @@
 """``sink --repair``: objects that are missing or damaged, written again from Kafka.
 
-The cut of each object is read again, and only that: cuts are deterministic, so the objects get the
-same names and records.  The group that keeps the sink's position is not touched: a group of this
-run alone is what the tasks commit to.
+The cut of each object is read again, and only that.  Its files close where they did, whatever the
+rules of rotation say now, so the objects get the same names and records.  The group that keeps the
+sink's position is not touched: a group of this run alone is what the tasks commit to.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from kbackup import engine
 from kbackup.backup import catalog
 from kbackup.backup.agreement import sha256_of
 from kbackup.backup.catalog import Catalog
+from kbackup.backup.ledger.objects import PartitionLedger
 from kbackup.backup.ledger.rows import Entry, named
 from kbackup.config import Settings
 from kbackup.config.parsing import ObjectPlace
@@ -36,6 +37,7 @@ from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
 from kbackup.sink import accounting, schemas
+from kbackup.sink.held import HeldCut, held
 from kbackup.sink.job import recreated
 from kbackup.sink.news import Tell
 from kbackup.sink.plan import PlannedPartition
@@ -207,10 +209,12 @@ class _Planner:
         if said.identity(name).conflicts(identity):
             raise recreated(place.topic, name)
         stored = TopicPartition(name, place.partition)
-        rows = _rows_at(said.ledger(stored).objects.values(), place.offset)
-        span = _span(rows) or self._span_by_names(found, stored, place.offset)
+        ledger = said.ledger(stored)
+        rows = _rows_at(ledger.objects.values(), place.offset)
+        span = _span(rows) or self._span_by_names(found, ledger, stored, place.offset)
         if span is None:
-            raise _not_possible(where, place.offset, "no object is known to begin there")
+            why = "nothing says where it ended" if rows else "no object is known to begin there"
+            raise _not_possible(where, place.offset, why)
         log = self.cluster.spans([where])[where]
         if log.start_offset > span.start_offset or log.end_offset < span.end_offset:
             why = (
@@ -218,7 +222,11 @@ class _Planner:
                 f"{log.start_offset} to {log.end_offset - 1}"
             )
             raise _not_possible(where, place.offset, why)
-        at = PlannedPartition(where, Evidence(span), Start(span.start_offset), identity=identity)
+        extension = wiring.views(self.settings)[-1].extension()
+        there = held(ledger, found.keys, extension)
+        cut = next((cut for cut in there if cut.span == span), HeldCut(span, 0, is_whole=False))
+        seen = Evidence(span, held=(cut,))
+        at = PlannedPartition(where, seen, Start(span.start_offset), identity=identity)
         return Repair(at, tuple(row.key for row in rows if row.key is not None))
 
     def _of(self, name: str) -> tuple[Known, Catalog]:
@@ -229,25 +237,39 @@ class _Planner:
             self._known[name] = said, catalog.read(self.store, layout, options, topics=[name])
         return self._known[name]
 
-    def _span_by_names(self, found: Catalog, stored: TopicPartition, offset: int) -> Span | None:
-        """Return the cut of an object that the ledger lacks, by its metadata or the next name."""
+    def _span_by_names(
+        self, found: Catalog, ledger: PartitionLedger, stored: TopicPartition, offset: int
+    ) -> Span | None:
+        """Return the cut of an object of which the ledger does not know where it ends.
+
+        Its metadata says so, or the next name, where all objects are in one directory.
+        """
         sets = found.sets.get(stored, [])
-        here = next((files for files in sets if files.start_offset == offset), None)
-        if here is None or here.main is None:
-            return None
-        head = self.store.head(here.main.key)
+        mains = {files.main.key: files.start_offset for files in sets if files.main is not None}
+        here = [key for key, start in mains.items() if start == offset]
+        head = self.store.head(here[0]) if here else None
         facts = None if head is None else Facts.from_metadata(head.metadata)
         if facts is not None:
             return Span(offset, facts.last_offset + 1)
-        later = [files.start_offset for files in sets if files.start_offset > offset]
-        return Span(offset, later[0]) if later else None
+        mains |= {row.key or "": row.first for row in _mains(ledger.objects.values())}
+        layout = wiring.layout(self.settings)
+        directories = {key.rpartition(layout.directory_delim)[0] for key in mains}
+        if len(directories) > 1 and not layout.is_dated:
+            return None
+        later = [start for start in mains.values() if start > offset]
+        return Span(offset, min(later)) if offset in mains.values() and later else None
+
+
+def _mains(rows: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield the rows of objects of values, or of whole records."""
+    views = named(View.RECORD), named(View.VALUE)
+    return (row for row in rows if row.key is not None and row.view in views)
 
 
 def _rows_at(rows: Iterable[Entry], offset: int) -> list[Entry]:
     """Return the rows of the newest cut with an object that begins at *offset*."""
     every = [row for row in rows if row.key is not None]
-    main = [row for row in every if row.view in (named(View.RECORD), named(View.VALUE))]
-    begun = [row for row in main if offset in (row.first, row.cut_start)]
+    begun = [row for row in _mains(every) if offset in (row.first, row.cut_start)]
     if not begun:
         return []
     newest = max(begun, key=lambda row: row.time)
@@ -262,6 +284,8 @@ def _span(rows: Sequence[Entry]) -> Span | None:
     cut = rows[0].cut
     if cut is not None:
         return Span(cut[0], cut[1])
+    if any(row.last is None for row in rows):  # another tool wrote it
+        return None
     return Span(min(row.first for row in rows), max(row.span.end_offset for row in rows))
 
 

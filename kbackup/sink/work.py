@@ -211,10 +211,10 @@ class Work:
             rows.append(passed(self.unit.where, span, self.job.run, now_ms))
         mains = [file for file in files if file.spec is self.job.views[-1]]
         if mains:
-            first = min(file.facts.first_offset for file in mains)
-            last = max(file.facts.last_offset for file in mains)
+            end = max(file.facts.last_offset for file in mains) + 1
+            held = Span(min(file.facts.first_offset for file in mains), end)
             keys = [file.key for file in mains]
-            self._again.check(self.clients.store, Span(first, last + 1), next_offset, keys)
+            self._again.check(self.clients.store, held, next_offset, keys)
         for file in files:
             try:
                 facts = self._keep(file)

@@ -1,6 +1,8 @@
 """Objects that are written again: ``sink --repair``."""
 
 from dataclasses import dataclass, field
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -9,6 +11,7 @@ import pytest
 
 from kbackup.clock import SystemClock
 from kbackup.errors import ConfigurationError
+from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs.known import read
@@ -73,8 +76,9 @@ class Bucket:
         return found
 
 
+@pytest.mark.parametrize("size", [10, 4], ids=["", "with a smaller flush.size"])
 @pytest.mark.parametrize("options", [{}, JSON], ids=["whole records", "values"])
-def test_missing_objects_come_back_as_they_were(options: dict[str, str]) -> None:
+def test_missing_objects_come_back_as_they_were(options: dict[str, str], size: int) -> None:
     """
     With the same names and bytes, several of one partition too; the sink's group stays.
     """
@@ -84,7 +88,8 @@ def test_missing_objects_come_back_as_they_were(options: dict[str, str]) -> None
         if "partition=0" in key or "+0000000020" in key:
             bucket.store.delete(key)
 
-    summary = bucket.repair("orders:0:0,orders:0:10", "orders:0:20,orders:1:20,orders:0:10")
+    places = "orders:0:0,orders:0:10", "orders:0:20,orders:1:20,orders:0:10"
+    summary = bucket.repair(*places, flush_size=size)
 
     assert (0, []) == (summary["exit_code"], summary["errors"])
     assert before == bucket.objects()
@@ -196,3 +201,66 @@ def test_the_ledger_knows_a_repaired_object() -> None:
     ledger = read(bucket.store, Layout(), SystemClock(), ["orders"]).ledger(ORDERS)
     assert 3 == len(ledger.objects)
     assert [] == ledger.missing(set(bucket.objects()))
+
+
+def as_another_tool(bucket: Bucket) -> None:
+    """Let what is stored be a connector's: names and bytes alone, which a sink then takes over."""
+    for key, body in bucket.objects().items():
+        bucket.store.delete(key)
+        bucket.store.put(key, BytesIO(body), sha256=sha256(body).hexdigest(), metadata={})
+    for entry in bucket.store.list("_kbackup/"):
+        bucket.store.delete(entry.key)
+    bucket.kafka.positions_ = {where: Position(25) for where in bucket.kafka.positions_}
+    assert 0 == bucket.run(SinkRun)["exit_code"]
+
+
+def test_an_object_of_another_tool_comes_back_whole() -> None:
+    """
+    Its name says where it begins, and the next one's where it ends.
+    """
+    bucket = Bucket(JSON)
+    as_another_tool(bucket)
+    before = bucket.objects()
+    key = next(key for key in before if "orders+0+0000000010" in key)
+    bucket.store.delete(key)
+
+    summary = bucket.repair("orders:0:10")
+
+    assert (0, []) == (summary["exit_code"], summary["errors"])
+    assert before == bucket.objects()
+
+
+def test_the_newest_object_of_another_tool_is_not_written_again_in_part() -> None:
+    """
+    Nothing says where it ended: exit 7, and nothing is stored under its name.
+    """
+    bucket = Bucket(JSON)
+    as_another_tool(bucket)
+    key = next(key for key in bucket.objects() if "orders+0+0000000020" in key)
+    bucket.store.delete(key)
+
+    summary = bucket.repair("orders:0:20")
+
+    assert 7 == summary["exit_code"]
+    assert "where it ended" in summary["errors"][0]["why"]
+    assert key not in bucket.objects()
+
+
+def test_a_cut_in_several_directories_is_written_again_as_it_was() -> None:
+    """
+    With a smaller flush.size too: no value gets into a second object.
+    """
+    values: dict[Any, bytes | None] = {
+        (ORDERS, offset): b'{"n":%d}' % (offset % 2) for offset in range(25)
+    }
+    by_field = {"partitioner_class": "field", "partition_field_name": "n"}
+    options = JSON | by_field | {"value_converter_schemas_enable": "false"}
+    bucket = Bucket(options, KafkaWithGroups(values=values))
+    before = bucket.objects()
+    key = next(key for key in before if "orders+0+0000000011" in key)
+    bucket.store.delete(key)
+
+    summary = bucket.repair("orders:0:10", flush_size=3)
+
+    assert (0, []) == (summary["exit_code"], summary["errors"])
+    assert before == bucket.objects()
