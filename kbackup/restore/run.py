@@ -228,7 +228,10 @@ class RestoreRun:
         if begun.first and self._has_failed(self._tasks(task, begun.first)):
             return
         found = self._tasks(task, begun.units, **pace.manner(job))
-        reports = [PartitionReport.from_dict(report, OfRestore) for report in found]
+        for each in found:
+            if "topic" not in each:  # of a task that could not begin
+                self._summary.fail(Failure.from_dict(each["failure"]))
+        reports = [PartitionReport.from_dict(each, OfRestore) for each in found if "topic" in each]
         for report in reports:
             if report.failure is not None:
                 self._summary.fail(report.failure)

@@ -22,7 +22,7 @@ from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.ledger.rows import Entry
 from kbackup.backup.recorded import Recorded
 from kbackup.engine import EngineSettings, Report
-from kbackup.errors import CorruptObjectError
+from kbackup.errors import CorruptObjectError, Failure
 from kbackup.events import Event
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
@@ -125,8 +125,7 @@ def verify(
     if not wheres:
         summary.fail(nothing_there(layout.topics_dir or "the bucket"))
     units = list(_units(found.sets, wheres, share, known)) if read is not None else []
-    checked = map(Checked.from_dict, read(units)) if read and units else ()
-    reports = {report.id: report for report in checked}
+    reports = _checked(read(units) if read and units else (), summary)
     patterns = {where.topic: sets[0] for where, sets in found.sets.items()}
     told: list[Finding] = []
     for where in wheres:
@@ -180,6 +179,17 @@ def on_spark(
     """Return how tasks on Spark read; nothing is started before there is something to read."""
     task = functools.partial(verify_task, job)
     return lambda units: engine.run(task, units, settings, hear, stop)
+
+
+def _checked(found: Iterable[Report], summary: Summary) -> dict[str, Checked]:
+    """Return what reading has shown, by set; a task that could not begin fails the run."""
+    reports = {}
+    for each in found:
+        if "id" in each:
+            reports[each["id"]] = Checked.from_dict(each)
+        else:
+            summary.fail(Failure.from_dict(each["failure"]))
+    return reports
 
 
 def _units(

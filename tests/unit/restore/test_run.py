@@ -1,5 +1,6 @@
 """What a restore leaves behind."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -7,6 +8,7 @@ from uuid import uuid4
 from kbackup import config
 from kbackup.backup.catalog import Catalog, FileSet
 from kbackup.clock import SystemClock
+from kbackup.errors import SparkError
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Bookmark, Done, Mark, OfRestore, PartitionReport, Place, Source
 from kbackup.restore.job import RestoreUnit
@@ -17,7 +19,7 @@ from kbackup.runs.world import World
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
-from tests.support.target import FakeTarget
+from tests.support.target import FakeTarget, Restoring
 
 
 def a_run(told: list[dict[str, Any]], **options: Any) -> RestoreRun:
@@ -122,3 +124,20 @@ def test_a_restore_that_is_refused_lets_go_of_the_spark_it_has_begun_to_start() 
     summary = RestoreRun(settings, lambda _: None, Stop(), world)()
 
     assert (7, ["begin", "end"]) == (summary["exit_code"], tasks.asked)
+
+
+def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
+    """
+    Such as one on a worker with another version of kbackup: its report is of no partition.
+    """
+    restoring = Restoring()
+    restoring.backup.put("orders", 0, range(5))
+    run = a_run([])
+    error = SparkError("driver and workers have different versions of kbackup")
+    found = [{"failure": error.to_dict()}]
+    run._world = replace(run._world, run_tasks=lambda *_, **__: found)
+
+    run._write(restoring.plan(), restoring.cluster)
+
+    summary = run._summary.finish()
+    assert (9, [error.what]) == (summary["exit_code"], [one["what"] for one in summary["errors"]])

@@ -28,6 +28,19 @@ def test_a_store_that_fails_is_not_a_damaged_backup() -> None:
     assert (6, ["not read"], []) == (verified.exit_code, verified.states, verified.findings)
 
 
+def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
+    """
+    Such as one on a worker with another version of kbackup: its report is of no object.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(3))
+    failure = {"code": "spark", "exit_code": 9, "what": "other versions", "why": "", "do": ""}
+
+    verified = Verified(backup, read=lambda _: [{"failure": failure}])
+
+    assert (9, ["not read"], []) == (verified.exit_code, verified.states, verified.findings)
+
+
 def test_an_object_that_goes_while_it_is_verified_is_missing() -> None:
     """
     What was listed and is gone when it is read is named as missing.
