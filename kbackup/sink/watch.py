@@ -175,14 +175,17 @@ class Watch:
         mine = self.report
         if visit.reached > mine.reached:
             self._waiting_since = None
-        last = mine.done.last if visit.done.last is None else visit.done.last
+        done = visit.done
+        if error is not None and visit.reached == mine.reached:
+            done = mine.done  # a visit that failed at once has not read what was done before it
+        last = mine.done.last if done.last is None else done.last
         own = OfSink(
             visit.own.bookmark,
             (*mine.own.gaps, *visit.own.gaps),
             joined((*mine.own.skipped, *visit.own.skipped))[:SPANS_MOST],
             mine.own.until,
         )
-        self.report = replace(visit, start=mine.start, done=replace(visit.done, last=last), own=own)
+        self.report = replace(visit, start=mine.start, done=replace(done, last=last), own=own)
         if self.backlog <= 0:
             self._backed_up(self._seen_at)
             self._mark = None

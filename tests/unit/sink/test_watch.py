@@ -6,6 +6,7 @@ import pytest
 
 from kbackup.errors import BadRecordError, KafkaError, KbackupError, StoppedError, StoreError
 from kbackup.records import UNKNOWN, Span, TopicPartition
+from kbackup.reports import NOTHING, Done
 from kbackup.sink.job import SinkUnit
 from kbackup.sink.look import Look, changed
 from kbackup.sink.watch import LONGEST_PAUSE_S, LONGEST_RARE_PAUSE_S, SILENCE_S, Watch, pause_s
@@ -208,3 +209,17 @@ def test_a_stop_does_not_hide_why_a_partition_stood_still() -> None:
         visit(at, 100, StoppedError("stopped"), 2.0)
 
     assert ("store", "stopped") == (code(failed), code(fine))
+
+
+def test_a_visit_that_fails_at_once_undoes_no_count() -> None:
+    """
+    It may not have read how far the one before it came: the run's counts stay.
+    """
+    at = see(watch(), 0.0, look(110))
+    done = Done(10, 1, bad_records=1, first=100, last=109)
+    at.visited(replace(at.report, committed=110, done=done), None, 1.0, 0.0)
+    see(at, 2.0, look(115))
+
+    at.visited(replace(at.report, done=NOTHING), KafkaError("no coordinator"), 3.0, 0.0)
+
+    assert (done, "kafka") == (at.report.done, code(at))
