@@ -5,6 +5,7 @@ from dataclasses import replace
 from threading import RLock
 from typing import Any, Final
 
+from kbackup.errors import KbackupError
 from kbackup.events import Event, Progress
 from kbackup.records import TopicPartition
 from kbackup.reports import NOTHING, Done, OfRestore, PartitionReport, Row
@@ -45,6 +46,13 @@ class Account:
         self._rows: dict[TopicPartition, Row[OfRestore]] = {}
         self._done: dict[TopicPartition, Done] = {}
         self._nameable = names_most
+
+    def lacks(self, error: KbackupError) -> None:
+        """Count an object that is known to be missing, and list it."""
+        with self.lock:
+            self._summary.skip("missing_objects")
+            if self._skip_list is not None:
+                self._skip_list.add(error.failure())
 
     def rows(self) -> list[Event]:
         """Return what plan and summary say of the partitions."""

@@ -79,7 +79,7 @@ class Following:
         self._success: float | None = None
         self._visits = self._turns = 0
         self._planner = VisitPlanner(
-            settings, world, store, summary, self._remarks, self._set_aside
+            settings, world, store, account, self._remarks, self._set_aside
         )
 
     def run(self, agree: Callable[[str], bool] | None) -> None:

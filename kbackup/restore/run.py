@@ -178,8 +178,7 @@ class RestoreRun:
             asks_for_transactions=settings.exactly_once and settings.dry_run,
         )
         for error in planner.missing:
-            self._summary.skip("missing_objects")
-            self._skip_list.add(error.failure())
+            self._account.lacks(error)
             self._tell(self._summary.warn("missing_object", f"{error}; left out"))
         if not plan.refusals:
             self._schemas.plan(plan, open_store(self._world.store))

@@ -35,7 +35,8 @@ class SkipList:
         if self._path is None:
             return self
         try:
-            self._file = self._path.open("a", encoding="utf-8")
+            # line by line: whoever follows a restore reads the list meanwhile
+            self._file = self._path.open("a", buffering=1, encoding="utf-8")
         except OSError as error:
             raise ConfigurationError(
                 f"the list of what is skipped, {self._path}, cannot be written",

@@ -7,13 +7,13 @@ from kbackup.backup.catalog import Catalog
 from kbackup.config import Settings
 from kbackup.errors import Failure, KbackupError
 from kbackup.kafka import Cluster
+from kbackup.restore.account import Account
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.planner import Planner
 from kbackup.restore.remarks import Remarks
 from kbackup.restore.target import asked
 from kbackup.runs import wiring
 from kbackup.runs.known import Known
-from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
 from kbackup.stores import Store
 
@@ -25,7 +25,7 @@ class VisitPlanner:
         settings: The configuration.
         world: The cluster and the time.
         store: Where the backup is, opened.
-        summary: Counts objects that are missing and left out.
+        account: Takes objects that are missing and left out.
         remarks: Takes what is odd.
         set_aside: Takes a topic that cannot be planned, and why.
     """
@@ -35,12 +35,12 @@ class VisitPlanner:
         settings: Settings,
         world: World,
         store: Store,
-        summary: Summary,
+        account: Account,
         remarks: Remarks,
         set_aside: Callable[[str, Sequence[Failure]], None],
     ) -> None:
         self._settings, self._world, self._store = settings, world, store
-        self._summary, self._remarks, self._set_aside = summary, remarks, set_aside
+        self._account, self._remarks, self._set_aside = account, remarks, set_aside
         self._asked: set[str] = set()
 
     def plan(
@@ -82,7 +82,7 @@ class VisitPlanner:
             for error in planner.missing:
                 key = str(error.place.get("topic", "")), str(error)
                 if self._remarks.odd(key, [("missing_object", f"{error}; left out")]):
-                    self._summary.skip("missing_objects")
+                    self._account.lacks(error)
             return plan
 
         try:

@@ -1,5 +1,8 @@
 """A restore that follows and meets what fails or is refused: it is set aside, the rest goes on."""
 
+import json
+from pathlib import Path
+
 from kbackup.errors import KafkaError, StoreError
 from kbackup.records import TopicPartition
 from tests.support.standby import Standby, codes
@@ -187,3 +190,22 @@ def test_somebody_elses_records_in_the_target_are_noticed(standby: Standby) -> N
     summary = standby.follow(happens)
 
     assert (7, ["audit"]) == (summary["exit_code"], codes(summary))
+
+
+def test_the_skip_list_names_a_missing_object_at_once(standby: Standby, tmp_path: Path) -> None:
+    """
+    Whoever reads the list while the restore follows finds it there, and once.
+    """
+    path = tmp_path / "skipped.jsonl"
+    gone, *_ = standby.sink("orders", 0, range(5), range(5, 10))
+    standby.backup.store.delete(gone)
+    seen: list[str] = []
+
+    def happens(look: int) -> bool:
+        seen[:] = path.read_text().splitlines()
+        standby.sink("orders", 0, range(10 * look, 10 * look + 5))
+        return look < 3
+
+    standby.follow(happens, behavior_on_error="log", skipped_file=str(path))
+
+    assert [f"orders-0: {gone} is missing"] == [json.loads(line)["what"] for line in seen]
