@@ -151,7 +151,8 @@ class TargetSchemas:
             tuple(sorted(index.unknown | set(index.missing))),
             tuple(sorted(targets.keys() - {use.topic for use in index.keys})),
         )
-        _check(connect(self._registry), found)
+        if planned or not self._done:  # a registry that is away holds up nothing but new schemas
+            _check(connect(self._registry), found)
         self._facts |= {each.kept.use: _fact(each, None) for each in planned}
         self._planned = found
 

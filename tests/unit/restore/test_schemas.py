@@ -1,5 +1,6 @@
 """The schemas of a backup, registered where whole records are restored to."""
 
+from contextlib import ExitStack
 from typing import Any
 from uuid import uuid4
 
@@ -275,6 +276,28 @@ def test_a_restore_that_follows_registers_what_comes(
     copied = standby.target.values("copy_of_orders")
     assert [head_of(2) + b"\2", head_of(3) + b"\2a", head_of(2) + b"\2"] == copied, done
     assert [(1, 2), (2, 3)] == [(each["id"], each["new_id"]) for each in done["schemas"]]
+
+
+def test_a_registry_that_is_away_holds_up_only_new_schemas(store: StoreSettings) -> None:
+    """
+    A restore that follows needs it again when a record names a schema that is not registered yet.
+    """
+    standby, target = Standby(), FakeRegistry()
+    with FakeRegistry() as source, ExitStack() as until:
+        until.enter_context(target)
+        one = head_of(source.add("orders-value", '"int"')) + b"\2"
+        kafka = back_up(source, store, one)
+
+        def happens(look: int) -> bool | None:
+            if look == 1:
+                until.close()
+                back_up(source, store, one, kafka=kafka)
+            return look < 3
+
+        done = standby.follow(happens, store=store, schema_registry_url=target.url)
+
+    assert [one, one] == standby.target.values("copy_of_orders"), done
+    assert [] == done["errors"]
 
 
 def test_a_backup_without_schemas_is_restored_as_it_is(
