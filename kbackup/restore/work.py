@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from kbackup.backup import merging
 from kbackup.backup.catalog import FileSet
-from kbackup.backup.merging import BAD, Failed, Finished, Rows
+from kbackup.backup.merging import Failed, Finished, Rows
 from kbackup.channel import Line
-from kbackup.errors import KbackupError, RefusedError, StoppedError
+from kbackup.errors import BadRecordError, KbackupError, RefusedError, StoppedError
 from kbackup.events import Warned
 from kbackup.kafka import Position, Writer
 from kbackup.naming import Layout
@@ -260,7 +260,7 @@ class Work:
             after = replace(place, rows=step.end_row, reached=reached, before=self._before)
         try:
             good = self._sieve.sift(batch, step.files, writer.record_bytes_max)
-        except BAD:
+        except BadRecordError:
             self._commit(writer)  # what was good until here is safe
             raise
         if self.pace is not None and len(good):

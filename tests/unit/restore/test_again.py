@@ -3,16 +3,18 @@
 from contextlib import suppress
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
-from backup_samples import JSON, RECORD, SIBLINGS, Backup
+from backup_samples import JSON, RECORD, SIBLINGS, Backup, batch
 
-from kbackup.errors import RefusedError, TargetNotEmptyError
+from kbackup.errors import BadRecordError, RefusedError, TargetNotEmptyError
 from kbackup.flow.views import ViewSpec
 from kbackup.kafka import Position
 from kbackup.naming import Layout
+from kbackup.records import SCHEMA
 from kbackup.reports import Mark
 from kbackup.restore.beginning import begin
-from tests.support.target import COPY, CrashError, Restoring, values
+from tests.support.target import COPY, CrashError, Restoring, position, values
 
 LAYOUTS = [
     pytest.param(RECORD, id="whole records"),
@@ -289,3 +291,20 @@ def test_records_of_others_do_not_stop_a_restore_that_has_a_position(again: Rest
 
     restored = again.cluster.values("copy_of_orders")
     assert [*values(range(10)), b"a stranger's", *values(range(10, 20))] == restored
+
+
+def test_what_was_good_before_a_record_that_ends_the_restore_is_committed(
+    again: Restoring,
+) -> None:
+    """
+    The next run begins after it: without transactions, it would write these records again.
+    """
+    rows = batch(range(5, 10)).to_pylist()
+    rows[2]["value"] = b"x" * 2**21
+    again.backup.put("orders", 0, range(5), pa.RecordBatch.from_pylist(rows, SCHEMA))
+
+    with pytest.raises(BadRecordError, match="offset 7"):
+        again.restore()
+
+    assert values(range(5)) == again.cluster.values("copy_of_orders")
+    assert 5 == position(again).offset
