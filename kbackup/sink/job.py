@@ -50,6 +50,7 @@ class SinkJob:
         routes: Under which names topics are stored.
         affix: Where the name of a value's schema stands beside its directory.
         spool_bytes: What an unfinished file may hold in memory before it moves to disk.
+        points: In a dated layout, have the pointer name the index of each file that is stored.
     """
 
     run: str
@@ -71,6 +72,7 @@ class SinkJob:
     spool_bytes: int = SPOOL_BYTES
     errors: ErrorPolicy = INTOLERANT
     schemas: SchemaSource = NO_SCHEMAS
+    points: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ class RepairRun:
         group = f"{self._settings.group}-repair-{self._run}-{number}"
         job = job_of(self._settings, self._world, self._run, group, schemas.NO_SCHEMAS)
         units = [unit for repair in repairs if (unit := repair.at.unit()) is not None]
-        task = functools.partial(back_up, replace(job, flush_tail=True))
+        task = functools.partial(back_up, replace(job, flush_tail=True, points=False))
         found = self._world.run_tasks(
             task, units, self._tell, self._stop.event, timings=self._timings
         )

@@ -266,7 +266,8 @@ class Work:
         if file.index is None:
             return keep(store, file)
         facts = keep_indexed(store, file)
-        point(store, self.job.layout, self._stored_as, file.index)
+        if self.job.points:
+            point(store, self.job.layout, self._stored_as, file.index)
         return facts
 
     def _row(self, file: ClosedFile, facts: Facts) -> Entry:

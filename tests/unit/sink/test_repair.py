@@ -264,3 +264,24 @@ def test_a_cut_in_several_directories_is_written_again_as_it_was() -> None:
 
     assert (0, []) == (summary["exit_code"], summary["errors"])
     assert before == bucket.objects()
+
+
+def test_a_pointer_keeps_naming_the_newest_object() -> None:
+    """
+    In the block-gzip layout: another tool that continues there would store records twice.
+    """
+    dated = {"format_class": "block_gzip", "partitioner_class": "upload_date"}
+    bucket = Bucket(dated | {"value_converter": "bytes", "topics_dir": "backup"})
+    pointer = "backup/last_chunk_index.orders-00000.txt"
+    with bucket.store.open(pointer) as body:
+        before = body.read()
+    places = [one.key for one in bucket.store.list("backup/") if "orders-00000" in one.key]
+    key = next(key for key in places if key.endswith("0010.gz"))
+    bucket.store.delete(key)
+
+    summary = bucket.repair("orders:0:10")
+
+    assert (0, []) == (summary["exit_code"], summary["errors"])
+    assert bucket.store.head(key) is not None
+    with bucket.store.open(pointer) as body:
+        assert before == body.read()
