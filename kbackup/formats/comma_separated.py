@@ -1,11 +1,12 @@
 """CSV files, which are only read: each row becomes a JSON object whose fields are all text.
 
 Rows are as RFC 4180 has them.  A file that was cut short between two rows looks whole, unless it is
-compressed.
+compressed; one that ends within quotes does not.
 """
 
+import codecs as charsets
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar, Final
 
 import pyarrow as pa
@@ -29,6 +30,8 @@ from kbackup.naming import View
 _EXTENSION: Final = ".csv"
 _BLOCK_BYTES: Final = 4 * 2**20
 """Read at a time; no row may be longer."""
+_WHAT: Final = "a CSV file cannot be read"
+_TOO_LONG: Final = f"a row is longer than {_BLOCK_BYTES} bytes, or a quote is not closed"
 
 
 class CsvFormat:
@@ -83,7 +86,8 @@ class CsvFormat:
         Raises:
             ConfigurationError: If *view* is another.
             CorruptObjectError: If rows differ in their number of fields, two fields have one name,
-                a row is longer than `_BLOCK_BYTES`, or the compression is damaged.
+                a quote is not closed, a row is longer than `_BLOCK_BYTES`, or the compression is
+                damaged.
         """
         if view is not View.VALUE:
             raise refuse_view("csv", view)
@@ -94,44 +98,71 @@ def _read(
     file: BinaryIO, codec: codecs.Codec | None, options: FormatOptions
 ) -> Iterator[pa.RecordBatch]:
     try:
-        with _opened(file, codec, options) as first:
-            names = first.schema.names
+        with _opened(file, codec, options, "\n") as first:
+            own = first.schema.names
+        names = own
         if not HEADER.of(options.values):
-            names = [f"column{number:02d}" for number in range(1, len(names) + 1)]
+            names = [f"column{number:02d}" for number in range(1, len(own) + 1)]
         again = [name for name in dict.fromkeys(names) if names.count(name) > 1]
         if again:
             why = f"two fields are named {again[0]!r}"
-            raise CorruptObjectError("a CSV file cannot be read", why)
+            raise CorruptObjectError(_WHAT, why)
         file.seek(0)
-        with _opened(file, codec, options, names) as rows:
-            for batch in rows:
+        separator, mark = chr(SEPARATOR.of(options.values)), _mark(options)
+        end = f"\n{mark}{separator * (len(own) - 1)}\n"
+        with _opened(file, codec, options, end, own) as rows:
+            for batch in _ended(rows, mark):
                 text = _objects(batch, names)
                 column = pa.ExtensionArray.from_storage(pa.json_(), text)
                 yield pa.RecordBatch.from_arrays([column], names=["value"])
     except (pa.ArrowException, UnicodeError) as error:
-        raise CorruptObjectError("a CSV file cannot be read", str(error)) from None
+        why = _TOO_LONG if "straddling" in str(error) else str(error)
+        raise CorruptObjectError(_WHAT, why) from None
+
+
+def _mark(options: FormatOptions) -> str:
+    """Return the first field of a row that is put after the file's last one."""
+    taken = {SEPARATOR.of(options.values), QUOTE.of(options.values)}
+    return 8 * next(sign for sign in "~^#" if ord(sign) not in taken)
+
+
+def _ended(rows: Iterable[pa.RecordBatch], mark: str) -> Iterator[pa.RecordBatch]:
+    """Yield *rows* without the last one, the mark.
+
+    Raises:
+        CorruptObjectError: If the mark is part of another row: Arrow takes all that follows a quote
+            which is not closed for one field, and says nothing.
+    """
+    last: pa.RecordBatch | None = None
+    for batch in rows:
+        if not len(batch):
+            continue
+        if last is not None:
+            yield last
+        last = batch
+    if last is None or last.column(0)[len(last) - 1].as_py() != mark:
+        raise CorruptObjectError(_WHAT, "a quote is not closed, or the file is cut short")
+    yield last.slice(0, len(last) - 1)
 
 
 def _opened(
     file: BinaryIO,
     codec: codecs.Codec | None,
     options: FormatOptions,
+    end: str,
     names: Sequence[str] | None = None,
 ) -> arrow_csv.CSVStreamingReader:
-    """Open a file; its fields are text if their *names* are given."""
+    """Open a file, with *end* after its last byte; its fields are text if *names* are given."""
     given = options.values
-    has_header, nulls = HEADER.of(given), NULL.of(given)
+    nulls, charset = NULL.of(given), CHARSET.of(given)
     source = file if codec is None else io.BufferedReader(_Inflated(codecs.inflate(codec, file)))
     return arrow_csv.open_csv(
-        pa.PythonFile(_Kept(source), mode="r"),
+        pa.PythonFile(_Kept(source, charset, end), mode="r"),
         arrow_csv.ReadOptions(
             use_threads=False,
             block_size=_BLOCK_BYTES,
             skip_rows=SKIP_LINES.of(given),
-            column_names=names or None,
-            skip_rows_after_names=int(names is not None and has_header),
-            autogenerate_column_names=names is None and not has_header,
-            encoding=CHARSET.of(given),
+            autogenerate_column_names=not HEADER.of(given),
         ),
         arrow_csv.ParseOptions(
             delimiter=chr(SEPARATOR.of(given)),
@@ -158,18 +189,27 @@ def _objects(batch: pa.RecordBatch, names: Sequence[str]) -> pa.StringArray:
 
 
 class _Kept(io.RawIOBase):
-    """A file that whoever reads it does not close."""
+    """A file as UTF-8, with something after its end, that whoever reads it does not close."""
 
-    def __init__(self, file: Any) -> None:
-        self._file = file
+    def __init__(self, file: Any, charset: str, end: str) -> None:
+        self._file, self._end = file, end
+        is_utf8 = charsets.lookup(charset).name == "utf-8"  # which Arrow checks itself
+        self._decoder = None if is_utf8 else charsets.getincrementaldecoder(charset)()
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1, /) -> bytes:
-        """Read up to *size* bytes."""
-        data: bytes = self._file.read(size)
-        return data
+        """Read about *size* bytes, less only at the end."""
+        found = b""
+        while len(found) < size:
+            data: bytes = self._file.read(size - len(found))
+            text = "" if self._decoder is None else self._decoder.decode(data, not data)
+            found += data if self._decoder is None else text.encode()
+            if not data:
+                found, self._end = found + self._end.encode(), ""
+                break
+        return found
 
 
 class _Inflated(io.RawIOBase):

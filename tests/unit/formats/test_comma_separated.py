@@ -50,6 +50,19 @@ def values(data: bytes, extension: str = ".csv", **options: Any) -> list[str]:
             "a\nä\n".encode("latin-1"), {"file_charset": "ISO-8859-1"}, ['{"a":"ä"}'], id="latin-1"
         ),
         pytest.param(b"a,b\n", {}, [], id="a header alone"),
+        pytest.param(b"a,b", {}, [], id="a header alone, cut"),
+        pytest.param(b"\r\n\na,b\n1,x\n", {}, ['{"a":"1","b":"x"}'], id="lines before the header"),
+        pytest.param(
+            b"a\0,b\n1,x\n2,y\n", {},
+            [r'{"a\u0000":"1","b":"x"}', r'{"a\u0000":"2","b":"y"}'], id="NUL in a name",
+        ),
+        pytest.param(
+            b'a,b\n5" pipe,"x\n"', {}, [r'{"a":"5\" pipe","b":"x\n"}'], id="a quote within text",
+        ),
+        pytest.param(
+            "a,b\nä,x".encode("utf-16"), {"file_charset": "UTF-16"}, ['{"a":"ä","b":"x"}'],
+            id="utf-16",
+        ),
         pytest.param(b"a\n007\n1e3\ntrue\n", {}, ['{"a":"007"}', '{"a":"1e3"}', '{"a":"true"}'],
                      id="no type is guessed"),
     ],
@@ -70,6 +83,23 @@ def test_a_compressed_file_is_read() -> None:
     assert ['{"a":"1"}'] * 100_000 == values(data, ".csv.gz")
 
 
+def test_a_store_may_deliver_a_file_in_small_pieces() -> None:
+    """
+    How many bytes a read returns has no effect, even within a name or a character.
+    """
+
+    class Slow(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            return super().read(min(size or 1, 1))
+
+    given = FormatOptions({"csv.file.charset": "UTF-16"})
+    batches = CsvFormat().read(Slow("name\nä\n".encode("utf-16")), View.VALUE, ".csv", given)
+
+    assert ['{"name":"ä"}'] == [
+        text for one in batches for text in one["value"].storage.to_pylist()
+    ]
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -77,6 +107,9 @@ def test_a_compressed_file_is_read() -> None:
         pytest.param(b"a,a\n1,2\n", id="two fields of one name"),
         pytest.param(b"a\n\xff\n", id="not in its character set"),
         pytest.param(b"", id="nothing"),
+        pytest.param(b'a,b\n1,"x\n2,y\n3,z\n', id="a quote that is not closed"),
+        pytest.param(b'a,b\n1,"x', id="cut short within quotes"),
+        pytest.param(b'a\n1\n"', id="a quote at the end"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(data: bytes) -> None:
