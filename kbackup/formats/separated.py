@@ -90,7 +90,7 @@ def read_rows(
             )
     if begun and not options.is_ended:
         yield pa.array([bytes(begun)], pa.binary())
-    elif begun or not rows:
+    elif begun or (options.is_ended and not rows):
         raise CorruptObjectError(
             "the file is cut short",
             f"there is no {separator!r} after record {rows + 1}" if begun else "it is empty",

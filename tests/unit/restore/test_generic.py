@@ -177,6 +177,18 @@ def test_a_format_that_is_named_reads_what_has_no_extension_of_its_own() -> None
     assert 1 == found.ignored
 
 
+def test_a_compressed_object_of_nothing_holds_no_record() -> None:
+    """
+    A tool that rotates its files has some without a line: they hold up nothing.
+    """
+    restoring = Generic()
+    restoring.put({"1.json.gz": gzip.compress(b""), "2.json": b"2\n"})
+
+    restoring.run()
+
+    assert [b"2"] == restoring.cluster.values("clicks")
+
+
 def test_an_object_that_no_format_reads_is_named() -> None:
     """
     A matched object that no format reads is named and counted as skipped.
