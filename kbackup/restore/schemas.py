@@ -60,12 +60,14 @@ class SchemaPlan:
         schemas: What, in the order of their subjects' versions.
         lacking: What records name and the backup does not have.
         without: Topics of which the backup has no schema.
+        importing: Subjects that are in mode IMPORT before anything is done.
     """
 
     where: str = ""
     schemas: tuple[PlannedSchema, ...] = ()
     lacking: tuple[SchemaUse, ...] = ()
     without: tuple[str, ...] = ()
+    importing: tuple[str, ...] = ()
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return codes and sentences about what the backup lacks."""
@@ -81,7 +83,15 @@ class SchemaPlan:
             ("no_schemas", f"the backup has no schemas of {topic}: its records stay as they are")
             for topic in self.without
         ]
-        return lacking + without
+        left = (
+            f"is in mode {IMPORT} and stays so: producers cannot register a schema under it; if no "
+            "other tool has set the mode, a restore that was killed has left it: send DELETE"
+        )
+        importing = [
+            ("import_mode", f"subject {name} {left} /mode/{name} to {self.where} after this one")
+            for name in self.importing
+        ]
+        return lacking + without + importing
 
 
 NOTHING: Final = SchemaPlan()
@@ -152,7 +162,7 @@ class TargetSchemas:
             tuple(sorted(targets.keys() - {use.topic for use in index.keys})),
         )
         if planned or not self._done:  # a registry that is away holds up nothing but new schemas
-            _check(connect(self._registry), found)
+            found = replace(found, importing=_check(connect(self._registry), found))
         self._facts |= {each.kept.use: _fact(each, None) for each in planned}
         self._planned = found
 
@@ -240,34 +250,64 @@ class _Registering:
         if self._may_import(subject):
             there = self.registry.schema(old)
             if there is None or there == schema:
-                try:
-                    return self._imported(subject, schema, old, version)
-                except RegistryError:
-                    self._imports[subject] = False  # as for any subject that is not new
+                new = self._imported(subject, schema, old, version)
+                if new is not None:
+                    return new
+                self._imports[subject] = False  # as for any subject that is not new
         return self.registry.register(subject, schema)
 
     def _may_import(self, subject: str) -> bool:
-        """Whether ids can be chosen under *subject*: the registry has modes, and it is new."""
+        """Whether ids can be chosen under *subject*: the registry has modes, and it is new.
+
+        Or someone else has set its mode, or a run that was killed: then nothing else can be done.
+        """
         if subject not in self._imports:
-            self._imports[subject] = (
-                self.registry.mode() is not None and not self.registry.versions_of(subject)
+            self._imports[subject] = self.registry.mode() is not None and (
+                not self.registry.versions_of(subject) or self.registry.mode(subject) == IMPORT
             )
         return self._imports[subject]
 
-    def _imported(self, subject: str, schema: RegisteredSchema, old: int, version: int) -> int:
-        """Register a schema under its old id; the subject's mode is as before at the end."""
-        before = self.registry.mode(subject)
-        if before != IMPORT:
-            self.registry.set_mode(subject, IMPORT)
+    def _imported(
+        self, subject: str, schema: RegisteredSchema, old: int, version: int
+    ) -> int | None:
+        """Register a schema under its old id; the subject's mode is as before at the end.
+
+        Returns:
+            The id; None if the registry refuses.
+
+        Raises:
+            RegistryError: If the mode is not as before.
+        """
         try:
-            return self.registry.put(subject, schema, old, version)
-        finally:
+            before = self.registry.mode(subject)
+        except RegistryError:
+            return None
+        try:
             if before != IMPORT:
+                self.registry.set_mode(subject, IMPORT)
+            return self.registry.put(subject, schema, old, version)
+        except RegistryError:
+            return None
+        finally:  # also after a refusal: an answer may have been lost
+            self._reset(subject, before)
+
+    def _reset(self, subject: str, before: str | None) -> None:
+        try:
+            if self.registry.mode(subject) != before:
                 self.registry.set_mode(subject, before)
+        except RegistryError as error:
+            raise RegistryError(
+                f"subject {subject} may still be in mode {IMPORT}: it could not be reset",
+                f"{error.what}: {error.why}",
+                f"send DELETE /mode/{subject} to the registry, then run again",
+            ) from error
 
 
-def _check(registry: Registry, found: SchemaPlan) -> None:
+def _check(registry: Registry, found: SchemaPlan) -> tuple[str, ...]:
     """Ask what can be asked before anything is changed.
+
+    Returns:
+        The subjects whose own mode is `IMPORT`.
 
     Raises:
         RefusedError: If something will be refused.
@@ -296,6 +336,7 @@ def _check(registry: Registry, found: SchemaPlan) -> None:
                 "relax the compatibility of the subject, or restore under another name: "
                 "--rename 'copy_of_$0'",
             )
+    return tuple(name for name in sorted(names) if modes.get(name) == IMPORT)
 
 
 def _two_meanings(use: SchemaUse, keys: Iterable[str]) -> RefusedError:

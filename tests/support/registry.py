@@ -27,6 +27,7 @@ class FakeRegistry:
         keeps_alive: A connection takes more than one request.
         has_modes: It knows modes, as Confluent's does: in IMPORT the client chooses ids.
         refuses: Subjects that no other schema is compatible with.
+        denies: Requests that are not allowed, such as "DELETE /mode/orders-value".
         closed: A client closed a connection that was kept for it.
     """
 
@@ -38,6 +39,7 @@ class FakeRegistry:
     keeps_alive: bool = False
     has_modes: bool = False
     refuses: set[str] = field(default_factory=set)
+    denies: set[str] = field(default_factory=set)
     modes: dict[str, str] = field(default_factory=dict)
     closed: threading.Event = field(default_factory=threading.Event)
     _schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -154,6 +156,8 @@ class FakeRegistry:
 
     def _allowed(self, request: BaseHTTPRequestHandler) -> tuple[int, Any] | None:
         expected = "Basic " + base64.b64encode(self.user.encode()).decode()
+        if f"{request.command} {urlsplit(request.path).path}" in self.denies:
+            return 403, {"error_code": 40301, "message": "Forbidden"}
         if not self.user or request.headers.get("Authorization") == expected:
             return None
         return 401, {"error_code": 401, "message": "Unauthorized"}
@@ -161,10 +165,10 @@ class FakeRegistry:
     def _moded(self, method: str, subject: str, body: dict[str, Any]) -> tuple[int, Any]:
         if method == "PUT":
             self.modes[subject] = body["mode"]
-        if method == "DELETE":
-            return 200, {"mode": self.modes.pop(subject)}
         if subject and subject not in self.modes:
             return 404, {"error_code": 40409, "message": "no mode of its own"}
+        if method == "DELETE":
+            return 200, {"mode": self.modes.pop(subject)}
         return 200, {"mode": self.modes.get(subject, "READWRITE")}  # "" is the whole registry's
 
     def _chosen(self, subject: str, body: dict[str, Any]) -> tuple[int, Any]:
@@ -206,6 +210,10 @@ class FakeRegistry:
             case ["subjects", subject, "versions"]:
                 kind = body.get("schemaType") or "AVRO"
                 more = {"references": body.get("references") or []}
+                entry = {"schema": body["schema"], "schemaType": kind, **more}
+                there = [self._schemas[at] for at in self._versions.get(subject, [])]
+                if self.modes.get(subject) == "IMPORT" and entry not in there:
+                    return 422, {"error_code": 42205, "message": "not in read-write mode"}
                 return 200, {"id": self.add(subject, body["schema"], kind, **more)}
             case ["subjects", subject, "versions", number]:
                 versions = self._versions.get(subject, [])
