@@ -5,10 +5,13 @@ A name says all that a listing is asked for::
     _kbackup/schemas/<digest of topics.dir>/orders/value/42-0123456789ab.json   schema 42
     _kbackup/schemas/<digest of topics.dir>/orders/value/43-unknown.json        nobody knows it
     _kbackup/schemas/<digest of topics.dir>/orders/value/44-missing.json        still to be fetched
+    _kbackup/schemas/<digest of topics.dir>/orders/value/45-numbers.json        the same, see below
 
 The digits after the id are a digest of the schema, so a registry that was set up anew, and gave an
 id a second meaning, does not overwrite the first one.  An object is never deleted: a schema that
-was fetched after all counts for more than a note that it is missing.
+was fetched after all counts for more than a note that it is missing.  A number of 8 bytes begins
+like a record with a small id: where nothing else does, the registry's schema under that id counts
+only if it is registered for the topic, and so a missing one is noted apart.
 """
 
 import hashlib
@@ -28,6 +31,8 @@ UNKNOWN: Final = "unknown"
 """The registry says that it has no such schema."""
 MISSING: Final = "missing"
 """The registry did not say."""
+NUMBERS: Final = "numbers"
+"""Likewise, and all that begins with the id may be numbers."""
 
 _NAME: Final = re.compile(r"([^/]+)/(key|value)/(\d{1,10})-([0-9a-z]{1,16})\.json", re.ASCII)
 
@@ -73,11 +78,13 @@ class SchemaIndex:
         keys: The objects of each schema; several if its id had several meanings.
         unknown: Those that the registry did not have.
         noted: Those that could not be fetched when they were met.
+        numbers: Those of *noted* that only what may be numbers names.
     """
 
     keys: Mapping[SchemaUse, tuple[str, ...]]
     unknown: frozenset[SchemaUse]
     noted: frozenset[SchemaUse]
+    numbers: frozenset[SchemaUse] = frozenset()
 
     @property
     def missing(self) -> list[SchemaUse]:
@@ -92,7 +99,7 @@ class SchemaIndex:
             StoreError: If the store does not list them.
         """
         keys: dict[SchemaUse, tuple[str, ...]] = {}
-        others: dict[str, set[SchemaUse]] = {UNKNOWN: set(), MISSING: set()}
+        others: dict[str, set[SchemaUse]] = {UNKNOWN: set(), MISSING: set(), NUMBERS: set()}
         for prefix in [""] if topics is None else [f"{topic}/" for topic in topics]:
             for use, what, key in _listed(store, layout, prefix):
                 if what in others:
@@ -100,7 +107,8 @@ class SchemaIndex:
                 else:
                     keys[use] = (*keys.get(use, ()), key)
         unknown = others[UNKNOWN] - keys.keys()
-        return cls(keys, frozenset(unknown), frozenset(others[MISSING]))
+        noted, numbers = others[MISSING] | others[NUMBERS], others[NUMBERS] - others[MISSING]
+        return cls(keys, frozenset(unknown), frozenset(noted), frozenset(numbers))
 
 
 def folder(layout: Layout) -> str:
@@ -122,7 +130,7 @@ def put(store: Store, layout: Layout, kept: KeptSchema) -> None:
 
 
 def note(store: Store, layout: Layout, use: SchemaUse, what: str, why: str) -> None:
-    """Note that a schema is *what*, `UNKNOWN` or `MISSING`.
+    """Note that a schema is *what*: `UNKNOWN`, `MISSING` or `NUMBERS`.
 
     Raises:
         StoreError: If the note cannot be stored.

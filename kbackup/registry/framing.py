@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 HEAD_BYTES: Final = 5
+NUMBER_BYTES: Final = 8
 _MAGIC: Final = 0
 FIRST_MESSAGE: Final = b"\0"
 """The bytes between prefix and value if it is the first message of its schema."""
@@ -70,6 +71,15 @@ def schema_ids(column: pa.BinaryArray) -> list[int]:
     heads = heads.filter(pc.starts_with(heads, bytes([_MAGIC])))
     ids = {_id(head) for head in heads.to_pylist()}
     return sorted(found for found in ids if found is not None and found > 0)
+
+
+def are_numbers(column: pa.BinaryArray, schema_id: int) -> bool:
+    """Whether all rows of *column* that begin with an id have the 8 bytes of a number.
+
+    Such bytes, as Kafka's own LongSerializer writes them, begin like a record with a small id.
+    """
+    rows = column.filter(pc.starts_with(column, head_of(schema_id)))
+    return bool(pc.all(pc.equal(pc.binary_length(rows), NUMBER_BYTES)).as_py())
 
 
 def renumbered(column: pa.BinaryArray, ids: Mapping[int, int]) -> tuple[pa.BinaryArray, int]:

@@ -21,7 +21,7 @@ from kbackup.events import Warned
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.registry import RegistrySettings, connect
-from kbackup.registry.framing import schema_ids
+from kbackup.registry.framing import are_numbers, schema_ids
 from kbackup.runs.summary import Summary
 from kbackup.stores import Store
 
@@ -73,7 +73,8 @@ class SchemaKeeper:
     line: Line
     _settled: set[SchemaUse] = field(default_factory=set)
     _parts: set[tuple[str, str]] = field(default_factory=set)  # with a schema that is known
-    _missing: set[SchemaUse] = field(default_factory=set)
+    _numbers: set[SchemaUse] = field(default_factory=set)  # taken for numbers so far
+    _missing: set[tuple[SchemaUse, str]] = field(default_factory=set)
     _strangers: dict[tuple[str, str], int] = field(default_factory=dict)
     _rests_until: dict[str, float] = field(default_factory=dict)
 
@@ -94,40 +95,51 @@ class SchemaKeeper:
         for part in self.source.registries:
             for schema_id in schema_ids(batch[part]):
                 use = SchemaUse(where.topic, part, schema_id)
-                if use not in self._settled:
-                    self._keep(use, where)
+                if use in self._settled or self._strangers_of(use) >= self._strangers_most(use):
+                    continue
+                numbers = are_numbers(batch[part], schema_id)
+                if not (numbers and use in self._numbers):
+                    self._keep(use, where, numbers=numbers)
 
-    def _keep(self, use: SchemaUse, where: TopicPartition) -> None:
+    def _keep(self, use: SchemaUse, where: TopicPartition, *, numbers: bool) -> None:
         of_part = use.topic, use.part
-        strangers = self._strangers.get(of_part, 0)
-        most = STRANGERS_MOST * (50 if of_part in self._parts else 1)
-        if strangers >= most:
-            return
         if self.clock.steady_s() < self._rests_until.get(use.part, 0.0):
-            self._miss(use, where, "the registry did not answer a moment ago")
+            self._miss(use, where, "the registry did not answer a moment ago", numbers=numbers)
             return
+        registry = self.source.registries[use.part]
         try:
-            is_known = fetch(self.source.registries[use.part], self.store, self.layout, use)
+            is_known = fetch(registry, self.store, self.layout, use, numbers=numbers)
         except RegistryError as error:
             self._rests_until[use.part] = self.clock.steady_s() + REST_S
-            self._miss(use, where, str(error))
+            self._miss(use, where, str(error), numbers=numbers)
             return
-        self._settled.add(use)
+        (self._numbers if numbers and not is_known else self._settled).add(use)
         if is_known:
             self._parts.add(of_part)
             return
-        self._strangers[of_part] = strangers + 1
-        text = f"{where} names schema {use.id} in a {use.part}, which the registry does not have"
-        if strangers + 1 >= most:
+        strangers, most = self._strangers_of(use) + 1, self._strangers_most(use)
+        self._strangers[of_part] = strangers
+        of = f" for {use.topic}" if numbers else ""
+        text = (
+            f"{where} names schema {use.id} in a {use.part}, which the registry does not have{of}"
+        )
+        if strangers >= most:
             text += f"; this is the {most}th of them, and no more are asked for in this {use.part}"
         self._tell(where, "unknown_schema", text, use)
 
-    def _miss(self, use: SchemaUse, where: TopicPartition, why: str) -> None:
+    def _strangers_of(self, use: SchemaUse) -> int:
+        return self._strangers.get((use.topic, use.part), 0)
+
+    def _strangers_most(self, use: SchemaUse) -> int:
+        return STRANGERS_MOST * (50 if (use.topic, use.part) in self._parts else 1)
+
+    def _miss(self, use: SchemaUse, where: TopicPartition, why: str, *, numbers: bool) -> None:
         """Note a schema that is still to be fetched, once."""
-        if use in self._missing:
+        what = schemas.NUMBERS if numbers else schemas.MISSING
+        if (use, what) in self._missing or (use, schemas.MISSING) in self._missing:
             return
-        schemas.note(self.store, self.layout, use, schemas.MISSING, why)
-        self._missing.add(use)
+        schemas.note(self.store, self.layout, use, what, why)
+        self._missing.add((use, what))
         self._tell(where, "missing_schema", f"{use} could not be fetched: {why}", use)
 
     def _tell(self, where: TopicPartition, code: str, text: str, use: SchemaUse) -> None:
@@ -135,8 +147,22 @@ class SchemaKeeper:
         self.line.tell(Warned.about(where, code, text, self.run, **more).to_dict())
 
 
-def fetch(registry: RegistrySettings, store: Store, layout: Layout, use: SchemaUse) -> bool:
+def fetch(
+    registry: RegistrySettings,
+    store: Store,
+    layout: Layout,
+    use: SchemaUse,
+    *,
+    numbers: bool = False,
+) -> bool:
     """Store a schema of *registry*, or note that it does not have it; return whether it has.
+
+    Args:
+        registry: Where it is.
+        store: Where it goes.
+        layout: Which ``topics.dir``.
+        use: Which one.
+        numbers: All that begins with its id may be numbers: then another topic's does not count.
 
     Raises:
         RegistryError: If it does not answer.
@@ -148,8 +174,20 @@ def fetch(registry: RegistrySettings, store: Store, layout: Layout, use: SchemaU
         why = f"{registry.name} has no schema {use.id}"
         schemas.note(store, layout, use, schemas.UNKNOWN, why)
         return False
-    schemas.put(store, layout, KeptSchema(use, found, connection.versions(use.id)))
+    versions = connection.versions(use.id)
+    if numbers and not any(_is_of(use, subject) for subject in versions):
+        why = f"{registry.name} has schema {use.id}, but for others: {', '.join(sorted(versions))}"
+        schemas.note(store, layout, use, schemas.UNKNOWN, why)
+        return False
+    schemas.put(store, layout, KeptSchema(use, found, versions))
     return True
+
+
+def _is_of(use: SchemaUse, subject: str) -> bool:
+    """Whether a subject can be of a topic's part: named after both, or after a record."""
+    if subject.endswith(("-key", "-value")):
+        return subject == f"{use.topic}-{use.part}"
+    return use.part == "value" or subject.startswith(f"{use.topic}-")
 
 
 def begin(registries: Mapping[str, RegistrySettings], store: Store, layout: Layout) -> SchemaSource:
@@ -169,7 +207,8 @@ def begin(registries: Mapping[str, RegistrySettings], store: Store, layout: Layo
         if use.part not in registries or use.part in silent:
             continue
         try:
-            if fetch(registries[use.part], store, layout, use):
+            numbers = use in index.numbers
+            if fetch(registries[use.part], store, layout, use, numbers=numbers):
                 stored.add(use)
         except RegistryError as error:
             silent.add(use.part)

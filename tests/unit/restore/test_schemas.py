@@ -282,6 +282,25 @@ def test_a_user_who_may_not_set_modes_gets_other_ids(
     assert (0, [head_of(1) + b"\2"]) == (done["exit_code"], copy.values()), done
 
 
+def test_numbers_are_not_taken_for_ids_of_schemas(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    A number of 8 bytes begins like a record under a schema of another topic: it is not rewritten.
+    """
+    registry.add("taken", '"long"')
+    with FakeRegistry() as source:
+        source.add("users-value", '"int"')
+        source.add("users-key", '"string"')
+        numbers = [number.to_bytes(8, "big") for number in (2**24 + 5, 2**25 + 5, 2**24 - 1)]
+        back_up(source, store, *numbers)
+    copy = Copy(store)
+
+    done = copy.restore(registry.url)
+
+    assert (0, numbers) == (done["exit_code"], copy.values()), done
+
+
 @pytest.mark.parametrize("dry_run", [True, False], ids=["plan", "run"])
 @pytest.mark.parametrize(
     ("trouble", "code", "do"),

@@ -184,6 +184,50 @@ def test_bytes_that_only_look_like_it_are_no_reason_to_worry(
     assert (20, [], {}) == (len(index(store).unknown), index(store).missing, kept(store))
 
 
+def test_numbers_of_eight_bytes_are_told_apart(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    They begin like records under schemas of other topics, and count as such only if another record
+    does too, or if the schema is the topic's own.
+    """
+    registry.add("users-value", '"int"')
+    registry.add("orders-value", '"string"')
+    registry.add("users-value", '"long"')
+    numbers = [(number * 2**24 + 5).to_bytes(8, "big") for number in (1, 2, 3)]
+    kafka = orders(*numbers)
+
+    done = sink(kafka, store, schema_registry_url=registry.url)
+
+    assert 0 == done["exit_code"]
+    assert [2] == [use.id for use in index(store).keys]
+    assert [1, 3] == sorted(use.id for use in index(store).unknown)
+
+    where = next(iter(kafka.logs))
+    kafka.values[where, 3] = head_of(3) + b"\2"
+    kafka.append(where, 1)
+    sink(kafka, store, schema_registry_url=registry.url)
+
+    assert [2, 3] == sorted(use.id for use in index(store).keys)
+
+
+def test_numbers_that_a_registry_which_was_away_could_not_tell_are_asked_for_again(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    The next run knows that they may be numbers.
+    """
+    registry.add("users-value", '"int"')
+    kafka = orders((2**24).to_bytes(8, "big"))
+    registry.script = [403]
+
+    first = sink(kafka, store, schema_registry_url=registry.url)
+    again = sink(kafka, store, schema_registry_url=registry.url)
+
+    assert [3, 0] == [first["exit_code"], again["exit_code"]]
+    assert ({}, 1) == (kept(store), len(index(store).unknown))
+
+
 def test_an_id_with_a_second_meaning_keeps_both(store: StoreSettings) -> None:
     """
     A registry that was set up anew does not overwrite what the older records need.
