@@ -86,6 +86,8 @@ class Mark:
         place: How far it is.
         total: Whole records of the backup that it has finished, over all runs; None if that is not
             known, as after an object that was skipped.
+        ids: Some of the schemas' ids that it found, each with its part, "key" or "value", and what
+            it is in the target; None where it was given no Schema Registry.
     """
 
     source: Source
@@ -93,6 +95,7 @@ class Mark:
     log: Span | None
     place: Place
     total: int | None = 0
+    ids: tuple[tuple[str, int, int], ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, but for the offset that is committed."""
@@ -105,6 +108,7 @@ class Mark:
             "log": None if log is None else [log.start_offset, log.end_offset],
             "offset": place.offset, "values": place.values, "rows": place.rows,
             "before": place.before, "total": self.total,
+            **({} if self.ids is None else {"ids": self.ids}),
         }  # fmt: skip
 
     @classmethod
@@ -125,7 +129,10 @@ class Mark:
         )
         place = Place(data["offset"], offset, data["values"], data["rows"], data["before"])
         log = None if data["log"] is None else Span(*data["log"])
-        return cls(source, data["target-id"], log, place, data["total"])
+        ids = data.get("ids")
+        if ids is not None:
+            ids = tuple((str(part), int(old), int(new)) for part, old, new in ids)
+        return cls(source, data["target-id"], log, place, data["total"], ids)
 
     @classmethod
     def read(cls, position: Position, layout: Layout) -> "Bookmark[Mark] | None":

@@ -33,7 +33,8 @@ class RestoreJob:
         max_records_per_second: What all tasks together may write; None for no limit.
         max_bytes_per_second: The same in bytes.
         schema_ids: By topic of the backup and part, "key" or "value": the id that each of its
-            schemas has in the target's registry.  Other ids stay as they are.
+            schemas has in the target's registry.  Other ids stay as they are; a topic is left out
+            where no registry is given.
         visit: Which visit of a run that follows this is, from 1; 0 where the run does not follow.
     """
 

@@ -143,6 +143,8 @@ class TargetSchemas:
         self._planned = NOTHING
         if self._registry is None or not targets:
             return
+        for topic in targets:
+            self.ids.setdefault(topic, {})
         index = SchemaIndex.read(store, self._layout, sorted(targets))
         for use, keys in sorted(index.keys.items()):
             if len(keys) > 1:

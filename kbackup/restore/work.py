@@ -29,6 +29,7 @@ from kbackup.reports import (
     WrittenTo,
     digest,
 )
+from kbackup.restore import same_ids
 from kbackup.restore.ahead import Ahead
 from kbackup.restore.chain import chain
 from kbackup.restore.job import Lane, RestoreJob, RestoreUnit
@@ -114,7 +115,8 @@ class Work:
         have been at work until this one's writer fenced it: this one continues after them.
 
         Raises:
-            RefusedError: If someone else has moved the position since the run was planned.
+            RefusedError: If someone else has moved the position since the run was planned, or
+                another Schema Registry is given than before.
         """
         unit, found = self.unit, writer.position()
         sets = [*unit.sets]
@@ -124,6 +126,8 @@ class Work:
         else:
             self._follow(writer, found)
             sets = unfinished(self.store, sets, self._mark.place.offset)
+        if any(files.is_whole for files in sets):
+            same_ids.check(self._mark, self._ids)
         place = self._mark.place
         at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), 0)
         if sets and digest(sets[at].id) == place.values and not sets[at].is_whole:
@@ -198,6 +202,11 @@ class Work:
     def _mark(self) -> Mark:
         """Where the restore stands, as the last commit has it."""
         return self._lanes[self.unit.target].bookmark.of
+
+    @property
+    def _ids(self) -> same_ids.Ids | None:
+        """The ids of the topic's schemas in the target; None where no registry is given."""
+        return self.job.schema_ids.get(self.unit.source.topic)
 
     @property
     def _group(self) -> str:
@@ -335,6 +344,7 @@ class Work:
             passed=opened.passed,
             log_grew=sent + (commits if self.job.exactly_once else 0),
         )
+        mark = replace(mark, ids=same_ids.noted(mark, self._ids))
         done = replace(opened.done, records=written.records, commits=written.commits)
         bookmark = Bookmark(mark, self.job.committer, done)
         self._lanes[at] = replace(self._lanes[at], bookmark=bookmark)

@@ -70,7 +70,8 @@ class Copy:
         self.told.clear()
         settings = load(
             "restore", bootstrap_servers="h:1", s3_bucket_name="b", no_lock=True,
-            rename="copy_of_$0", schema_registry_url=registry, **options,
+            rename="copy_of_$0", **({"schema_registry_url": registry} if registry else {}),
+            **options,
         ).settings  # fmt: skip
         standby = self.standby
         world = World(standby.connection, self._store, standby.tasks, standby.time)  # type: ignore[arg-type]
@@ -299,6 +300,46 @@ def test_numbers_are_not_taken_for_ids_of_schemas(
     done = copy.restore(registry.url)
 
     assert (0, numbers) == (done["exit_code"], copy.values()), done
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "is_refused"),
+    [
+        pytest.param("empty", "taken", True, id="another registry"),
+        pytest.param("empty", "kept", True, id="the one of the source, with its ids"),
+        pytest.param("empty", "", True, id="no registry any more"),
+        pytest.param("", "empty", True, id="no registry before"),
+        pytest.param("", "kept", False, id="no registry before, but the same ids"),
+        pytest.param("empty", "same", False, id="the same under another name"),
+    ],
+)
+def test_a_restore_is_not_continued_with_other_ids(
+    store: StoreSettings, first: str, then: str, is_refused: bool
+) -> None:
+    """
+    Half of a topic under the ids of one registry, and half under those of another, would be
+    unreadable: exit code 4, and nothing more is written.
+    """
+    with FakeRegistry() as source, FakeRegistry() as empty, FakeRegistry() as taken:
+        source.add("other", '"bytes"')
+        value = head_of(source.add("orders-value", '"int"')) + b"\2"
+        kafka = back_up(source, store, value)
+        for text in ('"long"', '"float"', '"double"'):
+            taken.add("taken", text)
+        same = f"{empty.url}/"
+        urls = {"empty": empty.url, "taken": taken.url, "kept": source.url, "same": same, "": ""}
+        copy = Copy(store)
+        assert 0 == copy.restore(urls[first])["exit_code"]
+        [before] = copy.values()
+        back_up(source, store, value, kafka=kafka)
+
+        done = copy.restore(urls[then])
+
+    assert (4 if is_refused else 0) == done["exit_code"], done
+    assert [before] * (1 if is_refused else 2) == copy.values()
+    if is_refused:
+        [error] = done["errors"]
+        assert "schema 2 of the values" in error["what"]
 
 
 @pytest.mark.parametrize("dry_run", [True, False], ids=["plan", "run"])
