@@ -237,10 +237,11 @@ class ObjectPlace(NamedTuple):
 
 def _places(value: object) -> object:
     """``TOPIC:PARTITION:OFFSET,...``, as `restore verify` prints it."""
-    if isinstance(value, str):
-        value = (value,)
+    names: Iterable[str] = read_names((value,) if isinstance(value, str) else value)
+    if isinstance(value, str) and not names:
+        names = [value]  # of nothing, such as a variable that is not set, no run is to be made
     found = []
-    for text in read_names(value):
+    for text in names:
         match = re.fullmatch(r"([\w.-]+):(\d{1,10}):(\d{1,19})", text, re.ASCII)
         if match is None:
             raise ValueError("expected TOPIC:PARTITION:OFFSET, separated by commas")

@@ -75,7 +75,10 @@ class SkipList:
         try:
             with self._file as file:
                 file.flush()
-                os.fsync(file.fileno())
+                if (
+                    self._path is not None and self._path.is_file()
+                ):  # not a pipe, such as /dev/stderr
+                    os.fsync(file.fileno())
         except OSError as error:
             raise self._lost(error) from error
         finally:

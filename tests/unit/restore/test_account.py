@@ -55,6 +55,14 @@ def test_a_row_keeps_the_fields_of_the_contract(summary: Summary) -> None:
     assert ([to_do], [to_do | done]) == (planned, account.rows())
 
 
+def test_a_skip_list_may_be_a_stream() -> None:
+    """
+    What keeps no bytes, such as /dev/stderr or a pipe, cannot be made safe, and need not be.
+    """
+    with SkipList("/dev/null", "r1") as skip_list:
+        skip_list.add(BadRecordError("offset 3", "too large", offset=3).failure())
+
+
 def test_a_skip_list_has_all_that_was_left_out(tmp_path: Path, summary: Summary) -> None:
     """
     The summary may name a few; each line of the list says what, where and why, and of which run.

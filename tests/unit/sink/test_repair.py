@@ -181,10 +181,10 @@ def test_a_dry_run_writes_nothing() -> None:
     assert [(10, 20)] == [(row["start"], row["end"]) for row in summary["partitions"]]
 
 
-@pytest.mark.parametrize("text", ["orders", "orders:0", "orders:x:1", "a/b:0:1"])
+@pytest.mark.parametrize("text", ["orders", "orders:0", "orders:x:1", "a/b:0:1", "", " ,"])
 def test_a_place_has_three_parts(text: str) -> None:
     """
-    As restore verify prints it.
+    As restore verify prints it; of none at all, no sink is run instead.
     """
     with pytest.raises(ConfigurationError, match="TOPIC:PARTITION:OFFSET"):
         load("sink", repair=text, bootstrap_servers="h:1", topics="t", s3_bucket_name="b")
