@@ -51,15 +51,15 @@ class Failure:
         return replace(self, place={**place, **self.place})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object of it."""
-        return {
+        """Return the JSON object of it; a place never replaces one of its own fields."""
+        own = {
             "code": self.code,
             "exit_code": self.exit_code,
             "what": self.what,
             "why": self.why,
             "do": self.do,
-            **self.place,
         }
+        return {**own, **self.place, **own}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:

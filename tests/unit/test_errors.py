@@ -56,3 +56,14 @@ def test_a_stop_has_the_code_of_its_signal() -> None:
     A stopped process exits 128 plus the signal.
     """
     assert 143 == StoppedError("stopped", signal=15).exit_status
+
+
+def test_a_place_changes_nothing_of_the_error_itself() -> None:
+    """
+    A field of the place that is named like one of the error's own never replaces it.
+    """
+    failure = Failure(
+        "configuration", 2, "a file", "it is missing", "", {"code": "file", "line": 3}
+    )
+
+    assert ("configuration", 3) == (failure.to_dict()["code"], failure.to_dict()["line"])
