@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from kbackup import formats
 from kbackup.backup import claims
-from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.backup.claims import Claim
+from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.errors import CorruptObjectError
 from kbackup.records import TopicIdentity
 from kbackup.stores import Store

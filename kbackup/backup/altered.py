@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kbackup.backup import claims
-from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.backup.claims import Problem
+from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.backup.findings import Finding
 from kbackup.backup.ledger.objects import PartitionLedger
 from kbackup.backup.ledger.rows import Entry

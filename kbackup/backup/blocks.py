@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.backup.window import EVERY_OFFSET, Range
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
 from kbackup.formats.block_index import Block, BlockIndex

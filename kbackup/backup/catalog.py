@@ -1,12 +1,13 @@
 """What is in a backup: one listing, grouped by topic and partition, in offset order."""
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final
 
 from kbackup import formats
+from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.errors import IncompleteBackupError, ObjectKeyError
 from kbackup.formats import FormatOptions
 from kbackup.naming import (
@@ -25,83 +26,6 @@ _log = logging.getLogger(__name__)
 
 NAMED_MOST: Final = 1000
 """Foreign keys kept by name; all are counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class BackupFile:
-    """One object of a backup.
-
-    Attributes:
-        key: As listed: open it by this.
-        view: The part of the records it holds.
-        extension: Dot first.
-        format: Name of the format's plugin.
-        size: Bytes.
-        modified: When it was stored, seconds since the epoch.
-        storage_class: What the store calls the way it is kept; empty where there is only one.
-        sha256: What the ledger says was stored under this key, in hexadecimal; empty where it was
-            not asked, or does not know.
-    """
-
-    key: str
-    view: View
-    extension: str
-    format: str
-    size: int
-    modified: float
-    storage_class: str = ""
-    sha256: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FileSet:
-    """The objects that hold the same records: one of whole records, or a value with siblings.
-
-    Attributes:
-        where: Topic and partition, from the name.
-        start_offset: Offset of the first record, from the name.
-        encoded_partition: The directory; where it is a date of upload, which says nothing of the
-            records, `kbackup.naming.UPLOAD_DATE`.
-        main: The whole-record or the value object; None where only siblings were found.
-        keys: The keys object, None if there is none.
-        headers: The headers object, None if there is none.
-        index: Key of the index beside the value object; None if there is none, which loses nothing.
-        is_generic: An expression over keys has found it, so its records have no offsets that mean
-            anything, unless the expression has read the first one, and what it says of itself is
-            about another place.
-    """
-
-    where: TopicPartition
-    start_offset: int
-    encoded_partition: str
-    main: BackupFile | None = None
-    keys: BackupFile | None = None
-    headers: BackupFile | None = None
-    index: str | None = None
-    is_generic: bool = False
-
-    @property
-    def files(self) -> list[BackupFile]:
-        """All objects of the set."""
-        return [file for file in (self.main, self.keys, self.headers) if file is not None]
-
-    def known_by(self, sha256: Callable[[BackupFile], str]) -> "FileSet":
-        """Return the set with what the ledger says of each object's bytes."""
-        main, keys, headers = (
-            None if file is None else replace(file, sha256=sha256(file))
-            for file in (self.main, self.keys, self.headers)
-        )
-        return replace(self, main=main, keys=keys, headers=headers)
-
-    @property
-    def id(self) -> str:
-        """The key that stands for the set."""
-        return self.files[0].key
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it holds whole records."""
-        return self.main is not None and self.main.view is View.RECORD
 
 
 @dataclass(slots=True)
@@ -149,7 +73,7 @@ class Catalog:
         An object that was replaced later, by one with more records, counts from then on.
         """
         kept = {
-            where: [old for files in sets if (old := _before(files, moment_ms / 1000)) is not None]
+            where: [old for files in sets if (old := files.before(moment_ms / 1000)) is not None]
             for where, sets in self.sets.items()
         }
         sets = {where: found for where, found in kept.items() if found}
@@ -340,18 +264,6 @@ def _with_index(files: FileSet, indexes: Collection[str]) -> FileSet:
         return files
     key = files.main.key.removesuffix(files.main.extension) + INDEX_EXTENSION
     return replace(files, index=key) if key in indexes else files
-
-
-def _before(files: FileSet, moment: float) -> FileSet | None:
-    """Return the objects of a set that are older than *moment*; None where none is."""
-    kept = [
-        None if file is None or file.modified >= moment else file
-        for file in (files.main, files.keys, files.headers)
-    ]
-    if not any(kept):
-        return None
-    main, keys, headers = kept
-    return replace(files, main=main, keys=keys, headers=headers)
 
 
 def nothing_there(place: str) -> IncompleteBackupError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 from kbackup import formats
-from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
 
 _NUMBERS: Final = ("first-offset", "last-offset", "records")

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from kbackup import converters, formats
 from kbackup.backup.agreement import claim_of, splits
-from kbackup.backup.catalog import BackupFile
+from kbackup.backup.file_sets import BackupFile
 from kbackup.columns import Bad, schema_of
 from kbackup.converters import Converter
 from kbackup.errors import CorruptObjectError

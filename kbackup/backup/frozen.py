@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from kbackup import moments
-from kbackup.backup.catalog import BackupFile
+from kbackup.backup.file_sets import BackupFile
 from kbackup.errors import KbackupError, RefusedError
 from kbackup.stores import Store, StoredObject
 from kbackup.stores.archive import ARCHIVED, Archive, Thaw

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from kbackup.backup import agreement
-from kbackup.backup.catalog import BackupFile
 from kbackup.backup.column import Column
+from kbackup.backup.file_sets import BackupFile
 from kbackup.errors import CorruptObjectError
 from kbackup.flow.views import HEADERS_AS_TEXT, ReadOptions, assemble
 from kbackup.stores import Store

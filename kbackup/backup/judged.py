@@ -7,8 +7,8 @@ from typing import Final
 
 from kbackup.backup import judging, recorded, siblings
 from kbackup.backup.altered import altered
-from kbackup.backup.catalog import FileSet
 from kbackup.backup.checked import Checked
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.findings import Finding
 from kbackup.backup.judging import Extent
 from kbackup.backup.ledger.objects import NOTHING, PartitionLedger

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from kbackup import partitioners
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.findings import Finding
 from kbackup.backup.ledger.rows import Entry
 from kbackup.backup.recorded import Recorded

@@ -17,7 +17,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.reading import held, read
 from kbackup.backup.window import EVERY_OFFSET, Range
 from kbackup.errors import (

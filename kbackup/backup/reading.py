@@ -8,8 +8,8 @@ import pyarrow as pa
 from kbackup import formats
 from kbackup.backup import agreement, blocks, generic
 from kbackup.backup.blocks import Run
-from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.backup.column import Column, named
+from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.backup.window import EVERY_OFFSET, Range
 from kbackup.errors import CorruptObjectError, IncompleteBackupError
 from kbackup.flow.views import ReadOptions, assemble

@@ -8,7 +8,7 @@ its offsets: a duplicate record does less harm than a lost one.
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 
 LastOf = Callable[[FileSet], int | None]
 """Returns the offset of a set's last record; None where it is not known."""

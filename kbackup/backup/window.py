@@ -6,7 +6,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.records import NO_TIMESTAMP, Facts
 
 _HIGHEST: Final = 2**63 - 1

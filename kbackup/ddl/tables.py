@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 
 from kbackup import formats
 from kbackup.backup import catalog
-from kbackup.backup.catalog import BackupFile, Catalog
+from kbackup.backup.catalog import Catalog
+from kbackup.backup.file_sets import BackupFile
 from kbackup.config import Settings
 from kbackup.ddl.columns import Column, not_a_table, of_avro, of_json, of_parquet, quoted, without
 from kbackup.ddl.directories import levels

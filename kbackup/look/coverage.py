@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.backup.ledger.objects import PartitionLedger
 from kbackup.backup.ledger.rows import Entry
 from kbackup.events import Event

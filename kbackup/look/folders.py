@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.events import Event
 
 

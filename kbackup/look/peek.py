@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kbackup.backup import catalog as listing
-from kbackup.backup.catalog import Catalog, FileSet, not_in_backup
+from kbackup.backup.catalog import Catalog, not_in_backup
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.merging import records
 from kbackup.backup.shown import shown_bytes
 from kbackup.errors import (

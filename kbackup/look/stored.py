@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final, Self
 
 from kbackup import moments
-from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.reading import facts, read
 from kbackup.events import Event

@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 
 from kbackup import config
 from kbackup.backup import catalog
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.window import EVERYTHING, Window
 from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.reports import digest
 
 

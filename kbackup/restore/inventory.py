@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-from kbackup.backup.catalog import Catalog, FileSet, nothing_there
+from kbackup.backup.catalog import Catalog, nothing_there
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.findings import Finding
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.reading import facts

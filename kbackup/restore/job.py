@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.window import EVERYTHING, Window
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Connection, Position

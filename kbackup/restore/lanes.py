@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.window import EVERYTHING, Window
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition

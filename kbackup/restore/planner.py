@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from kbackup.backup.catalog import Catalog, FileSet
+from kbackup.backup.catalog import Catalog
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.frozen import frozen
 from kbackup.config import Settings
 from kbackup.errors import KbackupError

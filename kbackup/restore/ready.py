@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kbackup.backup.catalog import BackupFile, Catalog, FileSet
+from kbackup.backup.catalog import Catalog
+from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.backup.ledger.objects import PartitionLedger
 from kbackup.records import TopicPartition
 from kbackup.runs.known import Known

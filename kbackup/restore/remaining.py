@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.reading import facts
 from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
 from kbackup.records import Facts, TopicPartition

@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.errors import BadRecordError, KbackupError
 from kbackup.records import NO_TIMESTAMP, record_bytes, record_bytes_bound
 from kbackup.registry.framing import renumbered

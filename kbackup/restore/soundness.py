@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from kbackup import formats
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.findings import Finding
 from kbackup.backup.reading import facts
 from kbackup.backup.window import Window

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from kbackup.backup import merging
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.merging import Failed, Finished, Rows
 from kbackup.channel import Line
 from kbackup.errors import BadRecordError, KbackupError, RefusedError, StoppedError

@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
-from kbackup.backup.catalog import BackupFile, Catalog, FileSet
+from kbackup.backup.catalog import Catalog
+from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.ledger import objects
 from kbackup.backup.ledger.rows import OBJECT, Entry, named, stored

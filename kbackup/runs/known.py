@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kbackup.backup import recorded
-from kbackup.backup.catalog import BackupFile
+from kbackup.backup.file_sets import BackupFile
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.objects import PartitionLedger, TopicLedger
 from kbackup.backup.ledger.rows import EARLIER, SINK, TOPIC, TopicEntry, entries, topic_entries

@@ -15,8 +15,9 @@ from typing import Final
 
 from kbackup import engine
 from kbackup.backup import catalog as listing
-from kbackup.backup.catalog import Catalog, FileSet, not_in_backup, nothing_there
+from kbackup.backup.catalog import Catalog, not_in_backup, nothing_there
 from kbackup.backup.checked import Checked
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.findings import AGAIN, Finding, again
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.ledger.rows import Entry

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 from kbackup import formats
 from kbackup.backup.agreement import sha256_of
-from kbackup.backup.catalog import BackupFile, FileSet
 from kbackup.backup.checked import Checked
 from kbackup.backup.claims import Problem
+from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.backup.merging import ConflictError, woven
 from kbackup.backup.reading import read
 from kbackup.backup.window import Window

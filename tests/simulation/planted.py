@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pyarrow.compute as pc
 
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.ledger import stream
 from kbackup.flow.write import ClosedFile
 from kbackup.records import Span

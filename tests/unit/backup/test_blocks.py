@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from record_samples import batch_of
 
 from kbackup.backup import catalog
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.merging import Failed, Rows, steps
 from kbackup.backup.window import EVERY_OFFSET, Range
 from kbackup.flow.views import ReadOptions

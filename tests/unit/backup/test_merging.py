@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbackup.backup import catalog
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.backup.merging import Failed, Finished, Rows, Step, steps
 from kbackup.errors import CorruptObjectError
 from kbackup.flow.views import ReadOptions

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.backup.shadowed import without_shadowed
 from kbackup.naming import View
 from kbackup.records import TopicPartition

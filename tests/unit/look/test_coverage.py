@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.backup.ledger.objects import PartitionLedger
 from kbackup.backup.ledger.rows import ACCEPTED, OBJECT, Entry
 from kbackup.look.coverage import coverage

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.backup.window import EVERYTHING, Window
 from kbackup.naming import View
 from kbackup.query.chunks import chunks

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kbackup.backup.catalog import FileSet
+from kbackup.backup.file_sets import FileSet
 from kbackup.errors import BadRecordError, ConfigurationError, Failure
 from kbackup.events import Progress
 from kbackup.records import Span, TopicPartition

@@ -6,7 +6,8 @@ from typing import Any
 from uuid import uuid4
 
 from kbackup import config
-from kbackup.backup.catalog import Catalog, FileSet
+from kbackup.backup.catalog import Catalog
+from kbackup.backup.file_sets import FileSet
 from kbackup.clock import SystemClock
 from kbackup.errors import SparkError
 from kbackup.records import Span, TopicPartition

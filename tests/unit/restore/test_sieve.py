@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kbackup.backup.catalog import BackupFile, FileSet
+from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.errors import BadRecordError, KbackupError
 from kbackup.naming import View
 from kbackup.records import SCHEMA, Span, TopicPartition
