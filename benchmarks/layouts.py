@@ -28,9 +28,10 @@ from rich.table import Table
 
 from kbackup import extractors, partitioners
 from kbackup.flow.convert import Conversion, convert
-from kbackup.flow.cut import Append, Cut, Rule, cut
+from kbackup.flow.cut import Append, Cut, cut
 from kbackup.flow.route import route
 from kbackup.flow.rows import Rows
+from kbackup.flow.rules import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.flow.write import OpenFiles
 from kbackup.formats import FormatOptions

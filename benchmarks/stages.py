@@ -25,9 +25,10 @@ from benchmarks.records import PARTITIONS, loads
 from benchmarks.services import Services
 from kbackup import extractors, partitioners
 from kbackup.flow.convert import Conversion, convert
-from kbackup.flow.cut import Rule, cut
+from kbackup.flow.cut import cut
 from kbackup.flow.route import route
 from kbackup.flow.rows import Rows
+from kbackup.flow.rules import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.formats.parquet import ParquetFormat

@@ -15,8 +15,8 @@ from kbackup.backup.ledger.rows import Entry, stored
 from kbackup.clock import SystemClock
 from kbackup.extractors.record import RecordExtractor
 from kbackup.flow.convert import Conversion, convert
-from kbackup.flow.cut import Rule
 from kbackup.flow.route import route
+from kbackup.flow.rules import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.flow.write import OpenFiles
 from kbackup.formats import FormatOptions

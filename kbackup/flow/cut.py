@@ -1,77 +1,18 @@
-"""When open files close: a pure function of the rows, and of a clock that is an argument.
+"""Where files end: a pure function of the rows, and of a clock that is an argument.
 
-`cut` passes rows through and says where files end.  All open files of a partition close together.
-A rerun from the last committed offset cuts at the same places, however the records arrive in
-batches, so a retry overwrites itself with the same records; the one exception is a schedule, which
-follows the clock.
-
-Each rule is a function of what is open and of the rows that follow: how many rows the open files
-still take, None where it sets no limit.  The first rule to close the files wins.
-
-Source: kafka-connect-storage-cloud 87eb7d39, ``TopicPartitionWriter``, restated.
+`cut` passes rows through and says where files end, by `kbackup.flow.rules`.  All open files of a
+partition close together.  A rerun from the last committed offset cuts at the same places, however
+the records arrive in batches, so a retry overwrites itself with the same records; the one exception
+is a schedule, which follows the clock.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from operator import attrgetter
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from kbackup.columns import Schema
+from kbackup.flow import rules
 from kbackup.flow.rows import Rows
-from kbackup.flow.schedule import Schedule
-from kbackup.flow.schemas import Compatibility, Verdict, judge
-from kbackup.records import Span, batch_bytes, record_bytes
-
-OPEN_FILES: Final = 128
-"""Directories with an open file at a time.  It bounds file handles: three views each, one cut
-being filled and one being stored."""
-
-
-class Reason(StrEnum):
-    """Why files were closed."""
-
-    RECORDS = "flush.size"
-    BYTES = "rotate.bytes"
-    SPAN = "rotate.interval.ms"
-    DIRECTORY = "rotate.file.on.partition.change"
-    SCHEDULE = "rotate.schedule.interval.ms"
-    SCHEMA = "schema.compatibility"
-    OPEN_FILES = "partitioner.max.open.files"
-    STORED = "stored before"
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """When to cut; whichever comes first.  None means never for that reason.
-
-    Attributes:
-        records: After the record that makes this many in all open files, as the connectors'
-            ``flush.size``; below 1 counts as 1.
-        bytes: After the record that makes this many bytes of ``records.record_bytes``.
-        span_ms: Before a record whose time is this much later than the first one's; a late
-            record never cuts.
-        on_directory_change: Before a record that goes to another directory than the one before
-            it; only together with *span_ms*.
-        schedule: At these boundaries of the clock.
-        open_files: Before a record that would open a file in one more directory than this.
-        compatibility: Before a record whose schema the open file of its directory does not take.
-        stored: At the start and the end of each of these, which are in order and apart.  Within
-            one, only what a file cannot take closes files before its end.
-    """
-
-    records: int | None = None
-    bytes: int | None = None
-    span_ms: int | None = None
-    on_directory_change: bool = False
-    schedule: Schedule | None = None
-    open_files: int | None = OPEN_FILES
-    compatibility: Compatibility = Compatibility.NONE
-    stored: tuple[Span, ...] = ()
+from kbackup.flow.rules import Open, Reason, Rule
+from kbackup.records import batch_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,46 +29,6 @@ class Cut:
 
     next_offset: int
     reason: Reason
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """What is open.
-
-    Attributes:
-        records: Records in all open files.
-        bytes: Bytes of them.
-        base_time: Time of the first record that has one, None if there is none.
-        last_directory: Where the last record went; empty without records.
-        last_offset: Offset of the last record, -1 without.
-        schemas: For each directory with an open file, the schemas of its parts.
-        boundary: Time of the next scheduled cut, None without a schedule.
-    """
-
-    records: int = 0
-    bytes: int = 0
-    base_time: int | None = None
-    last_directory: str = ""
-    last_offset: int = -1
-    schemas: Mapping[str, tuple[Schema | None, ...]] = field(default_factory=dict)
-    boundary: int | None = None
-
-    def grown(self, rows: Rows, size: int) -> "Open":
-        """Return what is open once *rows*, one at least and of *size* bytes, are in it too."""
-        found = _directories(rows)
-        schemas = self.schemas
-        if any(name not in schemas for name in found):
-            schemas = {**dict.fromkeys(found, rows.schemas), **schemas}
-        base = self.base_time
-        return replace(
-            self,
-            records=self.records + len(rows),
-            bytes=self.bytes + size,
-            base_time=_first_time(rows) if base is None else base,
-            last_directory=rows.directories[-1].as_py(),  # type: ignore[index]
-            last_offset=rows.last_offset,
-            schemas=schemas,
-        )
 
 
 def cut(
@@ -166,7 +67,7 @@ def cut(
             if reason is not None:
                 after = state.last_offset + 1
                 if reason is Reason.STORED:  # the cut before ended there, with the same records
-                    after = _boundary(rule, state.last_offset) or after
+                    after = rules.stored_boundary(rule, state.last_offset) or after
                 yield Cut(after, reason)
                 by_clock = reason in (Reason.SCHEDULE, Reason.SPAN, Reason.DIRECTORY)
                 kept = Open(boundary=state.boundary)
@@ -186,167 +87,19 @@ def _room(state: Open, rows: Rows, size: int, rule: Rule, now: int) -> tuple[int
     """How many of *rows* the open files take, and why no more; None where they take all."""
     best: tuple[int, Reason | None] = (len(rows), None)
     bound = [
-        (Reason.STORED, by_stored(state, rows, rule)),
-        (Reason.SCHEMA, by_schema(state, rows, rule)),
-        (Reason.OPEN_FILES, by_open_files(state, rows, rule)),
+        (Reason.STORED, rules.by_stored(state, rows, rule)),
+        (Reason.SCHEMA, rules.by_schema(state, rows, rule)),
+        (Reason.OPEN_FILES, rules.by_open_files(state, rows, rule)),
     ]
     chosen = [
-        (Reason.RECORDS, by_records(state, rows, rule)),
-        (Reason.BYTES, by_bytes(state, rows, size, rule)),
-        (Reason.SPAN, by_span(state, rows, rule)),
-        (Reason.DIRECTORY, by_directory_change(state, rows, rule)),
-        (Reason.SCHEDULE, by_schedule(state, now)),
+        (Reason.RECORDS, rules.by_records(state, rows, rule)),
+        (Reason.BYTES, rules.by_bytes(state, rows, size, rule)),
+        (Reason.SPAN, rules.by_span(state, rows, rule)),
+        (Reason.DIRECTORY, rules.by_directory_change(state, rows, rule)),
+        (Reason.SCHEDULE, rules.by_schedule(state, now)),
     ]
-    limits = bound if _is_stored(state, rows, rule) else [*chosen, *bound]
+    limits = bound if rules.is_stored(state, rows, rule) else [*chosen, *bound]
     for reason, room in limits:
         if room is not None and (room < best[0] or (room == best[0] and best[1] is None)):
             best = (room, reason)
     return best
-
-
-def by_stored(state: Open, rows: Rows, rule: Rule) -> int | None:
-    """Room before the next start or end of what is stored already."""
-    if not rule.stored or not len(rows):
-        return None
-    at = _boundary(rule, _first(state, rows))
-    if at is None:
-        return None
-    room: int = pc.sum(pc.less(rows.batch["offset"], at)).as_py() or 0
-    return room if room < len(rows) or rows.last_offset == at - 1 else None
-
-
-def _is_stored(state: Open, rows: Rows, rule: Rule) -> bool:
-    """Whether the open files begin within what is stored already."""
-    if not rule.stored or not (len(rows) or state.records):
-        return False
-    first = _first(state, rows)
-    span = _coming(rule, first)
-    return span is not None and span.start_offset <= first
-
-
-def _first(state: Open, rows: Rows) -> int:
-    """Return an offset in the files that are open, or are to be opened with *rows*."""
-    first: int = state.last_offset if state.records else rows.batch["offset"][0].as_py()
-    return first
-
-
-def _boundary(rule: Rule, offset: int) -> int | None:
-    """Return the first start or end of what is stored already that is after *offset*."""
-    span = _coming(rule, offset)
-    if span is None:
-        return None
-    return span.end_offset if span.start_offset <= offset else span.start_offset
-
-
-def _coming(rule: Rule, offset: int) -> Span | None:
-    """Return what is stored already and ends next after *offset*."""
-    at = bisect_right(rule.stored, offset, key=attrgetter("end_offset"))
-    return rule.stored[at] if at < len(rule.stored) else None
-
-
-def by_records(state: Open, rows: Rows, rule: Rule) -> int | None:
-    """Room up to the record that makes the number."""
-    if rule.records is None:
-        return None
-    left = max(1, rule.records) - state.records
-    return left if left <= len(rows) and len(rows) else None
-
-
-def by_bytes(state: Open, rows: Rows, size: int, rule: Rule) -> int | None:
-    """Room up to the record that makes the bytes; *rows* have *size* of them."""
-    if rule.bytes is None or state.bytes + size < rule.bytes or not len(rows):
-        return None
-    up_to = pc.cumulative_sum(record_bytes(rows.batch))
-    at: int = pc.index(pc.greater_equal(up_to, rule.bytes - state.bytes), True).as_py()
-    return at + 1 if at >= 0 else None
-
-
-def by_span(state: Open, rows: Rows, rule: Rule) -> int | None:
-    """Room before the first record that is the span, or more, later than the first one."""
-    if rule.span_ms is None:
-        return None
-    base = _first_time(rows) if state.base_time is None else state.base_time
-    if base is None:
-        return None
-    latest = pc.max(rows.times).as_py()
-    if latest is None or latest < base + rule.span_ms:
-        return None
-    at: int = pc.index(pc.greater_equal(rows.times, base + rule.span_ms), True).as_py()
-    return at if at > 0 or state.records else None  # the first row of new files is never late
-
-
-def by_directory_change(state: Open, rows: Rows, rule: Rule) -> int | None:
-    """Room before the first record that goes elsewhere than the one before it."""
-    if not rule.on_directory_change or rule.span_ms is None or not len(rows):
-        return None
-    assert rows.directories is not None  # noqa: S101
-    if state.records and rows.directories[0].as_py() != state.last_directory:
-        return 0
-    indices = rows.directories.indices
-    at: int = pc.index(pc.not_equal(indices[1:], indices[:-1]), True).as_py()
-    return at + 1 if at >= 0 else None
-
-
-def by_schedule(state: Open, now: int) -> int | None:
-    """No room once the boundary has passed."""
-    is_due = state.records and state.boundary is not None and now >= state.boundary
-    return 0 if is_due else None
-
-
-def by_schema(state: Open, rows: Rows, rule: Rule) -> int | None:
-    """Room before the first record whose directory has a file that does not take its schemas.
-
-    Only the value's schema, which is the last, is compared as the rule says; keys and headers go
-    into one file with their equals.
-    """
-    if all(schemas == rows.schemas for schemas in state.schemas.values()):
-        return None
-    foreign = [
-        name
-        for name in _directories(rows)
-        if name in state.schemas and not _fit(state.schemas[name], rows.schemas, rule)
-    ]
-    return _first_in(rows, foreign)
-
-
-def by_open_files(state: Open, rows: Rows, rule: Rule) -> int | None:
-    """Room before the first record that needs one directory too many."""
-    if rule.open_files is None:
-        return None
-    new = [name for name in _directories(rows) if name not in state.schemas]
-    return _first_in(rows, new[max(1, rule.open_files) - len(state.schemas) :])
-
-
-def _fit(file: tuple[Schema | None, ...], rows: tuple[Schema | None, ...], rule: Rule) -> bool:
-    value = judge(rule.compatibility, file[-1], rows[-1])
-    return file[:-1] == rows[:-1] and value is not Verdict.ROTATE
-
-
-def _directories(rows: Rows) -> list[str]:
-    """Return the directories of *rows*, in the order in which they appear."""
-    assert rows.directories is not None  # noqa: S101  (only routed rows are cut)
-    names = rows.directories.dictionary
-    if len(names) == 1:
-        return [names[0].as_py()] if len(rows) else []
-    return [names[at].as_py() for at in rows.directories.indices.unique().to_pylist()]
-
-
-def _first_in(rows: Rows, directories: list[str]) -> int | None:
-    if not directories:
-        return None
-    assert rows.directories is not None  # noqa: S101
-    wanted = pc.is_in(rows.directories.dictionary, pa.array(directories, pa.string()))
-    is_there = wanted.take(rows.directories.indices)
-    at: int = pc.index(is_there, True).as_py()
-    return at
-
-
-def _first_time(rows: Rows) -> int | None:
-    times = rows.times
-    if not len(rows):
-        return None
-    assert times is not None  # noqa: S101
-    first: int | None = times[0].as_py()
-    if first is None and times.null_count < len(times):
-        first = times[pc.index(times.is_valid(), True).as_py()].as_py()
-    return first

@@ -15,8 +15,8 @@ from kbackup.config.settings import BY_NAME
 from kbackup.engine import EngineSettings, Jvm
 from kbackup.errors import ConfigurationError
 from kbackup.flow.affix import Affix, AffixKind
-from kbackup.flow.cut import OPEN_FILES, Rule
 from kbackup.flow.envelope import Envelope
+from kbackup.flow.rules import OPEN_FILES, Rule
 from kbackup.flow.schedule import Schedule
 from kbackup.flow.schemas import Compatibility
 from kbackup.flow.views import ReadOptions, ViewSpec

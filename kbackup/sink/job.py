@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 from kbackup.clock import Clock
 from kbackup.errors import TopicChangedError
 from kbackup.flow.affix import NO_AFFIX, Affix
-from kbackup.flow.cut import Rule
+from kbackup.flow.rules import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.kafka import Connection
 from kbackup.naming import Layout

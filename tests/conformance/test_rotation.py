@@ -13,8 +13,9 @@ from flow_samples import offsets_by_directory, routed
 from record_samples import batch_of
 
 from kbackup.columns import Schema
-from kbackup.flow.cut import Append, Cut, Rule, cut
+from kbackup.flow.cut import Append, Cut, cut
 from kbackup.flow.rows import Rows
+from kbackup.flow.rules import Rule
 from kbackup.flow.schedule import Schedule
 from kbackup.flow.schemas import Compatibility, Verdict, judge, needs_version
 from kbackup.records import TopicPartition

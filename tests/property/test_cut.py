@@ -11,8 +11,9 @@ from kbackup_toys import Modulo
 from record_samples import cut_up, record_batches
 
 from kbackup.columns import Schema
-from kbackup.flow.cut import Append, Cut, Rule, cut
+from kbackup.flow.cut import Append, Cut, cut
 from kbackup.flow.rows import Rows, by_directory
+from kbackup.flow.rules import Rule
 from kbackup.partitioners import Partitioner
 from kbackup.records import record_bytes
 

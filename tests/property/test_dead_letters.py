@@ -17,7 +17,7 @@ from kbackup.backup.ledger.objects import TopicLedger
 from kbackup.backup.ledger.rows import entries
 from kbackup.clock import SystemClock
 from kbackup.errors import KafkaError, KbackupError
-from kbackup.flow.cut import Rule
+from kbackup.flow.rules import Rule
 from kbackup.flow.views import ReadOptions
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings

@@ -13,8 +13,9 @@ from kbackup.backup import catalog, merging
 from kbackup.clock import SystemClock
 from kbackup.extractors.record import RecordExtractor
 from kbackup.flow.convert import Conversion, convert
-from kbackup.flow.cut import Append, Cut, Rule, cut
+from kbackup.flow.cut import Append, Cut, cut
 from kbackup.flow.route import route
+from kbackup.flow.rules import Rule
 from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.flow.write import OpenFiles
 from kbackup.formats import FormatOptions

@@ -11,7 +11,7 @@ from record_samples import record_batches
 from kbackup.backup import catalog, reading
 from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
-from kbackup.flow.cut import Rule
+from kbackup.flow.rules import Rule
 from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings

@@ -11,7 +11,7 @@ from backup_samples import Backup
 from kbackup.channel import Line
 from kbackup.clock import SystemClock
 from kbackup.events import Event
-from kbackup.flow.cut import Rule
+from kbackup.flow.rules import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.kafka import KafkaSettings, Position, Topic
 from kbackup.records import Span, TopicPartition

@@ -15,7 +15,7 @@ from backup_samples import OPTIONS, batch
 from kbackup.backup import catalog, siblings
 from kbackup.backup.merging import records
 from kbackup.errors import KbackupError
-from kbackup.flow.cut import Rule
+from kbackup.flow.rules import Rule
 from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.formats.block_index import BlockIndex

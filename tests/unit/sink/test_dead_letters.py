@@ -11,7 +11,7 @@ from kbackup.backup.ledger.objects import TopicLedger
 from kbackup.backup.ledger.rows import entries
 from kbackup.clock import SystemClock
 from kbackup.errors import KafkaError
-from kbackup.flow.cut import Rule
+from kbackup.flow.rules import Rule
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Position
 from kbackup.naming import Layout

@@ -15,7 +15,7 @@ from backup_samples import RECORD
 
 from kbackup.channel import Hub, Line
 from kbackup.errors import BadRecordError, KafkaError, SparkError, StoreError
-from kbackup.flow.cut import Rule
+from kbackup.flow.rules import Rule
 from kbackup.flow.schedule import Schedule
 from kbackup.kafka import Position
 from kbackup.naming import Layout

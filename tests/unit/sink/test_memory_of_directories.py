@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kbackup.clock import SystemClock
-from kbackup.flow.cut import Rule
+from kbackup.flow.rules import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings

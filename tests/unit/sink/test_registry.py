@@ -12,7 +12,7 @@ from backup_samples import batch
 
 from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError, RegistryError
-from kbackup.flow.cut import Rule
+from kbackup.flow.rules import Rule
 from kbackup.flow.schemas import Compatibility
 from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions

@@ -11,7 +11,7 @@ from backup_samples import JSON, RECORD, batch
 
 from kbackup.clock import SystemClock
 from kbackup.errors import KbackupError
-from kbackup.flow.cut import Rule
+from kbackup.flow.rules import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.flow.write import CutFacts
 from kbackup.kafka import KafkaSettings

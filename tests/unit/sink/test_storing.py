@@ -10,7 +10,7 @@ from backup_samples import batch
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.rows import entries
 from kbackup.errors import KafkaError, StoreError
-from kbackup.flow.cut import Rule
+from kbackup.flow.rules import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import Position

@@ -7,7 +7,7 @@ from uuid import uuid4
 from record_samples import batch_of
 
 from kbackup.clock import SystemClock
-from kbackup.flow.cut import Rule
+from kbackup.flow.rules import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings
