@@ -114,7 +114,7 @@ def _rebuild(
 
 
 class BadRecordError(KbackupError):
-    """A record cannot be written in the chosen layout; *place* names its offset."""
+    """A record cannot be written in the chosen layout; the error names its offset."""
 
     code = "bad_record"
 

@@ -1,7 +1,7 @@
 """What a connector's file may ask for and this version cannot do, refused by name.
 
-A row is a property, the values that would change what is written or read, and why not.  Formats,
-converters and partitioners are not here: `kbackup.plugins` knows which exist.
+A row is a property, the values that would change what is written or read, and why not.  Which
+formats, converters and partitioners exist is not here: `kbackup.plugins` knows.
 
 Source of names, defaults and effects: kafka-connect-storage-cloud 87eb7d39,
 ``S3SinkConnectorConfig``.

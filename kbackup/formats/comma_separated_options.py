@@ -52,7 +52,7 @@ CHARSET: Final = text(
 )
 NULL: Final = words(
     "csv.null.field.indicator",
-    "CSV: which empty fields are null: those without quotes, all, or none.",
+    "CSV: which empty fields are null: none, those without quotes, or all.",
     ("NEITHER", "EMPTY_SEPARATORS", "BOTH"),
     "NEITHER",
     commands="restore",
