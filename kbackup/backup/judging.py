@@ -116,13 +116,13 @@ def _holes(
     """Return the ranges, inclusive, that no set covers; unknown ends reach to the next set."""
     found = []
     at = first
-    for extent, behind in zip_longest(extents, extents[1:]):
+    for extent, next_one in zip_longest(extents, extents[1:]):
         start = extent.files.start_offset
         if at is not None and start > at:
             found.append((at, start - 1))
         end = extent.last
         if end is None:
-            end = last if behind is None else behind.files.start_offset - 1
+            end = last if next_one is None else next_one.files.start_offset - 1
         if end is not None:
             at = end + 1 if at is None else max(at, end + 1)
     if at is not None and last is not None and at <= last:

@@ -21,7 +21,7 @@ class Part:
 
     Attributes:
         batch: One row per row of the batch: ``records.SCHEMA``, or the one column of the view, and
-            behind it, where its format makes use of it, `kbackup.columns.ENCODED`.
+            after it, where its format makes use of it, `kbackup.columns.ENCODED`.
         schema: What the column's values are under, None where the Arrow type says it all.
     """
 
