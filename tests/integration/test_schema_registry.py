@@ -121,7 +121,8 @@ def test_a_real_registry_takes_the_schemas_of_each_converter(
     properties = {"schema.registry.url": apicurio.url}
     values = pa.array(ROWS, COLUMNS.arrow())
 
-    written = converters.by_name(name, properties, topic=name).encode(values, COLUMNS.of_column())
+    converter = converters.by_name(name, properties, topic=name)
+    written = converter.encode(values, COLUMNS.of_column()).values
 
     other = {**properties, "max.retries": "1"}  # a connection of its own, which knows no schema
     [found] = converters.by_name(name, other, topic=name).decode(written)
