@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from kbackup import moments
 from kbackup.backup import agreement
 from kbackup.backup.column import Column
 from kbackup.backup.file_sets import BackupFile
@@ -78,13 +79,9 @@ def _headers(file: BackupFile, rows: int) -> pa.Array:
     pairs = {
         "file.name": file.key.rpartition("/")[2],
         "file.path": file.key,
-        "file.last.modified": modified.strftime("%Y-%m-%dT%H:%M:%S.") + f"{_ms(modified)}Z",
+        "file.last.modified": moments.with_milliseconds(modified),
         "file.length": str(file.size),
     }
     headers = [{"key": name, "value": text} for name, text in pairs.items()]
     one = pa.array([headers], HEADERS_AS_TEXT)
     return one.take(pa.repeat(pa.scalar(0, pa.int32()), rows))
-
-
-def _ms(moment: datetime) -> str:
-    return f"{moment.microsecond // 1000:03d}"

@@ -1,8 +1,6 @@
 """A task that follows, over a cluster in memory: what it owns, sets aside and keeps."""
 
 import gc
-import os
-import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -26,6 +24,7 @@ from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import SilentLine
 from tests.support.hand_clock import HandClock
+from tests.support.own_process import measured
 
 
 class Task:
@@ -329,19 +328,8 @@ def test_a_task_that_never_had_a_line_fails() -> None:
 
 
 def grows(visits: int) -> float:
-    """Bytes of memory a visit, after the first thousand.
-
-    In a process of its own: what other tests have left in this one grows and shrinks by itself.
-    """
-    done = subprocess.run(
-        [sys.executable, __file__, str(visits)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert 0 == done.returncode, done.stderr
-    return float(done.stdout)
+    """Bytes of memory a visit, after the first thousand."""
+    return measured(__file__, str(visits))
 
 
 def _grown(visits: int) -> float:

@@ -2,7 +2,6 @@
 
 import os
 import resource
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.work import Work
 from kbackup.stores import StoreSettings, open_store
 from tests.support.fakes import FakePositions, SilentLine
+from tests.support.own_process import measured
 
 PARTITIONS = 8
 DIRECTORIES = 200
@@ -84,19 +84,6 @@ def _peak(folder: Path) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before / MIB
 
 
-def grown(folder: Path) -> float:
-    """In a process of its own: other tests leave memory behind."""
-    done = subprocess.run(
-        [sys.executable, __file__, str(folder)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert 0 == done.returncode, done.stderr
-    return float(done.stdout)
-
-
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_two_hundred_directories_of_eight_partitions_stay_within_the_formula(
@@ -105,7 +92,7 @@ def test_two_hundred_directories_of_eight_partitions_stay_within_the_formula(
     """
     A partition's files of 128 MiB a cut, with the defaults; a GiB in all.
     """
-    assert grown(tmp_path) < ALLOWED_MIB
+    assert measured(__file__, str(tmp_path)) < ALLOWED_MIB
 
 
 if __name__ == "__main__":
