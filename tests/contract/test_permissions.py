@@ -10,17 +10,27 @@ import pytest
 from s3fault import Fault, S3Faults
 
 from kbackup.clock import SystemClock
+from kbackup.doctor.store import checks
+from kbackup.flow.views import ReadOptions
 from kbackup.local.s3 import LocalS3
+from kbackup.naming import Layout
+from kbackup.query.source import Found, Reader
 from kbackup.restore.run import RestoreRun
+from kbackup.runs import known
 from kbackup.runs.stopping import Stop
+from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
 from kbackup.sink.run import SinkRun
-from kbackup.stores import StoreSettings
+from kbackup.stores import StoreSettings, open_store
 from kbackup.stores.s3.permissions import BUCKET, NEEDS, OBJECTS, RECORDS
+from kbackup.verify.run import Notes, verify
+from kbackup.verify.task import VerifyJob, verify_task
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
+from tests.support.fakes import SilentLine
 from tests.support.in_turn import InTurn
 from tests.support.invoked import invoke
+from tests.support.query import SCHEMA
 from tests.support.standby import Standby
 from tests.support.truth import client_of
 
@@ -28,6 +38,11 @@ OF_REQUESTS: Final = {
     r"^GET /[^/?]+/?\?.*list-type=2": "s3:ListBucket",
     r"^GET /[^/?]+/?\?.*uploads": "s3:ListBucketMultipartUploads",
     r"^(GET|HEAD) /[^/?]+/[^?]": "s3:GetObject",
+    r"^POST .*\?restore": "s3:RestoreObject",
+    r"^GET /[^/?]+/?\?versioning": "s3:GetBucketVersioning",
+    r"^GET /[^/?]+/?\?lifecycle": "s3:GetLifecycleConfiguration",
+    r"^GET /[^/?]+/?\?object-lock": "s3:GetBucketObjectLockConfiguration",
+    r"^HEAD /[^/?]+/?$": "s3:ListBucket",
     r"^(PUT|POST) /[^/?]+/[^?]": "s3:PutObject",
     r"^DELETE .*uploadId": "s3:AbortMultipartUpload",
     r"^DELETE ": "s3:DeleteObject",
@@ -80,14 +95,63 @@ class Bench:
         assert 6 == self.sink()["exit_code"]
         self.proxy.faults.clear()
 
-    def restore(self) -> None:
-        """Restore all there is."""
+    def restore(self, **options: object) -> None:
+        """Restore all there is, or plan it."""
         settings = load(
-            "restore", bootstrap_servers="h:1", s3_bucket_name=self.bucket, rename="copy_of_$0"
-        ).settings
+            "restore", bootstrap_servers="h:1", s3_bucket_name=self.bucket, rename="copy_of_$0",
+            **options,
+        ).settings  # fmt: skip
         standby = Standby()
-        world = World(standby.connection, self.store, standby.tasks, standby.time)  # type: ignore[arg-type]
+        world = World(standby.connection, self.store, standby.tasks, SystemClock())  # type: ignore[arg-type]
         assert 0 == RestoreRun(settings, lambda _: None, Stop(), world)()["exit_code"]
+
+    def follow(self) -> None:
+        """Look twice for what is new."""
+        found = Standby().follow(
+            lambda look: look < 2, s3_bucket_name=self.bucket, store=self.store, no_lock=False
+        )
+        assert 143 == found["exit_code"]
+
+    def read(self) -> None:
+        """Read everything, as a query does."""
+        settings = load(
+            "query", s3_bucket_name=self.bucket, store_url=self.proxy.url,
+            aws_access_key_id=self.server.access_key_id,
+            aws_secret_access_key=self.server.secret_access_key, s3_region=self.server.region,
+        ).settings  # fmt: skip
+        reader = Reader(Found.read(settings), SCHEMA)
+        assert 35 == sum(
+            batch.num_rows for chunk in reader.partitions() for batch in reader.read(chunk)
+        )
+
+    def verify(self) -> None:
+        """Read everything, as ``verify --deep`` does."""
+        store, layout, options = open_store(self.store), Layout(), ReadOptions()
+        summary = Summary("a-run", "restore verify")
+        job = VerifyJob(self.store, options)
+        found = verify(
+            store, layout, options, summary, now=SystemClock().now(),
+            notes=Notes(known.read(store, layout, SystemClock())),
+            read=lambda units: verify_task(job, units, SilentLine()),
+        )  # fmt: skip
+        assert [] == [event for event in found if event["type"] == "finding"]
+
+    def thaw(self) -> None:
+        """Ask for an object that was archived, and for its ledger."""
+        client = client_of(self.server)
+        for prefix in ("topics/", "_kbackup/ledger/"):
+            listed = client.list_objects_v2(Bucket=self.bucket, Prefix=prefix)["Contents"][0]
+            client.copy_object(
+                Bucket=self.bucket, Key=listed["Key"], StorageClass="GLACIER",
+                CopySource={"Bucket": self.bucket, "Key": listed["Key"]},
+            )  # fmt: skip
+        self.typed("restore", "thaw")
+
+    def examine(self, *, writes: bool) -> None:
+        """Check the bucket, as ``doctor`` does."""
+        settings = load("doctor", bootstrap_servers="h:1", s3_bucket_name=self.bucket).settings
+        found = list(checks(open_store(self.store), settings, writes=writes))
+        assert "fail" not in {check.level for check in found}
 
     def typed(self, *words: str) -> None:
         """Run a command that needs no Kafka."""
@@ -124,9 +188,18 @@ def test_each_command_makes_the_requests_that_its_policy_allows_and_no_others(
         "sink status": lambda: bench.typed("sink", "status"),
         "sink prune": bench.pruned,
         "restore": bench.restore,
+        "restore --follow": bench.follow,
+        "restore plan": lambda: bench.restore(dry_run=True),
+        "restore status": lambda: bench.typed("restore", "status"),
+        "restore query": bench.read,
         "restore topics": lambda: bench.typed("restore", "topics"),
         "restore verify": lambda: bench.typed("restore", "verify"),
+        "restore verify --deep": bench.verify,
+        "restore verify --rebuild": lambda: bench.typed("restore", "verify", "--rebuild"),
         "restore peek": lambda: bench.typed("restore", "peek", "orders:0@3"),
+        "doctor": lambda: bench.examine(writes=False),
+        "doctor --write-probe": lambda: bench.examine(writes=True),
+        "restore thaw": bench.thaw,
     }
     made = {}
     for command, do in work.items():

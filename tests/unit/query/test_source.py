@@ -14,19 +14,7 @@ from kbackup.query.ask import mentioned
 from kbackup.query.source import Found, Reader
 from kbackup.records import Facts
 from tests.backup_samples import JSON, TIME, Backup, batch
-
-SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("timestamp_type", pa.string()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
+from tests.support.query import SCHEMA
 
 
 def found(folder: Path, **options: object) -> Found:
