@@ -153,6 +153,19 @@ class Cluster(Protocol):
         """
         ...
 
+    def create_partitions(self, name: str, count: int, *, only_validate: bool = False) -> None:
+        """Add partitions to a topic, and wait until all of them have a leader.
+
+        Args:
+            name: The topic.
+            count: How many it is to have, with those that it has.
+            only_validate: Add none: the cluster looks at the number and at permissions.
+
+        Raises:
+            KafkaError: If the cluster refuses, or a partition has no leader after `SETTLE_S`.
+        """
+        ...
+
 
 class Permissions(Protocol):
     """Asks a cluster for the operations it would authorise.

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     ConfigSource,
+    NewPartitions,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -289,6 +290,26 @@ class Cluster:
         while name not in (found := self.topics([name])) and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
         return found[name].topic_id if name in found else ""
+
+    def create_partitions(self, name: str, count: int, *, only_validate: bool = False) -> None:
+        """Add partitions to a topic: `kafka.Cluster.create_partitions`."""
+        future = self._admin.create_partitions(
+            [NewPartitions(name, count)],
+            operation_timeout=self._settings.timeout_s,
+            validate_only=only_validate,
+        )[name]
+        what = f"adding partitions to topic {name}, to make them {count}"
+        self._result(what, future)
+        if only_validate:
+            return
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            found = self.topics([name]).get(name)
+            if found is not None and found.partitions >= count and not found.leaderless:
+                return
+            if time.monotonic() > deadline:
+                raise KafkaError(what, "not every partition has a leader", "check the brokers")
+            time.sleep(_LOOK_S)
 
     def _of_group(self, what: str, ask: Callable[[], Any]) -> Any:
         """Return the result of the future that *ask* makes, once the group has a coordinator."""

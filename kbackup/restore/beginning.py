@@ -40,13 +40,17 @@ def begin(
         exactly_once: Tasks write in transactions, and commit their beginnings themselves.
 
     Raises:
-        KafkaError: If a topic cannot be created, or a position not be written.
+        KafkaError: If a topic or a partition cannot be created, or a position not be written.
     """
     ids = {
         topic.intent.target: create(topic, cluster, replication_factor)
         for topic in plan.topics
         if topic.action == "create"
     }
+
+    for topic in plan.topics:
+        if topic.grows:
+            cluster.create_partitions(topic.intent.target, topic.partitions)
 
     def named(unit: RestoreUnit) -> RestoreUnit:
         return unit.marked(ids.get(unit.target.topic, unit.bookmark.of.target_id))

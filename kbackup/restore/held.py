@@ -92,7 +92,8 @@ class Held:
         found = standing.bookmark
         if found is None:  # what it writes comes after what the target holds
             end = 0 if log is None else log.span.end_offset
-            target_id = "" if log is None else log.topic_id
+            topic = self.topics.get(where.topic)  # which may lack the partition still
+            target_id = "" if topic is None else topic.topic_id
             return Bookmark(Mark(source, target_id, Span(end, end), Place(0, first_offset)))
         if found.of.log is None and log is not None:  # an early version did not keep it
             return replace(found, of=replace(found.of, log=log.span))

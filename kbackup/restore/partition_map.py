@@ -62,7 +62,8 @@ class PartitionMap:
         """
         if self.how == KEY:
             return [TopicPartition(topic, number) for number in range(count)]
-        return [TopicPartition(topic, where.partition % count if count else where.partition)]
+        number = where.partition if self.is_same or not count else where.partition % count
+        return [TopicPartition(topic, number)]
 
 
 def spread(

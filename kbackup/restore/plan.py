@@ -25,7 +25,7 @@ class PlannedTopic:
         objects: Number of objects.
         records: Number of records in them, None if names and run records do not show it.
         stored_bytes: Bytes of the objects.
-        partitions: How many the target has, or is created with.
+        partitions: How many the target has, is created with, or is given by this restore.
         beginnings: Where partitions share targets: units of which only the beginning is committed,
             all of them before the first record is written.
     """
@@ -47,6 +47,12 @@ class PlannedTopic:
     def adds(self) -> bool:
         """Whether records would be added to those of somebody else."""
         return self.action == "append" and self.target.records > 0
+
+    @property
+    def grows(self) -> bool:
+        """Whether partitions are added to the target."""
+        had = self.target.partitions
+        return self.action != "refuse" and had is not None and had < self.partitions
 
     def event(self) -> Event:
         """Return the plan's line of this topic."""

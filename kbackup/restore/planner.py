@@ -175,6 +175,10 @@ class Planner:
         settings = self._settings
         lanes = self._lanes(intent, held)
         target = lanes.target()
+        grows = self._map.is_same and safety.grows(
+            intent, target, follows=settings.follow, creates=settings.create_topics
+        )
+        count = intent.partitions if grows else lanes.count
         refusals = [error for error in clashes if error.place.get("topic") == intent.target]
         refusals += [each.refusal for each in lanes.standings if each.refusal is not None]
         refusals += safety.refusals(
@@ -184,7 +188,7 @@ class Planner:
             creates=settings.create_topics,
             allows_same_topic=settings.allow_same_topic,
             now_ms=self._now_ms,
-            partitions=lanes.count,
+            partitions=count,
             keeps_partitions=self._map.is_same,
         )
         warnings = [
@@ -229,13 +233,16 @@ class Planner:
             text = f"{intent.source}: no object can hold a record that was asked for"
             warnings.append(("window_empty", text))
         if units and not self._map.is_same:
-            text = ORDER[self._map.how].format(count=lanes.count)
+            text = ORDER[self._map.how].format(count=count)
             warnings.append(("partition_map", f"{intent.target}: {text}"))
+        if grows:
+            text = f"grows from {target.partitions} to {count} partitions, as its source did"
+            warnings.append(("partitions_added", f"{intent.target} {text}"))
         action = _action(target, has_units=bool(units), is_refused=bool(refusals))
         return PlannedTopic(
             intent, target, tuple(units), action, created, tuple(refusals),
             tuple(warnings), objects, _total(part.records for part in parts), stored,
-            lanes.count, lanes.beginnings(units),
+            count, lanes.beginnings(units),
         )  # fmt: skip
 
     def _part(

@@ -69,6 +69,23 @@ class Intent:
     oldest_timestamp: int | None = None
 
 
+def grows(intent: Intent, target: Target, *, follows: bool, creates: bool) -> bool:
+    """Whether the restore adds the partitions that its target lacks, as its source got them.
+
+    Keys move to other partitions when a topic grows, and it never shrinks again.  So only a copy
+    of this restore's own grows, or one without records while a restore follows.
+
+    Args:
+        intent: From where to where; each record keeps its partition.
+        target: The target as it stands.
+        follows: The restore goes on with what is new.
+        creates: Missing topics are created, and so are missing partitions.
+    """
+    if not creates or target.partitions is None or target.partitions >= intent.partitions:
+        return False
+    return target.has_position or (follows and not target.records)
+
+
 def refusals(
     intent: Intent,
     target: Target,
@@ -89,7 +106,7 @@ def refusals(
         creates: Missing topics are created.
         allows_same_topic: The topic that was backed up may be written to.
         now_ms: The time, ms since the epoch.
-        partitions: How many the target has, or is created with.
+        partitions: How many the target has, is created with, or is given by this restore.
         keeps_partitions: Each record goes to the partition of the number it had.
     """
     yield from _name(intent)

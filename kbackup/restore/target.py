@@ -17,7 +17,7 @@ _NEW_CONFIG: Final = ("message.timestamp.before.max.ms", "message.timestamp.afte
 """Settings that brokers before 3.6 do not know, and do without."""
 
 _NEEDED: Final = frozenset({"WRITE", "DESCRIBE"})
-"""What a restore does with a topic that is there."""
+"""What a restore does with a topic that is there; it takes ``ALTER`` to add partitions."""
 
 
 def create(
@@ -79,15 +79,16 @@ def asked(
             was asked about before the plan was made.
         KafkaError: If the cluster does not answer.
     """
-    if plan.refusals or not plan.units():
+    if plan.refusals or not (plan.units() or any(topic.grows for topic in plan.topics)):
         return plan
     check_idle(cluster, *(group for group in plan.groups if group != plan.group))
-    there = [t.intent.target for t in plan.topics if t.units and t.target.partitions is not None]
+    concerned = [topic for topic in plan.topics if topic.units or topic.grows]
+    there = [t.intent.target for t in concerned if t.target.partitions is not None]
     allowed = rights.of_topics(there)
-    shared = list(_denied_to_all(plan, rights, asks_for_transactions))
+    shared = list(_denied_to_all(plan, rights, asks_for_transactions)) if plan.units() else []
     topics = []
     for topic in plan.topics:
-        found = list(_denials(topic, cluster, allowed, factor)) if topic.units else []
+        found = list(_denials(topic, cluster, allowed, factor)) if topic in concerned else []
         found += shared
         shared = []  # said once
         topics.append(replace(topic, refusals=tuple(found), action="refuse") if found else topic)
@@ -106,8 +107,15 @@ def _denials(
             create(topic, cluster, factor, only_validate=True)
         except KbackupError as error:
             yield error
-    elif missing := _NEEDED - allowed.get(name, frozenset()):
+        return
+    needed = _NEEDED | {"ALTER"} if topic.grows else _NEEDED
+    if missing := needed - allowed.get(name, frozenset()):
         yield _denied(f"topic {name}", missing, topic=name)
+    elif topic.grows:
+        try:
+            cluster.create_partitions(name, topic.partitions, only_validate=True)
+        except KbackupError as error:
+            yield error
 
 
 def _denied_to_all(

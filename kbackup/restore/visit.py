@@ -107,7 +107,7 @@ class VisitPlanner:
         new = [
             topic
             for topic in plan.topics
-            if not topic.refusals and topic.intent.source not in self._asked
+            if not topic.refusals and (topic.grows or topic.intent.source not in self._asked)
         ]
         if not new:
             return plan

@@ -3,6 +3,7 @@
 import signal
 
 import pytest
+from confluent_kafka.admin import NewPartitions
 
 from tests.support.cluster import Record, TestCluster
 from tests.support.command import Kbackup
@@ -23,8 +24,9 @@ def test_a_standby_holds_each_record_once_whatever_comes_and_dies(
     kbackup: Kbackup, cluster: TestCluster
 ) -> None:
     """
-    Records, a partition and a topic come while both run, and the restore is killed and started
-    again: the copies hold what the originals do, in order, each record once.
+    Records, a topic and partitions come while both run, one of them added to the original, and
+    the restore is killed and started again: the copies hold what the originals do, in order, each
+    record once.
     """
     cluster.create("y-one", 2)
     written: dict[tuple[str, int], list[Record]] = {}
@@ -53,6 +55,9 @@ def test_a_standby_holds_each_record_once_whatever_comes_and_dies(
             wait_until(lambda: restored(second, {("y-one", 1): written["y-one", 1]}), "the rest")
             write("y-two", 0, 40)
             wait_until(lambda: restored(second, {("y-two", 0): written["y-two", 0]}), "the topic")
+            cluster.admin.create_partitions([NewPartitions("y-one", 3)])["y-one"].result(30)
+            write("y-one", 2, 30)
+            wait_until(lambda: restored(second, {("y-one", 2): written["y-one", 2]}), "the added")
             wait_until(lambda: copied(cluster, written), "all records in their copies")
             second.signal(signal.SIGTERM)
             run = second.finish()

@@ -193,6 +193,16 @@ class SimCluster:
         topic_id: str = self._to.call("kafka create", act)
         return topic_id
 
+    def create_partitions(self, name: str, count: int, *, only_validate: bool = False) -> None:
+        def act() -> None:
+            logs = self._kafka.topics[name].logs
+            if len(logs) >= count:
+                raise KafkaError(f"adding partitions to {name}", f"it has {len(logs)}", "")
+            if not only_validate:
+                logs += [Log() for _ in range(len(logs), count)]
+
+        self._to.call("kafka create partitions", act)
+
 
 class SimPermissions:
     """Everything is allowed."""

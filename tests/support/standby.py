@@ -34,6 +34,7 @@ class _Connection:
         away: What connecting fails with; None while the cluster is there.
         crash_at: The commit that kills the process, counted from 1; 0 for none.
         beside: A record that somebody else writes to a partition as soon as it is written to.
+        denied: What this principal may not do with topics.
     """
 
     target: FakeTarget
@@ -41,6 +42,7 @@ class _Connection:
     away: KbackupError | None = None
     crash_at: int = 0
     beside: dict[TopicPartition, dict[str, Any]] = field(default_factory=dict)
+    denied: frozenset[str] = frozenset()
 
     def cluster(self) -> FakeTarget:
         """The cluster, unless it is away."""
@@ -53,8 +55,8 @@ class _Connection:
         return self
 
     def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
-        """Everything."""
-        return dict.fromkeys(names, frozenset({"WRITE", "DESCRIBE"}))
+        """Everything that is allowed."""
+        return dict.fromkeys(names, frozenset({"WRITE", "DESCRIBE", "ALTER"}) - self.denied)
 
     def of_group(self, _group: str) -> frozenset[str]:
         """Everything."""

@@ -80,6 +80,13 @@ class FakeTarget:
         self.logs |= {TopicPartition(name, at): Log() for at in range(partitions)}
         return self.ids[name]
 
+    def create_partitions(self, name: str, count: int, *, only_validate: bool = False) -> None:
+        """Add partitions to a topic."""
+        had = sum(where.topic == name for where in self.logs)
+        assert had < count
+        if not only_validate:
+            self.logs |= {TopicPartition(name, at): Log() for at in range(had, count)}
+
     def topic_names(self) -> list[str]:
         """All topics."""
         return sorted(self.ids)

@@ -79,6 +79,56 @@ def test_a_run_that_was_killed_goes_on_where_it_was(standby: Standby) -> None:
     assert values(range(20)) == standby.target.values("copy_of_orders")
 
 
+def test_a_copy_grows_with_its_source(standby: Standby) -> None:
+    """
+    Partitions added to the original are added to the copy, with records or before there are any,
+    and once only; a restore that ends does the same for a copy of its own.
+    """
+    standby.sink("orders", 0, range(3))
+    standby.name("empty", 1)
+
+    def happens(look: int) -> bool:
+        if look == 1:
+            standby.name("empty", 2)
+            standby.sink("orders", 2, range(4), partitions=3)
+        return look < 4
+
+    summary = standby.follow(happens)
+    standby.sink("orders", 3, range(5), partitions=4)
+    once = standby.follow(lambda _: False, follow=False)
+
+    assert (143, [], 0, []) == (
+        summary["exit_code"], summary["errors"], once["exit_code"], once["errors"],
+    )  # fmt: skip
+    assert {"copy_of_orders": 4, "copy_of_empty": 2} == {
+        name: topic.partitions for name, topic in standby.target.topics(standby.target.ids).items()
+    }
+    copied = [standby.target.values("copy_of_orders", at) for at in range(4)]
+    assert [values(range(count)) for count in (3, 0, 4, 5)] == copied
+    assert [
+        "copy_of_empty grows from 1 to 2 partitions, as its source did",
+        "copy_of_orders grows from 1 to 3 partitions, as its source did",
+        "copy_of_orders grows from 3 to 4 partitions, as its source did",
+    ] == standby.warned("partitions_added")
+
+
+def test_a_copy_that_has_grown_is_noticed_when_it_is_created_again(standby: Standby) -> None:
+    """
+    A position in an added partition belongs to the topic's id, as any other does.
+    """
+    standby.sink("orders", 0, range(3))
+    standby.follow(lambda look: look < 2)
+    standby.sink("orders", 1, range(4), partitions=2)
+    standby.follow(lambda look: look < 2)
+    standby.target.ids["copy_of_orders"] = "another"
+    for log in standby.target.logs.values():
+        log.rows = []
+
+    standby.follow(lambda look: look < 2)
+
+    assert values(range(4)) == standby.target.values("copy_of_orders", 1)
+
+
 def test_an_object_that_has_grown_is_read_on(standby: Standby) -> None:
     """
     What replaces an object, and holds more, adds only what it has gained.

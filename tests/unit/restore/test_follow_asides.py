@@ -75,6 +75,30 @@ def test_a_topic_that_is_refused_does_not_keep_others_back(standby: Standby) -> 
     assert summary["last_success"] is None
 
 
+def test_a_copy_that_may_not_grow_waits_for_the_permission(standby: Standby) -> None:
+    """
+    Without ALTER, or with --no-create-topics, the topic is set aside with what to do; its
+    neighbour goes on, and so does the topic once partitions can be added.
+    """
+    standby.sink("orders", 0, range(3))
+    standby.follow(lambda look: look < 2)
+    standby.sink("orders", 1, range(4), partitions=2)
+    standby.sink("payments", 0, range(5))
+    standby.connection.denied = frozenset({"ALTER"})
+
+    denied = standby.follow(lambda look: look < 2)
+    manual = standby.follow(lambda look: look < 2, create_topics=False)
+    standby.connection.denied = frozenset()
+    allowed = standby.follow(lambda look: look < 2)
+
+    assert [(5, ["kafka"]), (4, ["fewer_partitions"]), (143, [])] == [
+        (run["exit_code"], codes(run)) for run in (denied, manual, allowed)
+    ]
+    assert "ALTER is denied" in denied["errors"][0]["why"]
+    assert values(range(5)) == standby.target.values("copy_of_payments")
+    assert values(range(4)) == standby.target.values("copy_of_orders", 1)
+
+
 def test_a_damaged_object_stops_its_own_partition_only(standby: Standby) -> None:
     """
     What is before it is restored, what is after it is not, and its neighbours go on.

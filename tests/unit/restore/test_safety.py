@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kbackup.restore.safety import Intent, Target, collisions, refusals, warnings
+from kbackup.restore.safety import Intent, Target, collisions, grows, refusals, warnings
 
 COPY = Intent("orders", "copy_of_orders", 3, is_same_cluster=True)
 SAME = Intent("orders", "orders", 3, is_same_cluster=True)
@@ -140,3 +140,22 @@ def test_what_a_target_changes_is_said() -> None:
     assert ["compacted", "append_time"] == [
         code for code, _ in warnings(COPY, Target(1, config=config))
     ]
+
+
+@pytest.mark.parametrize(
+    ("target", "follows", "creates", "expected"),
+    [
+        pytest.param(Target(2, 0, True), False, True, True, id="a copy of this restore's own"),
+        pytest.param(Target(2, 0, True), False, False, False, id="nothing is to be created"),
+        pytest.param(Target(2), False, True, False, id="a topic that somebody else made"),
+        pytest.param(Target(2), True, True, True, id="no records, and the restore follows"),
+        pytest.param(Target(2, 9), True, True, False, id="records of somebody else"),
+        pytest.param(Target(3, 0, True), True, True, False, id="as many as the backup"),
+        pytest.param(Target(), True, True, False, id="no topic"),
+    ],
+)
+def test_only_a_copy_grows(target: Target, *, follows: bool, creates: bool, expected: bool) -> None:
+    """
+    Partitions are added to a copy of the restore's own, and never to a topic in others' use.
+    """
+    assert expected == grows(COPY, target, follows=follows, creates=creates)
