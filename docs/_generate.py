@@ -153,7 +153,7 @@ def _property_lines(found: Property) -> Iterator[str]:
 
 def refused() -> Iterator[str]:
     """Yield what is refused by name."""
-    for row in REFUSALS:
+    for row in [row for row in REFUSALS if row.is_built_in]:
         sides = " and ".join(sorted({"sink", "restore"} & row.commands))
         yield f"- `{row.name}` ({sides}): {row.why}. Instead: {row.do}."
     yield ""

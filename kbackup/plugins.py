@@ -26,6 +26,8 @@ property, the variable, the command-line option, the documentation and the check
 - Several plugins may declare the same option, as formats do that are compressed alike: both
   tuples hold the same `Option`.  Two different options of one name are an error of the plugins,
   reported to whoever chooses one of them.
+- ``OPTIONS`` may also hold `kbackup.unsupported.Unsupported`: properties of the connectors' plugin
+  that this one cannot carry out, which are refused by name.
 """
 
 import re
@@ -36,6 +38,7 @@ from typing import Any, Final
 
 from kbackup.errors import ConfigurationError
 from kbackup.options import Option
+from kbackup.unsupported import Unsupported
 
 SEAMS: Final = ("formats", "converters", "partitioners", "extractors", "stores")
 """The folders that have implementations to choose from; the group is ``kbackup.<seam>``."""
@@ -100,13 +103,49 @@ def declared() -> tuple[Declared, ...]:
     return tuple(found.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A property that is not supported, and who declares it; see `Declared`."""
+
+    seam: str
+    plugins: tuple[str, ...]
+    property: Unsupported
+    is_built_in: bool
+
+
 @cache
+def refused() -> tuple[Refused, ...]:
+    """Return what all installed plugins declare as unsupported, those that share it together.
+
+    As with `declared`, a module that cannot be imported declares nothing.
+    """
+    found: dict[tuple[str, Unsupported], tuple[str, ...]] = {}
+    for seam in SEAMS:
+        for name in sorted(_points(seam)):
+            try:
+                mine = _declarations(seam, name)
+            except ConfigurationError:
+                continue
+            for each in mine:
+                if isinstance(each, Unsupported):
+                    found[seam, each] = (*found.get((seam, each), ()), name)
+    return tuple(
+        Refused(seam, names, each, any(_is_built_in(seam, name) for name in names))
+        for (seam, each), names in found.items()
+    )
+
+
 def options(seam: str, name: str) -> tuple[Option[Any], ...]:
     """Return the options that the plugin *name* of *seam* declares.
 
     Raises:
         ConfigurationError: If the module that declares them cannot be imported.
     """
+    return tuple(each for each in _declarations(seam, name) if isinstance(each, Option))
+
+
+@cache
+def _declarations(seam: str, name: str) -> tuple[Option[Any] | Unsupported, ...]:
     point = _points("options").get(f"{seam}.{name}")
     if point is None:
         return ()

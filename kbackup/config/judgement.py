@@ -186,8 +186,9 @@ class Judgement:
         """Separate what is used from what is refused, without effect or unknown."""
         unknown = 0
         for name, value in self.given.items():
-            refusal = refusals.find(name)
-            if refusal is not None and self._is_refused(refusal, name, value, bad):
+            rows = refusals.find(name)
+            refusal = next((row for row in rows if self._is_refused(row, name, value, bad)), None)
+            if refusal is not None:
                 self.doubts.append(error("unsupported", name, value, refusal.why, refusal.do))
                 bad.add(name)
             elif self._is_used(name, value):

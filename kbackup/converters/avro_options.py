@@ -4,6 +4,7 @@ from typing import Final
 
 from kbackup.options import boolean
 from kbackup.registry import options as registry
+from kbackup.unsupported import Unsupported, false, true
 
 CONNECT_META: Final = boolean(
     "connect.meta.data",
@@ -19,4 +20,15 @@ ENHANCED: Final = boolean(
     commands="restore",
 )
 
-OPTIONS: Final = (*registry.OPTIONS, CONNECT_META, ENHANCED)
+BARE_TYPES: Final = Unsupported(
+    "discard.type.doc.default",
+    true,
+    "it removes documentation and defaults of types, and this version keeps them",
+)
+SINGLE_UNIONS: Final = Unsupported(
+    "flatten.singleton.unions",
+    false,
+    "it keeps a union of one type as a struct, and this version stores the value itself",
+)
+
+OPTIONS: Final = (*registry.OPTIONS, CONNECT_META, ENHANCED, BARE_TYPES, SINGLE_UNIONS)

@@ -2,9 +2,11 @@
 
 from typing import Final
 
+from kbackup.converters.avro_options import SINGLE_UNIONS
 from kbackup.converters.json_options import DECIMAL_FORMAT
 from kbackup.options import boolean
 from kbackup.registry import options as registry
+from kbackup.unsupported import Unsupported, true
 
 NOT_REQUIRED: Final = boolean(
     "use.optional.for.nonrequired",
@@ -19,4 +21,30 @@ ADDITIONAL: Final = boolean(
     commands="restore",
 )
 
-OPTIONS: Final = (*registry.OPTIONS, NOT_REQUIRED, ADDITIONAL, DECIMAL_FORMAT)
+AVRO_NAMES: Final = Unsupported(
+    "scrub.invalid.names",
+    true,
+    "it changes names that Avro does not allow, and this version keeps names",
+)
+ADDITIONAL_KEPT: Final = Unsupported(
+    "preserve.additional.properties",
+    true,
+    "it keeps properties that the schema does not name, and this version leaves them out",
+)
+VALIDATION: Final = Unsupported(
+    "json.fail.invalid.schema",
+    true,
+    "it refuses records that break a rule of their JSON Schema, such as a pattern, and this "
+    "version checks types only",
+)
+INDENT: Final = Unsupported(
+    "json.indent.output",
+    true,
+    "it spreads JSON over lines, and this version writes it on one",
+    commands="restore",
+)
+
+OPTIONS: Final = (
+    *registry.OPTIONS, NOT_REQUIRED, ADDITIONAL, DECIMAL_FORMAT,
+    SINGLE_UNIONS, AVRO_NAMES, ADDITIONAL_KEPT, VALIDATION, INDENT,
+)  # fmt: skip

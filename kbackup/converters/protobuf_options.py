@@ -4,6 +4,7 @@ from typing import Final
 
 from kbackup.options import boolean
 from kbackup.registry import options as registry
+from kbackup.unsupported import Unsupported, false, true
 
 ENHANCED: Final = boolean(
     "enhanced.protobuf.schema.support",
@@ -36,6 +37,23 @@ INDEXED_UNIONS: Final = boolean(
     True,
 )
 
+FLAT_UNIONS: Final = Unsupported(
+    "flatten.unions",
+    true,
+    "it puts the fields of a oneof beside the others, and this version keeps them in a struct",
+)
+FILLED_NULLS: Final = Unsupported(
+    "generate.struct.for.nulls",
+    true,
+    "it fills messages that are not set, and this version stores null",
+)
+PROTO2_REQUIRED: Final = Unsupported(
+    "support.optional.for.proto2",
+    false,
+    "this version reads the keyword optional in proto2 files too",
+)
+
 OPTIONS: Final = (
     *registry.OPTIONS, ENHANCED, INT_ENUMS, OPTIONAL, WRAPPED, WRAPPED_ALONE, INDEXED_UNIONS,
+    FLAT_UNIONS, FILLED_NULLS, PROTO2_REQUIRED,
 )  # fmt: skip

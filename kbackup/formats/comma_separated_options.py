@@ -4,6 +4,7 @@ import codecs
 from typing import Final
 
 from kbackup.options import boolean, integer, text, words
+from kbackup.unsupported import Unsupported, given, other_than, true
 
 _CHARACTER_MAX: Final = 127
 """Arrow reads ASCII separators only."""
@@ -58,4 +59,29 @@ NULL: Final = words(
     commands="restore",
 )
 
-OPTIONS: Final = (SEPARATOR, QUOTE, SKIP_LINES, HEADER, CHARSET, NULL)
+TYPES: Final = Unsupported(
+    "value.schema",
+    given,
+    "this version reads the fields of a CSV file as text",
+    "remove it, and change types with transforms=c, transforms.c.type="
+    "org.apache.kafka.connect.transforms.Cast$Value and transforms.c.spec=FIELD:int32",
+    "restore",
+)
+OTHER_PARSER: Final = Unsupported(
+    "csv.rfc.4180.parser.enabled",
+    other_than("true", ""),
+    "this version reads CSV as RFC 4180 has it",
+    "set it to true",
+    "restore",
+)
+CARRIAGE_RETURN: Final = Unsupported(
+    "csv.keep.carriage.return",
+    true,
+    "this version takes a carriage return before a line feed as part of the line's end",
+    "set it to false",
+    "restore",
+)
+
+OPTIONS: Final = (
+    SEPARATOR, QUOTE, SKIP_LINES, HEADER, CHARSET, NULL, TYPES, OTHER_PARSER, CARRIAGE_RETURN,
+)  # fmt: skip

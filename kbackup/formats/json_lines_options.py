@@ -4,6 +4,7 @@ from typing import Final
 
 from kbackup.formats import separated_options
 from kbackup.options import words
+from kbackup.unsupported import Unsupported, true
 
 DECIMALS: Final = words(
     "json.decimal.format",
@@ -14,4 +15,12 @@ DECIMALS: Final = words(
     commands="sink",
 )
 
-OPTIONS: Final = (*separated_options.OPTIONS, DECIMALS)
+SCHEMAS: Final = Unsupported(
+    "format.json.schema.enable",
+    true,
+    "this version reads JSON without schemas",
+    "set it to false",
+    "restore",
+)
+
+OPTIONS: Final = (*separated_options.OPTIONS, DECIMALS, SCHEMAS)

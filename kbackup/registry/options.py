@@ -12,6 +12,7 @@ from kbackup.errors import ConfigurationError
 from kbackup.literals import names_host
 from kbackup.options import integer, names, optional_text, text, words
 from kbackup.registry.subjects import SUBJECTS
+from kbackup.unsupported import Unsupported, given, true
 
 _PEM: Final = "only PEM files are supported"
 
@@ -106,10 +107,28 @@ VALUE_STRATEGY: Final = text(
     check=_strategy,
 )
 
+SUM_TYPES: Final = Unsupported(
+    "generalized.sum.type.support",
+    true,
+    "it gives unions and enums other names in files, and this version does not write them",
+)
+NULL_DEFAULTS: Final = Unsupported(
+    "ignore.default.for.nullables",
+    true,
+    "it writes null where this version writes the default",
+    commands="restore",
+)
+RULES: Final = Unsupported(
+    "rule.executors",
+    given,
+    "rules of a registry may encrypt or change fields, and this version applies none",
+)
+
 OPTIONS: Final = (
     URL, SOURCE, USER_INFO, CA, TRUST_STORE_TYPE, CERTIFICATE, KEY, KEY_STORE_TYPE,
     KEY_PASSWORD, PROXY_HOST, PROXY_PORT, CONNECT_MS, READ_MS, RETRIES, WAIT_MS,
     WAIT_MAX_MS, KEY_STRATEGY, VALUE_STRATEGY,
+    SUM_TYPES, NULL_DEFAULTS, RULES,
 )  # fmt: skip
 
 

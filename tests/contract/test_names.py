@@ -25,9 +25,11 @@ _HOMES: Final = (*plugins.SEAMS, *plugins.CHAINED, "registry")
 
 
 def names() -> set[str]:
-    """Return the properties and aliases that built-in plugins declare."""
+    """Return the properties and aliases that built-in plugins declare, supported or not."""
     declared = [found.option for found in plugins.declared() if found.is_built_in]
-    return {name for option in declared for name in (option.name, *option.aliases) if "." in name}
+    refused = {found.property.name for found in plugins.refused() if found.is_built_in}
+    options = {name for option in declared for name in (option.name, *option.aliases)}
+    return {name for name in options | refused if "." in name}
 
 
 def modules() -> set[str]:

@@ -3,7 +3,10 @@
 from typing import Final
 
 from kbackup.options import integer
+from kbackup.unsupported import Unsupported, true
 
 DIRECTORIES: Final = integer("modulo.directories", "How many directories there are.", 3, ge=1)
 
-OPTIONS: Final = (DIRECTORIES,)
+SHUFFLED: Final = Unsupported("modulo.shuffle", true, "directories follow from offsets alone")
+
+OPTIONS: Final = (DIRECTORIES, SHUFFLED)

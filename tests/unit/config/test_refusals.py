@@ -43,6 +43,8 @@ _ON = ("support.optional.for.proto2", "flatten.singleton.unions")
 _HEADERS = "org.apache.kafka.connect."
 HARMLESS["header.converter"] = f"{_HEADERS}storage.StringConverter"
 REFUSED["header.converter"] = f"{_HEADERS}converters.ByteArrayConverter"
+HARMLESS["modulo.shuffle"] = "false"
+REFUSED["modulo.shuffle"] = "true"
 for row in refusals.REFUSALS:
     if ".converter." in row.name:
         is_on = row.name.endswith(_ON)
@@ -56,9 +58,8 @@ def test_a_value_that_changes_something_is_refused(name: str) -> None:
     """
     What this version cannot do is not done halfway.
     """
-    row = refusals.find(name)
+    (row,) = refusals.find(name)
 
-    assert row is not None
     assert row.applies(REFUSED[name])
     assert row.why
     assert row.do
@@ -69,9 +70,8 @@ def test_a_harmless_value_is_accepted(name: str) -> None:
     """
     A file that merely spells out a default is as good as one that does not.
     """
-    row = refusals.find(name)
+    (row,) = refusals.find(name)
 
-    assert row is not None
     assert not row.applies(HARMLESS[name])
 
 
@@ -106,6 +106,28 @@ def test_an_option_of_a_converter_is_refused_where_it_would_change_a_file(
     doubts = {doubt.name for doubt in config.check([given], {}) if doubt.level == "error"}
 
     assert expected == (name in doubts)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param("partitioner.class=Modulo", True, id="chosen"),
+        pytest.param("partitioner.class=by-value", False, id="another is chosen"),
+        pytest.param("", False, id="the default is another"),
+    ],
+)
+def test_a_plugin_from_elsewhere_refuses_what_it_does_not_support(
+    write: Write, line: str, expected: bool
+) -> None:
+    """
+    Any plugin may declare a property that it does not support, and a configuration that relies on
+    it is refused in the plugin's own words.
+    """
+    given = write(f"{SINK}{line}\nmodulo.shuffle=true\n")
+    (doubt,) = (doubt for doubt in config.check([given], {}) if "modulo.shuffle" in doubt.name)
+
+    assert expected == (doubt.level == "error")
+    assert expected == (doubt.why == "directories follow from offsets alone")
 
 
 @pytest.mark.parametrize(
