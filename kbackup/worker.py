@@ -26,7 +26,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from typing import Final
 
-from kbackup.memory import keep_little
+from kbackup.memory import keep_little, share_one_heap
 
 SOCKET: Final = "KBACKUP_WORKER_SOCKET"
 """Variable that names the socket of the process that was started ahead."""
@@ -86,6 +86,7 @@ def _prepare(modules: Sequence[str] = ()) -> None:
     sys.path[:] = without_archives(sys.path)
     os.environ.setdefault(*_NO_THREAD)
     keep_little()
+    share_one_heap()
     gc.disable()  # what it frees would leave room in frozen pages, where workers write
     for name in (*_USED_BY_TASKS, *modules):
         import_module(name)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import socket
 import struct
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from kbackup.engine.ahead import Ahead
 from kbackup.worker import SOCKET, without_archives
+from tests.support.own_process import measured
 
 
 def test_archives_leave_the_path_where_pyspark_is_installed() -> None:
@@ -70,6 +72,52 @@ def test_a_garbage_collection_in_a_worker_does_not_copy_what_workers_share(
     Collections look at no object from before the fork, and are made.
     """
     assert [True, True] == prepared["kept"]
+
+
+_HEAPS = """\
+import ctypes, sys, threading, kbackup.worker
+kbackup.worker._USED_BY_TASKS = ()
+kbackup.worker._prepare()
+libc = ctypes.CDLL(None)
+libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
+for _ in range(4):
+    thread = threading.Thread(target=lambda: libc.malloc(5000))
+    thread.start()
+    thread.join()
+out = ctypes.c_void_p(libc.fopen(sys.argv[1].encode(), b"w"))
+libc.malloc_info(0, out)
+libc.fclose(out)
+print(open(sys.argv[1]).read().count("<heap nr="))
+"""
+
+
+@pytest.mark.skipif("glibc" not in platform.libc_ver()[0], reason="glibc counts its heaps")
+@pytest.mark.parametrize(
+    ("given", "least", "most"),
+    [
+        pytest.param({}, 1, 1, id="ours"),
+        pytest.param({"MALLOC_ARENA_MAX": "8"}, 2, 8, id="own"),
+    ],
+)
+def test_the_threads_of_a_worker_share_a_heap_unless_more_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    given: dict[str, str],
+    least: int,
+    most: int,
+) -> None:
+    """
+    What one thread reads ahead and another gives back leaves no holes in several heaps.
+    """
+    script = tmp_path / "heaps.py"
+    script.write_text(_HEAPS)
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+
+    heaps = measured(str(script), str(tmp_path / "info.xml"))
+
+    assert least <= heaps <= most
 
 
 def test_arrow_gives_memory_back_in_workers(prepared: dict[str, Any]) -> None:
