@@ -81,8 +81,7 @@ class AvroConverter:
         if datums.null_count == len(datums):  # nothing is written that would need a schema
             return Column(datums, bad=bad)
         asked = registered.needed(self.asked)
-        subject = asked.subject(found.name)
-        schema_id = asked.registry.register(subject, RegisteredSchema(AVRO, text))
+        schema_id = asked.id_of(found.name, RegisteredSchema(AVRO, text))
         return Column(framed(schema_id, datums), bad=bad)
 
     def _of_schema(self, datums: pa.BinaryArray, under: Under) -> Column:

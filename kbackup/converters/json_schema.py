@@ -90,7 +90,7 @@ class JsonSchemaConverter:
             return registered.no_schema(column, "JSON Schema", problem)
         text = json.dumps(to_json_schema(found, self._schemas), ensure_ascii=False)
         asked = registered.needed(self.asked)
-        schema_id = asked.registry.register(asked.subject(found.name), RegisteredSchema(JSON, text))
+        schema_id = asked.id_of(found.name, RegisteredSchema(JSON, text))
         bodies = json_text.encode(column, replace(found, default=None), self._texts)
         if column.null_count:
             bodies = bodies.take(registered.rows_of(column))

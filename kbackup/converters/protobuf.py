@@ -93,8 +93,8 @@ class ProtobufConverter:
         if bodies.null_count == len(bodies):  # nothing is written that would need a schema
             return Column(bodies, bad=bad)
         asked = registered.needed(self.asked)
-        subject = asked.subject(f"{message.package}.{message.name}".removeprefix("."))
-        schema_id = asked.registry.register(subject, RegisteredSchema(PROTOBUF, message.text()))
+        name = f"{message.package}.{message.name}".removeprefix(".")
+        schema_id = asked.id_of(name, RegisteredSchema(PROTOBUF, message.text()))
         first = pa.scalar(FIRST_MESSAGE, pa.binary())
         messages = pc.binary_join_element_wise(first, bodies, b"")
         return Column(framed(schema_id, messages), bad=bad)

@@ -17,7 +17,13 @@ from kbackup.converters import PART, TOPIC
 from kbackup.errors import ConfigurationError, RegistryError
 from kbackup.registry import RegisteredSchema, Registry, connect
 from kbackup.registry.framing import Frames, unframed
-from kbackup.registry.options import KEY_STRATEGY, URL, VALUE_STRATEGY, settings_of
+from kbackup.registry.options import (
+    AUTO_REGISTER,
+    KEY_STRATEGY,
+    URL,
+    VALUE_STRATEGY,
+    settings_of,
+)
 from kbackup.registry.subjects import subject
 
 _DO: Final = "choose the converter that fits what producers write, or keep whole records"
@@ -32,12 +38,14 @@ class Asked:
         topic: The topic; empty if it is not known.
         part: "key" or "value".
         strategy: How subjects are named.
+        registers: Schemas that are new are registered.
     """
 
     registry: Registry
     topic: str
     part: str
     strategy: str
+    registers: bool = True
 
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> "Asked | None":
@@ -50,7 +58,7 @@ class Asked:
         topic = properties.get(TOPIC)
         if topic is None:  # a configuration is being checked, without any request
             return None
-        return cls(connect(settings), topic, part, strategy)
+        return cls(connect(settings), topic, part, strategy, AUTO_REGISTER.of(properties))
 
     def version(self, schema_id: int, record: str | None) -> int | None:
         """Return the version of a schema of the record *record* under its subject."""
@@ -61,6 +69,25 @@ class Asked:
         if schema.version is not None:
             return schema
         return replace(schema, version=self.version(schema_id, schema.name))
+
+    def id_of(self, record: str | None, schema: RegisteredSchema) -> int:
+        """Return the id of the schema of the record *record*, which is registered if it is new.
+
+        Raises:
+            RegistryError: If the registry does not answer, refuses the schema, or does not have
+                it and nothing is to be registered.
+        """
+        name = self.subject(record)
+        if self.registers:
+            return self.registry.register(name, schema)
+        found = self.registry.find(name, schema)
+        if found is None:
+            raise RegistryError(
+                f"subject {name} does not have the schema that values are written with",
+                f"{AUTO_REGISTER.name} is false, so it is not registered",
+                f"register it, or set {self.part}.converter.{AUTO_REGISTER.name}=true",
+            )
+        return found
 
     def subject(self, record: str | None) -> str:
         """Return the subject of a schema of the record *record*."""

@@ -137,6 +137,10 @@ class Registry(Protocol):
         """
         ...
 
+    def find(self, subject: str, schema: RegisteredSchema) -> int | None:
+        """Return the id of *schema* under *subject*, None if it is not registered there."""
+        ...
+
     def put(self, subject: str, schema: RegisteredSchema, schema_id: int, version: int) -> int:
         """Register *schema* under an id and a version of the caller's choice; return its id.
 
@@ -160,7 +164,10 @@ class Registry(Protocol):
         ...
 
     def set_mode(self, subject: str, mode: str | None) -> None:
-        """Set the mode of a subject; None for that of the registry."""
+        """Set the mode of a subject; None for that of the registry.
+
+        Where a subject's own mode cannot be removed, None sets it to the registry's.
+        """
         ...
 
 

@@ -33,7 +33,8 @@ _UNKNOWN: Final = (40401, 40402, 40403)
 """Error codes of an unknown subject, version and schema."""
 
 _NO_MODES: Final = (404, 405)
-"""What registries without modes answer, and Confluent's for a subject without one of its own."""
+"""What registries without modes, or without one of the requests about them, answer; and Confluent's
+for a subject without a mode of its own."""
 
 _PASSING: Final = (408, 429, 500, 502, 503, 504)
 """The statuses after which a request is repeated."""
@@ -124,6 +125,22 @@ class RegistryClient:
             self._versions.pop(int(found), None)
             return int(found)
 
+    def find(self, subject: str, schema: RegisteredSchema) -> int | None:
+        """Return the id of *schema* under *subject*, None if it is not registered there."""
+        with self._lock:
+            known = self._ids.get((subject, schema))
+            if known is not None:
+                return known
+            given = _given(schema)
+            found = self._asked(
+                f"for a schema under {subject}",
+                lambda: self._client.lookup_schema(subject, given),
+            )
+            if found is None:
+                return None
+            self._ids[subject, schema] = int(_get(found, "schema_id"))
+            return self._ids[subject, schema]
+
     def put(self, subject: str, schema: RegisteredSchema, schema_id: int, version: int) -> int:
         """Register *schema* under an id and a version of the caller's choice; return its id.
 
@@ -179,12 +196,18 @@ class RegistryClient:
             return self._asked(f"for the mode of {subject or 'all subjects'}", ask)
 
     def set_mode(self, subject: str, mode: str | None) -> None:
-        """Set the mode of a subject; None for that of the registry."""
+        """Set the mode of a subject; None for that of the registry: `Registry.set_mode`."""
 
         def ask() -> Any:
-            if mode is None:
+            if mode is not None:
+                return self._client.update_mode(subject, mode)
+            try:
                 return self._client.delete_mode(subject)
-            return self._client.update_mode(subject, mode)
+            except SchemaRegistryError as error:
+                if error.http_status_code not in _NO_MODES:
+                    raise
+            # Confluent's before 6.1 cannot take a mode away; the registry's own has that effect
+            return self._client.update_mode(subject, self._client.get_global_mode())
 
         with self._lock:
             self._asked(f"to register schemas under ids of {subject}'s own", ask)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from kbackup.errors import ConfigurationError
 from kbackup.literals import names_host
-from kbackup.options import integer, names, optional_text, text, words
+from kbackup.options import boolean, integer, names, optional_text, text, words
 from kbackup.registry.subjects import SUBJECTS
 from kbackup.unsupported import Unsupported, given, true
 
@@ -106,6 +106,13 @@ VALUE_STRATEGY: Final = text(
     "TopicNameStrategy",
     check=_strategy,
 )
+AUTO_REGISTER: Final = boolean(
+    "auto.register.schemas",
+    "Register the schemas that a restore writes values with. If false, their subjects must have "
+    "them already.",
+    True,
+    commands="restore",
+)
 
 SUM_TYPES: Final = Unsupported(
     "generalized.sum.type.support",
@@ -118,6 +125,13 @@ NULL_DEFAULTS: Final = Unsupported(
     "it writes null where this version writes the default",
     commands="restore",
 )
+LATEST: Final = Unsupported(
+    "use.latest.version",
+    true,
+    "it writes values under the newest schema of their subject, and this version writes them "
+    "under the schema that they were stored with",
+    commands="restore",
+)
 RULES: Final = Unsupported(
     "rule.executors",
     given,
@@ -127,8 +141,8 @@ RULES: Final = Unsupported(
 OPTIONS: Final = (
     URL, SOURCE, USER_INFO, CA, TRUST_STORE_TYPE, CERTIFICATE, KEY, KEY_STORE_TYPE,
     KEY_PASSWORD, PROXY_HOST, PROXY_PORT, CONNECT_MS, READ_MS, RETRIES, WAIT_MS,
-    WAIT_MAX_MS, KEY_STRATEGY, VALUE_STRATEGY,
-    SUM_TYPES, NULL_DEFAULTS, RULES,
+    WAIT_MAX_MS, KEY_STRATEGY, VALUE_STRATEGY, AUTO_REGISTER,
+    SUM_TYPES, NULL_DEFAULTS, LATEST, RULES,
 )  # fmt: skip
 
 

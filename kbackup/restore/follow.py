@@ -51,6 +51,7 @@ class Following:
         account: Likewise, by what becomes of each partition.
         tell: Takes events.
         stop: When set, the run ends at its next safe point.
+        prepare: Registers the schemas of a plan, before anything of it is restored.
         job: Returns what the tasks of a plan need to know, by the number of the visit.
     """
 
@@ -63,10 +64,12 @@ class Following:
         account: Account,
         tell: Callable[[Event], None],
         stop: Stop,
+        prepare: Callable[[RestorePlan], None],
         job: Callable[[RestorePlan, int], RestoreJob],
     ) -> None:
         self._settings, self._world, self._store = settings, world, store
-        self._summary, self._tell, self._stop, self._job = summary, tell, stop, job
+        self._summary, self._tell, self._stop = summary, tell, stop
+        self._prepare, self._job = prepare, job
         self._layout = wiring.layout(settings)
         self._interval_s = settings.s3_poll_interval_ms / 1000
         self._account = account
@@ -225,6 +228,7 @@ class Following:
             if not failures:
                 alone = replace(plan, topics=(topic,))
                 try:
+                    self._prepare(alone)
                     made = begin(
                         alone, cluster, self._settings.replication_factor,
                         exactly_once=self._settings.exactly_once,

@@ -112,7 +112,7 @@ class RestoreRun:
         """Restore what arrives until asked to stop, writing a run record regularly."""
         following = self._following = Following(
             self._settings, self._world, store, self._summary, self._account, self._tell,
-            self._stop, self._job_of_visit,
+            self._stop, self._prepare, self._job,
         )  # fmt: skip
 
         def record() -> None:
@@ -244,12 +244,11 @@ class RestoreRun:
             self._summary.fail(failure)
         return bool(failures) or self._stop.is_set()
 
-    def _job_of_visit(self, plan: RestorePlan, visit: int) -> RestoreJob:
-        """Register the schemas that have come since the last visit; return the visit's job."""
+    def _prepare(self, plan: RestorePlan) -> None:
+        """Register the schemas that have come since the last visit."""
         self._schemas.plan(plan, open_store(self._world.store))
         self._schemas.show()
         self._schemas.register()
-        return self._job(plan, visit)
 
     def _job(self, plan: RestorePlan, visit: int = 0) -> RestoreJob:
         return RestoreJob(

@@ -26,6 +26,7 @@ class FakeRegistry:
         clients: Authority of the certificates that clients must show; None for nobody.
         keeps_alive: A connection takes more than one request.
         has_modes: It knows modes, as Confluent's does: in IMPORT the client chooses ids.
+        deletes_modes: It takes a subject's mode away, as Confluent's does from 6.1 on.
         refuses: Subjects that no other schema is compatible with.
         denies: Requests that are not allowed, such as "DELETE /mode/orders-value".
         closed: A client closed a connection that was kept for it.
@@ -38,6 +39,7 @@ class FakeRegistry:
     clients: Path | None = None
     keeps_alive: bool = False
     has_modes: bool = False
+    deletes_modes: bool = True
     refuses: set[str] = field(default_factory=set)
     denies: set[str] = field(default_factory=set)
     modes: dict[str, str] = field(default_factory=dict)
@@ -167,6 +169,8 @@ class FakeRegistry:
             self.modes[subject] = body["mode"]
         if subject and subject not in self.modes:
             return 404, {"error_code": 40409, "message": "no mode of its own"}
+        if method == "DELETE" and not self.deletes_modes:
+            return 405, {"error_code": 405, "message": "HTTP 405 Method Not Allowed"}
         if method == "DELETE":
             return 200, {"mode": self.modes.pop(subject)}
         return 200, {"mode": self.modes.get(subject, "READWRITE")}  # "" is the whole registry's
@@ -215,6 +219,13 @@ class FakeRegistry:
                 if self.modes.get(subject) == "IMPORT" and entry not in there:
                     return 422, {"error_code": 42205, "message": "not in read-write mode"}
                 return 200, {"id": self.add(subject, body["schema"], kind, **more)}
+            case ["subjects", subject] if method == "POST":
+                text, kind = body["schema"], body.get("schemaType") or "AVRO"
+                for schema_id in self._versions.get(subject, []):
+                    there = self._schemas[schema_id]
+                    if (text, kind) == (there["schema"], there["schemaType"]):
+                        return 200, {"subject": subject, "id": schema_id, "version": 1, **there}
+                return 404, {"error_code": 40403, "message": "Schema not found"}
             case ["subjects", subject, "versions", number]:
                 versions = self._versions.get(subject, [])
                 if int(number) > len(versions):

@@ -50,9 +50,9 @@ def backup() -> Backup:
     return made
 
 
-def reading(registry: FakeRegistry) -> ReadOptions:
+def reading(registry: FakeRegistry, **more: str) -> ReadOptions:
     """How a restore reads that names the target's registry."""
-    properties = {"schema.registry.url": registry.url, "max.retries": "0"}
+    properties = {"schema.registry.url": registry.url, "max.retries": "0", **more}
     return ReadOptions(value_converter="avro", properties={View.VALUE: properties})
 
 
@@ -70,6 +70,28 @@ def test_values_are_under_the_targets_ids(registry: FakeRegistry, backup: Backup
     values = [row["value"] for row in log.rows if row is not MARKER]
     assert [head_of(2) + datum({"id": at}) for at in range(2)] == values
     assert "x.Order" == f"{registry.schema(2)['namespace']}.{registry.schema(2)['name']}"
+
+
+def test_nothing_is_registered_where_that_is_left_to_others(
+    registry: FakeRegistry, backup: Backup
+) -> None:
+    """
+    With auto.register.schemas=false values are written under a schema that is there, and a subject
+    without it is an error that names it.
+    """
+    restoring = Restoring(backup)
+    options = reading(registry, **{"auto.register.schemas": "false"})
+    with pytest.raises(RegistryError, match="copy_of_orders-value does not have the schema"):
+        restoring.restore(reading=options)
+    assert {} == registry.subjects()
+    Restoring(backup).restore(reading=reading(registry))
+    before = registry.subjects()
+    again = Restoring(backup)
+    again.restore(reading=options)
+
+    [log] = again.cluster.logs.values()
+    ids = {row["value"][:5] for row in log.rows if row is not MARKER}
+    assert (before, {head_of(1)}) == (registry.subjects(), ids)
 
 
 def test_a_registry_that_is_away_fails_the_restore(registry: FakeRegistry, backup: Backup) -> None:

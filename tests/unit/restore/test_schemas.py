@@ -39,18 +39,19 @@ def back_up(
     store: StoreSettings,
     *values: bytes,
     kafka: FakeKafka | None = None,
+    topic: str = "orders",
 ) -> FakeKafka:
     """Back up whole records of one topic with these values, new ones of *kafka*'s."""
     kafka = kafka or FakeKafka()
-    where = TopicPartition("orders", 0)
+    where = TopicPartition(topic, 0)
     if where not in kafka.logs:
-        kafka.create("orders", 0)
+        kafka.create(topic, 0)
     end = kafka.logs[where].end_offset
     kafka.values |= {(where, end + at): value for at, value in enumerate(values)}
     kafka.append(where, len(values))
     given = {} if source is None else {"schema_registry_url": source.url}
     settings = load(
-        "sink", bootstrap_servers="h:1", topics="orders", s3_bucket_name="b", no_lock=True, **given
+        "sink", bootstrap_servers="h:1", topics=topic, s3_bucket_name="b", no_lock=True, **given
     ).settings
     world = World(kafka, store, Standby().tasks, SystemClock())  # type: ignore[arg-type]
     done = SinkRun(settings, lambda _: None, Stop(), world)()
@@ -265,6 +266,25 @@ def test_a_mode_that_cannot_be_reset_is_an_error(
     assert "DELETE /mode/copy_of_orders-value" in error["do"]
 
 
+def test_a_registry_that_takes_no_mode_away_gets_its_own_back(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    Ids are kept, and producers can register schemas under the subject again.
+    """
+    registry.has_modes, registry.deletes_modes = True, False
+    with FakeRegistry() as source:
+        source.add("other", '"long"')
+        value = head_of(source.add("orders-value", '"int"')) + b"\2"
+        back_up(source, store, value)
+    copy = Copy(store)
+
+    done = copy.restore(registry.url)
+
+    assert (0, [value]) == (done["exit_code"], copy.values()), done
+    assert {"copy_of_orders-value": "READWRITE"} == registry.modes
+
+
 def test_a_user_who_may_not_set_modes_gets_other_ids(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
@@ -405,6 +425,36 @@ def test_a_restore_that_follows_registers_what_comes(
     copied = standby.target.values("copy_of_orders")
     assert [head_of(2) + b"\2", head_of(3) + b"\2a", head_of(2) + b"\2"] == copied, done
     assert [(1, 2), (2, 3)] == [(each["id"], each["new_id"]) for each in done["schemas"]]
+
+
+def test_a_topic_whose_schemas_are_refused_does_not_stop_the_others(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    It is set aside, and goes on once its subject takes them.
+    """
+    registry.add("copy_of_orders-value", '"long"')
+    registry.refuses = {"copy_of_orders-value"}
+    standby = Standby()
+    with FakeRegistry() as source:
+        mine = head_of(source.add("orders-value", '"int"')) + b"\2"
+        theirs = head_of(source.add("payments-value", '"string"')) + b"\2a"
+        back_up(source, store, mine)
+        back_up(source, store, theirs, topic="payments")
+    seen = []
+
+    def happens(look: int) -> bool | None:
+        if look == 2:
+            seen.append(sorted(standby.target.ids))
+            registry.refuses = set()
+        return look < 9
+
+    done = standby.follow(happens, store=store, schema_registry_url=registry.url)
+
+    assert ([["copy_of_payments"]], []) == (seen, done["errors"]), done
+    assert ["orders"] == [text.partition(" ")[0] for text in standby.warned("set_aside")]
+    assert [b"\2"] == [value[5:] for value in standby.target.values("copy_of_orders")]
+    assert [b"\2a"] == [value[5:] for value in standby.target.values("copy_of_payments")]
 
 
 def test_a_registry_that_is_away_holds_up_only_new_schemas(store: StoreSettings) -> None:
