@@ -34,6 +34,9 @@ MISSING: Final = "missing"
 NUMBERS: Final = "numbers"
 """Likewise, and all that begins with the id may be numbers."""
 
+_Version = tuple[str, int]
+"""A subject, and the number of a version in it."""
+
 _NAME: Final = re.compile(r"([^/]+)/(key|value)/(\d{1,10})-([0-9a-z]{1,16})\.json", re.ASCII)
 
 
@@ -177,24 +180,37 @@ def _place(use: SchemaUse) -> dict[str, Any]:
     return {"topic": use.topic, "part": use.part, "id": use.id}
 
 
-def _document(schema: RegisteredSchema) -> dict[str, Any]:
-    """Return a schema as JSON values, in the registries' own words, with what it refers to."""
-    references = [
-        {"name": each.name, "subject": each.subject, "version": each.version}
-        | {"of": _document(each.schema)}
-        for each in schema.references
-    ]
+def _document(schema: RegisteredSchema, seen: set[_Version] | None = None) -> dict[str, Any]:
+    """Return a schema as JSON values, in the registries' own words, with what it refers to.
+
+    What several schemas refer to stands where it is referred to first.
+    """
+    seen = set() if seen is None else seen
+    references = []
+    for each in schema.references:
+        named = {"name": each.name, "subject": each.subject, "version": each.version}
+        place = each.subject, each.version
+        if place not in seen:
+            named["of"] = _document(each.schema, seen)
+            seen.add(place)
+        references.append(named)
     more = orjson.loads(schema.rules) if schema.rules else {}
     plain = {"schemaType": schema.kind, "schema": schema.text, "references": references}
     return plain | ({"rules": more} if more else {})
 
 
-def _schema(data: Mapping[str, Any]) -> RegisteredSchema:
-    references = tuple(
-        Reference(each["name"], each["subject"], int(each["version"]), _schema(each["of"]))
-        for each in data["references"]
-    )
+def _schema(
+    data: Mapping[str, Any], known: dict[_Version, RegisteredSchema] | None = None
+) -> RegisteredSchema:
+    """Return the schema of a `_document`."""
+    known = {} if known is None else known
+    references = []
+    for each in data["references"]:
+        place = each["subject"], int(each["version"])
+        if "of" in each:
+            known[place] = _schema(each["of"], known)
+        references.append(Reference(each["name"], *place, known[place]))
     rules = (
         orjson.dumps(data["rules"], option=orjson.OPT_SORT_KEYS).decode() if "rules" in data else ""
     )
-    return RegisteredSchema(data["schemaType"], data["schema"], references, rules)
+    return RegisteredSchema(data["schemaType"], data["schema"], tuple(references), rules)

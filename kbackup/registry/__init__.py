@@ -5,6 +5,7 @@ the schema has under the record's subject; a restore registers schemas again.  A
 for the life of the process, because a registry never changes the meaning of an id.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,26 +34,53 @@ def without_user(text: str) -> str:
 class RegisteredSchema:
     """A schema as it is in a registry.
 
+    Schemas may refer to the same others again and again, so each is visited once: the ways to them
+    grow exponentially.  Two schemas are equal if their digests are.
+
     Attributes:
         kind: `AVRO`, `JSON` or `PROTOBUF`.
         text: The schema.
         references: The schemas that it refers to.
         rules: Confluent's metadata and rules of the schema, as a JSON object; empty for none.
+        digest: Of all of this.
+        meaning: Digest of what values under the schema mean: not of its rules, nor of the subjects
+            and versions of what it refers to, which differ between registries.
     """
 
-    kind: str
-    text: str
-    references: tuple["Reference", ...] = ()
-    rules: str = ""
+    kind: str = field(compare=False)
+    text: str = field(compare=False)
+    references: tuple["Reference", ...] = field(default=(), compare=False, repr=False)
+    rules: str = field(default="", compare=False)
+    digest: str = field(init=False, repr=False)
+    meaning: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        named = [(each.name, each.schema.meaning) for each in self.references]
+        placed = [(each.subject, each.version, each.schema.digest) for each in self.references]
+        meaning = _digest(self.kind, self.text, named)
+        object.__setattr__(self, "meaning", meaning)
+        object.__setattr__(self, "digest", _digest(meaning, self.rules, placed))
 
     @property
     def imports(self) -> tuple[tuple[str, str], ...]:
         """Name and text of all that it refers to, directly or not, each after its own imports."""
         found: dict[str, str] = {}
-        for each in self.references:
-            for name, text in (*each.schema.imports, (each.name, each.schema.text)):
-                found.setdefault(name, text)
+        seen: set[str] = set()
+
+        def walk(schema: "RegisteredSchema") -> None:
+            if schema.digest in seen:
+                return
+            seen.add(schema.digest)
+            for each in schema.references:
+                walk(each.schema)
+                found.setdefault(each.name, each.schema.text)
+
+        walk(self)
         return tuple(found.items())
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

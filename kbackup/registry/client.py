@@ -71,6 +71,7 @@ class RegistryClient:
         self._schemas: dict[int, RegisteredSchema] = {}
         self._versions: dict[int, dict[str, int]] = {}
         self._ids: dict[tuple[str, RegisteredSchema], int] = {}
+        self._referred: dict[tuple[str, int], RegisteredSchema | None] = {}
 
     def schema(self, schema_id: int) -> RegisteredSchema | None:
         """Return the schema with *schema_id*, None if the registry does not know it."""
@@ -223,15 +224,26 @@ class RegistryClient:
         )
 
     def _reference(self, each: Any) -> Reference | None:
-        """Return what a schema refers to, None if the registry does not know it."""
-        found = self._asked(
-            f"for version {each.version} of {each.subject}",
-            lambda: self._client.get_version(each.subject, each.version, deleted=True),
-        )
-        if found is None:
-            return None
-        schema = self._registered(getattr(found, "schema", found))
-        return Reference(each.name, each.subject, each.version, schema)
+        """Return what a schema refers to, None if the registry does not know it.
+
+        However many schemas refer to it, it is asked for once.
+        """
+        place = each.subject, int(each.version)
+        if place not in self._referred:
+            found = self._asked(
+                f"for version {each.version} of {each.subject}",
+                lambda: self._client.get_version(each.subject, each.version, deleted=True),
+            )
+            if found is None:
+                return None
+            self._referred[place] = None  # of a schema that refers to itself there is no end
+            try:
+                self._referred[place] = self._registered(getattr(found, "schema", found))
+            finally:
+                if self._referred[place] is None:
+                    del self._referred[place]
+        schema = self._referred[place]
+        return None if schema is None else Reference(each.name, each.subject, each.version, schema)
 
     def _asked(self, what: str, ask: Callable[[], T]) -> T | None:
         """Return the answer, None if what was requested does not exist.

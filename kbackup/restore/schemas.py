@@ -228,6 +228,7 @@ class _Registering:
 
     registry: Registry
     _imports: dict[str, bool] = field(default_factory=dict)
+    _known: dict[str, RegisteredSchema] = field(default_factory=dict)  # by digest in the source
 
     def id_of(self, each: PlannedSchema) -> int:
         """Register a schema under its subjects; return its id."""
@@ -240,13 +241,17 @@ class _Registering:
 
     def _placed(self, schema: RegisteredSchema) -> RegisteredSchema:
         """Register what *schema* refers to; return it with the versions that these have here."""
+        if schema.digest in self._known:
+            return self._known[schema.digest]
         references = []
         for each in schema.references:
             inner = self._placed(each.schema)
             new = self.registry.register(each.subject, inner)
             version = self.registry.version(new, each.subject) or each.version
             references.append(replace(each, schema=inner, version=version))
-        return replace(schema, references=tuple(references))
+        placed = replace(schema, references=tuple(references))
+        self._known[schema.digest] = placed
+        return placed
 
     def _under(self, subject: str, schema: RegisteredSchema, old: int, version: int) -> int:
         if self._may_import(subject):

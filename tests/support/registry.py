@@ -185,7 +185,15 @@ class FakeRegistry:
             return 422, {"error_code": 42207, "message": "overwrites another schema"}
         return 200, {"id": self._enter(subject, body["id"], entry)}
 
-    def _answer(  # noqa: PLR0911
+    def _found(self, subject: str, text: str, kind: str) -> tuple[int, Any]:
+        """Look a schema up that is registered under a subject."""
+        for version, schema_id in enumerate(self._versions.get(subject, []), 1):
+            there = self._schemas[schema_id]
+            if (text, kind) == (there["schema"], there["schemaType"]):
+                return 200, {"subject": subject, "id": schema_id, "version": version, **there}
+        return 404, {"error_code": 40403, "message": "Schema not found"}
+
+    def _answer(  # noqa: PLR0911, PLR0912
         self, method: str, path: str, body: dict[str, Any]
     ) -> tuple[int, Any]:
         match [unquote(part) for part in path.strip("/").split("/")]:
@@ -220,12 +228,7 @@ class FakeRegistry:
                     return 422, {"error_code": 42205, "message": "not in read-write mode"}
                 return 200, {"id": self.add(subject, body["schema"], kind, **more)}
             case ["subjects", subject] if method == "POST":
-                text, kind = body["schema"], body.get("schemaType") or "AVRO"
-                for schema_id in self._versions.get(subject, []):
-                    there = self._schemas[schema_id]
-                    if (text, kind) == (there["schema"], there["schemaType"]):
-                        return 200, {"subject": subject, "id": schema_id, "version": 1, **there}
-                return 404, {"error_code": 40403, "message": "Schema not found"}
+                return self._found(subject, body["schema"], body.get("schemaType") or "AVRO")
             case ["subjects", subject, "versions", number]:
                 versions = self._versions.get(subject, [])
                 if int(number) > len(versions):

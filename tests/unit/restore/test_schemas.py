@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from kbackup.backup import schemas
-from kbackup.backup.schemas import KeptSchema, SchemaUse
+from kbackup.backup.schemas import KeptSchema, SchemaIndex, SchemaUse
 from kbackup.clock import SystemClock
 from kbackup.events import Event
 from kbackup.naming import Layout
@@ -157,6 +157,42 @@ def test_what_a_schema_refers_to_is_registered_first(
     [each] = done["schemas"]
     assert (3, [1, 2]) == (each["new_id"], registry.subjects()["names"])
     assert [{"name": "x.Name", "subject": "names", "version": 2}] == registry.references(3)
+
+
+def test_what_many_schemas_refer_to_is_stored_and_registered_once(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    However many ways lead to a schema, it costs a question, a copy and a registration.
+    """
+    depth = 30
+    with FakeRegistry() as source:
+        source.add("s0", {"type": "fixed", "name": "x.S0", "size": 1})
+        for at in range(1, depth + 1):
+            fields = [{"name": name, "type": f"x.S{at - 1}"} for name in ("left", "right")]
+            text = {"type": "record", "name": f"x.S{at}", "fields": fields}
+            twice = [
+                {"name": f"{side}{at}", "subject": f"s{at - 1}", "version": 1} for side in "lr"
+            ]
+            source.add("orders-value" if at == depth else f"s{at}", text, references=twice)
+        value = head_of(depth + 1) + b"x"
+        back_up(source, store, value)
+        asked = len(source.asked)
+    opened = open_store(store)
+    [key] = SchemaIndex.read(opened, Layout()).keys[SchemaUse("orders", "value", depth + 1)]
+    head = opened.head(key)
+    copy = Copy(store)
+
+    done = copy.restore(registry.url)
+
+    assert (0, [value]) == (done["exit_code"], copy.values()), done
+    assert depth + 2 == asked
+    assert head is not None
+    assert head.size < 20_000
+    assert depth + 1 == len(registry.subjects())
+    assert 2 * depth == len(
+        schemas.load(opened, SchemaUse("orders", "value", 31), key).schema.imports
+    )
 
 
 def test_a_repeated_restore_registers_nothing_twice(
