@@ -126,10 +126,14 @@ def put(store: Store, layout: Layout, kept: KeptSchema) -> None:
     Raises:
         StoreError: If it cannot be stored.
     """
-    data = _document(kept.schema)
-    digest = hashlib.sha256(orjson.dumps(data, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
     more = {"v": 1, **_place(kept.use), "subjects": dict(kept.versions)}
-    put_json(store, _key(layout, kept.use, digest), more | data)
+    put_json(store, key_of(layout, kept.use, kept.schema), more | _document(kept.schema))
+
+
+def key_of(layout: Layout, use: SchemaUse, schema: RegisteredSchema) -> str:
+    """Return the object that holds a schema, once it is stored."""
+    data = orjson.dumps(_document(schema), option=orjson.OPT_SORT_KEYS)
+    return _key(layout, use, hashlib.sha256(data).hexdigest()[:12])
 
 
 def note(store: Store, layout: Layout, use: SchemaUse, what: str, why: str) -> None:

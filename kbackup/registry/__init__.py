@@ -2,7 +2,8 @@
 
 A converter asks a `Registry` for the schema of the id in a record, and for the version that
 the schema has under the record's subject; a restore registers schemas again.  Answers are kept
-for the life of the process, because a registry never changes the meaning of an id.
+for the life of the process, because a registry never changes the meaning of an id; only one that
+is set up anew does, and whoever finds that out has the answers forgotten.
 """
 
 import hashlib
@@ -148,6 +149,10 @@ class Registry(Protocol):
 
     def schema(self, schema_id: int) -> RegisteredSchema | None:
         """Return the schema with *schema_id*, None if the registry does not know it."""
+        ...
+
+    def forget(self) -> None:
+        """Forget all answers: the registry may have been set up anew."""
         ...
 
     def version(self, schema_id: int, subject: str) -> int | None:

@@ -85,6 +85,13 @@ class RegistryClient:
                 self._schemas[schema_id] = self._registered(found)
             return self._schemas[schema_id]
 
+    def forget(self) -> None:
+        """Forget all answers: `Registry.forget`."""
+        with self._lock:
+            for answers in (self._schemas, self._versions, self._ids, self._referred):
+                answers.clear()
+            self._client.clear_caches()
+
     def version(self, schema_id: int, subject: str) -> int | None:
         """Return the version of a schema under *subject*, None if it has none there."""
         return self.versions(schema_id).get(subject)

@@ -146,15 +146,23 @@ class TargetSchemas:
         for topic in targets:
             self.ids.setdefault(topic, {})
         index = SchemaIndex.read(store, self._layout, sorted(targets))
-        for use, keys in sorted(index.keys.items()):
-            if len(keys) > 1:
-                raise _two_meanings(use, keys)
-        new = [(use, key) for use, [key] in index.keys.items() if key not in self._done]
+        new = [
+            (use, key)
+            for use, keys in sorted(index.keys.items())
+            for key in keys
+            if len(keys) > 1 or key not in self._done
+        ]
         with ThreadPoolExecutor(_READERS) as pool:
-            kept = list(pool.map(lambda one: schemas.load(store, *one), new))
+            loaded = list(pool.map(lambda one: schemas.load(store, *one), new))
+        kept: dict[SchemaUse, tuple[str, KeptSchema]] = {}
+        for (use, key), each in zip(new, loaded, strict=True):
+            _, first = kept.setdefault(use, (key, each))
+            if first.schema.meaning != each.schema.meaning:
+                raise _two_meanings(use, index.keys[use])
         planned = [
             PlannedSchema(key, each, subjects(each, targets[each.use.topic]))
-            for (_, key), each in zip(new, kept, strict=True)
+            for use, (key, each) in kept.items()
+            if self._done.isdisjoint(index.keys[use])
         ]
         planned.sort(key=lambda each: (max(each.subjects.values()), each.kept.use))
         found = SchemaPlan(

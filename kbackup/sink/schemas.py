@@ -20,7 +20,7 @@ from kbackup.errors import RegistryError
 from kbackup.events import Warned
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.registry import RegistrySettings, connect
+from kbackup.registry import Registry, RegistrySettings, connect
 from kbackup.registry.framing import are_numbers, schema_ids
 from kbackup.runs.summary import Summary
 from kbackup.stores import Store
@@ -30,10 +30,17 @@ _log: Final = logging.getLogger(__name__)
 REST_S: Final = 60.0
 """A registry that failed is left alone for so long."""
 
+COMPARE_S: Final = 3600.0
+"""How often a sink that follows looks whether a registry is still the one that it was."""
+
 STRANGERS_MOST: Final = 20
 """Ids of a topic's part that the registry does not know, after which no more are asked for: what
 begins with a zero there is something else.  A part of which a schema is known has fifty times as
 many."""
+
+
+Samples = tuple[tuple[SchemaUse, tuple[str, ...]], ...]
+"""Schemas, each with the objects that hold it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +50,13 @@ class SchemaSource:
     Attributes:
         registries: The registry of each part, by "key" and "value".
         stored: The schemas that the backup has already.
+        samples: For each part a few of them, with their objects: a registry that has others under
+            their ids was set up anew, and gives ids a second meaning.
     """
 
     registries: Mapping[str, RegistrySettings] = field(default_factory=dict)
     stored: frozenset[SchemaUse] = frozenset()
+    samples: Mapping[str, Samples] = field(default_factory=dict)
 
 
 NO_SCHEMAS: Final = SchemaSource()
@@ -77,8 +87,10 @@ class SchemaKeeper:
     _missing: set[tuple[SchemaUse, str]] = field(default_factory=set)
     _strangers: dict[tuple[str, str], int] = field(default_factory=dict)
     _rests_until: dict[str, float] = field(default_factory=dict)
+    _compared_s: float = 0.0
 
     def __post_init__(self) -> None:
+        self._compared_s = self.clock.steady_s()
         self._settled |= self.source.stored
         self._parts |= {(use.topic, use.part) for use in self.source.stored}
 
@@ -92,6 +104,8 @@ class SchemaKeeper:
         Raises:
             StoreError: If one of them, or a note, cannot be stored.
         """
+        if self.clock.steady_s() - self._compared_s >= COMPARE_S:
+            self._compare()
         for part in self.source.registries:
             for schema_id in schema_ids(batch[part]):
                 use = SchemaUse(where.topic, part, schema_id)
@@ -126,6 +140,20 @@ class SchemaKeeper:
         if strangers >= most:
             text += f"; this is the {most}th of them, and no more are asked for in this {use.part}"
         self._tell(where, "unknown_schema", text, use)
+
+    def _compare(self) -> None:
+        """Ask for all schemas again that are met, if their registry was set up anew."""
+        self._compared_s = self.clock.steady_s()
+        for part, samples in self.source.samples.items():
+            registry = connect(self.source.registries[part])
+            registry.forget()
+            try:
+                is_same = holds(registry, samples, self.layout)
+            except RegistryError as error:
+                _log.warning("whether the registry is still the same is not known: %s", error)
+                continue
+            if not is_same:
+                self._settled -= {use for use in self._settled if use.part == part}
 
     def _strangers_of(self, use: SchemaUse) -> int:
         return self._strangers.get((use.topic, use.part), 0)
@@ -190,8 +218,30 @@ def _is_of(use: SchemaUse, subject: str) -> bool:
     return use.part == "value" or subject.startswith(f"{use.topic}-")
 
 
+def holds(registry: Registry, samples: Samples, layout: Layout) -> bool:
+    """Whether a registry has what the backup has under the same ids.
+
+    Raises:
+        RegistryError: If it does not answer.
+    """
+    for use, keys in samples:
+        found = registry.schema(use.id)
+        if found is None or schemas.key_of(layout, use, found) not in keys:
+            return False
+    return True
+
+
+def _sampled(index: SchemaIndex, part: str) -> Samples:
+    """Return the schemas of the lowest id, of the highest, and of one between them."""
+    uses = sorted((use for use in index.keys if use.part == part), key=lambda use: use.id)
+    chosen = {uses[at].id: uses[at] for at in (0, len(uses) // 2, -1)} if uses else {}
+    return tuple((use, index.keys[use]) for use in chosen.values())
+
+
 def begin(registries: Mapping[str, RegistrySettings], store: Store, layout: Layout) -> SchemaSource:
     """Return what tasks need to know, once schemas that earlier runs missed are fetched.
+
+    What is stored is not asked for again, unless the registry was set up anew.
 
     Raises:
         ConfigurationError: If a client library is missing.
@@ -203,6 +253,17 @@ def begin(registries: Mapping[str, RegistrySettings], store: Store, layout: Layo
         connect(registry)
     index = SchemaIndex.read(store, layout)
     stored, silent = set(index.keys), set[str]()
+    samples = {part: _sampled(index, part) for part in registries}
+    for part, settings in registries.items():
+        connection = connect(settings)
+        connection.forget()
+        try:
+            if not holds(connection, samples[part], layout):
+                _log.warning("%s is not the registry that it was", settings.name)
+                stored -= {use for use in stored if use.part == part}
+        except RegistryError as error:
+            silent.add(part)
+            _log.warning("whether %s is still the same is not known: %s", settings.name, error)
     for use in index.missing:
         if use.part not in registries or use.part in silent:
             continue
@@ -213,7 +274,7 @@ def begin(registries: Mapping[str, RegistrySettings], store: Store, layout: Layo
         except RegistryError as error:
             silent.add(use.part)
             _log.warning("%s is still missing: %s", use, error)
-    return SchemaSource(registries, frozenset(stored))
+    return SchemaSource(registries, frozenset(stored), samples)
 
 
 def report(

@@ -110,6 +110,11 @@ class FakeRegistry:
         schema_id = known[0] if known else max(self._schemas, default=0) + 1
         return self._enter(subject, schema_id, entry)
 
+    def empty(self) -> None:
+        """Set the registry up anew."""
+        self._schemas.clear()
+        self._versions.clear()
+
     def _enter(self, subject: str, schema_id: int, entry: dict[str, Any]) -> int:
         self._schemas[schema_id] = entry
         versions = self._versions.setdefault(subject, [])

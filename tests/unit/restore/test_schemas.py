@@ -1,5 +1,6 @@
 """The schemas of a backup, registered where whole records are restored to."""
 
+import json
 from contextlib import ExitStack
 from typing import Any
 from uuid import uuid4
@@ -12,7 +13,7 @@ from kbackup.clock import SystemClock
 from kbackup.events import Event
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.registry import AVRO, IMPORT, RegisteredSchema, RegistrySettings, connect
+from kbackup.registry import AVRO, IMPORT, Reference, RegisteredSchema, RegistrySettings, connect
 from kbackup.registry.framing import head_of
 from kbackup.restore.run import RestoreRun
 from kbackup.restore.schemas import subjects
@@ -436,6 +437,27 @@ def test_a_registry_that_will_refuse_is_found_before_the_first_record(
     [error] = done["errors"]
     assert (code, True, before) == (done["exit_code"], copy.is_untouched(), registry.subjects())
     assert do in error["do"]
+
+
+def test_one_meaning_of_an_id_is_no_reason_to_refuse(
+    registry: FakeRegistry, store: StoreSettings
+) -> None:
+    """
+    A registry that was set up anew may have other versions of what a schema refers to.
+    """
+    use, name = SchemaUse("orders", "value", 1), RegisteredSchema(AVRO, json.dumps(NAME))
+    kafka = FakeKafka()
+    back_up(None, store, head_of(1) + b"\2a", kafka=kafka)
+    for version in (1, 2):
+        refers = (Reference("x.Name", "names", version, name),)
+        schema = RegisteredSchema(AVRO, json.dumps(PERSON), refers)
+        schemas.put(open_store(store), Layout(), KeptSchema(use, schema, {"orders-value": 1}))
+    copy = Copy(store)
+
+    done = copy.restore(registry.url)
+
+    assert (0, [1]) == (done["exit_code"], [each["id"] for each in done["schemas"]]), done
+    assert [head_of(2) + b"\2a"] == copy.values()
 
 
 def test_a_restore_that_follows_registers_what_comes(

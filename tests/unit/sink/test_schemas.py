@@ -3,22 +3,28 @@
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
+from backup_samples import batch
 
 from kbackup import registry as registries
 from kbackup.backup import schemas
 from kbackup.backup.schemas import SchemaIndex, SchemaUse
 from kbackup.clock import SystemClock
 from kbackup.naming import Layout
+from kbackup.records import SCHEMA, TopicPartition
 from kbackup.registry import AVRO, RegisteredSchema, RegistrySettings
 from kbackup.registry.framing import head_of
 from kbackup.runs import wiring
 from kbackup.runs.stopping import Stop
 from kbackup.runs.world import World
 from kbackup.sink.run import SinkRun
+from kbackup.sink.schemas import SchemaKeeper, begin
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
+from tests.support.fakes import SilentLine
+from tests.support.hand_clock import HandClock
 from tests.support.registry import FakeRegistry
 from tests.support.standby import Standby
 
@@ -67,7 +73,8 @@ def kept(store: StoreSettings) -> dict[int, tuple[str, dict[str, int]]]:
 
 def test_each_schema_is_stored_once(registry: FakeRegistry, store: StoreSettings) -> None:
     """
-    With its subjects and versions; the next run asks for none of them again.
+    With its subjects and versions; the next run asks for a few of them again, to see that the
+    registry is the same.
     """
     registry.add("orders-value", '"int"')
     registry.add("orders-value", '"string"')
@@ -79,9 +86,15 @@ def test_each_schema_is_stored_once(registry: FakeRegistry, store: StoreSettings
     assert (0, expected) == (done["exit_code"], kept(store))
     registries.connect.cache_clear()
     registry.asked.clear()
-    add(kafka, head_of(2) + b"\2b")
+    for other in range(3, 30):
+        registry.add("orders-value", {"type": "fixed", "name": "F", "size": other})
+        add(kafka, head_of(other) + b"x" * other)
     assert 0 == sink(kafka, store, schema_registry_url=registry.url)["exit_code"]
-    assert not registry.asked
+    registries.connect.cache_clear()
+    registry.asked.clear()
+    add(kafka, *(head_of(other) + b"y" * other for other in range(3, 30)))
+    assert 0 == sink(kafka, store, schema_registry_url=registry.url)["exit_code"]
+    assert [f"GET /schemas/ids/{at}" for at in (1, 15, 29)] == registry.asked
 
 
 def test_a_schema_is_filed_under_the_name_that_its_topic_is_stored_under(
@@ -228,18 +241,41 @@ def test_numbers_that_a_registry_which_was_away_could_not_tell_are_asked_for_aga
     assert ({}, 1) == (kept(store), len(index(store).unknown))
 
 
-def test_an_id_with_a_second_meaning_keeps_both(store: StoreSettings) -> None:
+@pytest.mark.parametrize("follows", [False, True], ids=["the next run", "a run that follows"])
+def test_a_registry_that_was_set_up_anew_is_noticed(store: StoreSettings, follows: bool) -> None:
     """
-    A registry that was set up anew does not overwrite what the older records need.
+    An id with a second meaning keeps both, and one with the same meaning is stored once.
     """
-    with FakeRegistry() as before:
-        before.add("orders-value", '"int"')
-        sink(orders(head_of(1) + b"\2"), store, schema_registry_url=before.url)
-    use = SchemaUse("orders", "value", 1)
-    again = schemas.KeptSchema(use, RegisteredSchema(AVRO, '"string"'), {})
-    schemas.put(open_store(store), LAYOUT, again)
+    time = HandClock()
+    with FakeRegistry() as registry:
+        registry.add("orders-value", '"int"')
+        registry.add("orders-value", '"string"')
+        values = head_of(1) + b"\2", head_of(2) + b"\2a"
+        kafka = orders(*values)
+        sink(kafka, store, schema_registry_url=registry.url)
+        opened: Store = open_store(store)
+        source = begin(registry_of(registry), opened, LAYOUT)
+        line = SilentLine()
+        keeper = SchemaKeeper(source, opened, LAYOUT, time, "r", line)  # type: ignore[arg-type]
+        registry.empty()
+        registry.add("other", '"long"')
+        registry.add("orders-value", '"string"')
+        if follows:
+            time.pass_s(3600)
+            rows = batch(range(2)).to_pylist()
+            for row, value in zip(rows, values, strict=True):
+                row["value"] = value
+            keeper.meet(TopicPartition("orders", 0), pa.RecordBatch.from_pylist(rows, SCHEMA))
+        else:
+            add(kafka, *values)
+            sink(kafka, store, schema_registry_url=registry.url)
 
-    assert 2 == len(index(store).keys[use])
+    assert {1: 2, 2: 1} == {use.id: len(keys) for use, keys in index(store).keys.items()}
+
+
+def registry_of(registry: FakeRegistry) -> dict[str, RegistrySettings]:
+    """Where schemas of values are."""
+    return {"value": RegistrySettings((registry.url,), retries=0)}
 
 
 def sources(*given: tuple[str, str]) -> dict[str, tuple[str, ...]]:
