@@ -1,32 +1,23 @@
 """The tables of a backup: what its newest objects hold, and what its configuration writes."""
 
-import json
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
-from typing import Any, BinaryIO, Final
-
-import pyarrow.parquet as pq
 
 from kbackup import formats
 from kbackup.backup import catalog
 from kbackup.backup.catalog import Catalog
 from kbackup.backup.file_sets import BackupFile
 from kbackup.config import Settings
-from kbackup.ddl.columns import Column, not_a_table, of_avro, of_json, of_parquet, quoted, without
 from kbackup.ddl.directories import levels
 from kbackup.ddl.statement import ENGINES, Table
-from kbackup.errors import ConfigurationError, IncompleteBackupError
+from kbackup.errors import IncompleteBackupError
 from kbackup.events import Event
-from kbackup.formats.avro_blocks import BlockReader
 from kbackup.naming import View
 from kbackup.records import TopicPartition
 from kbackup.runs import wiring
 from kbackup.runs.selection import select
 from kbackup.stores import Store
-
-LINES: Final = 1000
-"""Records of JSON that are looked at for their fields."""
+from kbackup.table_parts import Files, not_a_table, quoted
 
 
 def statements(
@@ -67,76 +58,41 @@ def _table(settings: Settings, store: Store, found: Catalog, topic: str, name: s
     if not mains:
         raise _nothing(topic, settings.url)
     newest = max(mains, key=lambda file: (file.modified, file.key))
-    if wiring.layout(settings).is_dated:
-        return _of_lines(settings, store, newest, topic, name)
+    layout = wiring.layout(settings)
+    files = _files(settings, store, newest)
+    root = settings.url.rstrip("/")
+    if layout.is_dated:  # topics share the folders
+        names = layout.names_glob(topic, newest.extension)
+        place = f"{root}/{layout.prefix()}"
+        return Table(name, newest.format, files, files.columns, (), place, view, True, names)
     rows = sum(file.format == newest.format for file in mains)
-    with store.open(newest.key) as body:
-        held, avro = _columns(newest, body, settings)
     folders = sorted({one.encoded_partition for one in sets})
-    found_levels = levels(settings, held, _partitions(wheres), folders)
-    said = [level.column.name for level in found_levels]
-    prefix = wiring.layout(settings).prefix(topic)
+    found_levels = levels(settings, files.columns, _partitions(wheres), folders)
+    away = {level.column.name.lower() for level in found_levels}
     return Table(
         name,
         newest.format,
-        without(held, said),
+        files,
+        [one for one in files.columns if one.name.lower() not in away],
         found_levels,
-        f"{settings.url.rstrip('/')}/{prefix}",
+        f"{root}/{layout.prefix(topic)}",
         view,
         rows < sum(len(one.files) for one in sets),
-        "" if avro is None else _avro_without(avro, said),
     )
 
 
-def _of_lines(settings: Settings, store: Store, newest: BackupFile, topic: str, name: str) -> Table:
-    """Return a topic of a dated layout: lines of JSON objects, or of text."""
-    layout, options = wiring.layout(settings), wiring.format_options(settings)
+def _files(settings: Settings, store: Store, newest: BackupFile) -> Files:
+    """Return what the newest file is to the engines, as its format has it."""
+    table = getattr(formats.by_name(newest.format), "table", None)
+    if table is None:
+        raise not_a_table(f"no query engine reads files of the {newest.format} format")
     with store.open(newest.key) as body:
-        batches = formats.by_name(newest.format).read(body, View.VALUE, newest.extension, options)
-        rows = (value for batch in batches for value in batch.column(0).to_pylist())
-        lines = [value.decode(errors="replace") for value in islice(rows, LINES)]
-    try:
-        held, kind = of_json(lines), "json"
-    except (ConfigurationError, ValueError):
-        held, kind = (Column("value", "string"),), "text"
-    return Table(
-        name,
-        kind,
-        held,
-        (),
-        f"{settings.url.rstrip('/')}/{layout.prefix()}",
-        View.VALUE,
-        has_others=True,
-        names=layout.names_glob(topic, newest.extension),
-    )
+        found: Files = table(body, newest.view, newest.extension, wiring.format_options(settings))
+    return found
 
 
 def _partitions(wheres: Sequence[TopicPartition]) -> int:
     return max(where.partition for where in wheres) + 1
-
-
-def _columns(
-    file: BackupFile, body: BinaryIO, settings: Settings
-) -> tuple[tuple[Column, ...], Any]:
-    """Return what a file holds, and its schema if it is one of Avro."""
-    options = wiring.format_options(settings)
-    match file.format:
-        case "parquet":
-            return of_parquet(pq.read_schema(body)), None
-        case "avro":
-            schema = json.loads(BlockReader(body, options.max_record_bytes).schema)
-            return of_avro(schema), schema
-        case "json" if file.view is View.VALUE:
-            batches = formats.by_name("json").read(body, file.view, file.extension, options)
-            rows = (text for batch in batches for text in batch.column(0).to_pylist())
-            return of_json(text for text in islice(rows, LINES) if text is not None), None
-    raise not_a_table(f"its format is {file.format}")
-
-
-def _avro_without(schema: dict[str, Any], names: Sequence[str]) -> str:
-    away = {name.lower() for name in names}
-    kept = [one for one in schema["fields"] if one["name"].lower() not in away]
-    return json.dumps({**schema, "fields": kept}, separators=(",", ":"))
 
 
 def _nothing(topic: str, url: str) -> IncompleteBackupError:

@@ -70,6 +70,10 @@ class Format(Protocol):
     refused before a run.  If it assumes other converters for writing than for reading, they are in
     ``assumed_to_write``.
 
+    A format whose files Athena, Hive or Spark can read has a method ``table``, with the arguments
+    of `read`, which returns the `kbackup.table_parts.Files` of one file, or raises
+    ``ConfigurationError`` if what it holds cannot be a table.
+
     A format that is only read has ``reads_only = True``; its writer raises ``ConfigurationError``.
 
     A format that can keep values as their producers encoded them lists the encodings in

@@ -8,6 +8,7 @@ section 3.2.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import BinaryIO, ClassVar, Final
 
 import pyarrow as pa
@@ -20,12 +21,13 @@ from kbackup.connect.avro_schema import AvroStyle, to_avro
 from kbackup.connect.avro_wire import AVRO
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError
-from kbackup.formats import FormatOptions, refuse_view
+from kbackup.formats import FormatOptions, avro_table, refuse_view
 from kbackup.formats.avro_blocks import Block, BlockReader, BlockWriter
 from kbackup.formats.avro_options import CODEC, CONNECT_META, ENHANCED, OPTIONAL_KEYS
 from kbackup.formats.column_schema import column_schema
 from kbackup.formats.keys import null_keys
 from kbackup.naming import View
+from kbackup.table_parts import Files
 
 EXTENSION: Final = ".avro"
 """The same for every codec."""
@@ -112,6 +114,23 @@ class AvroFormat:
         if view not in _COLUMNS:
             raise refuse_view("avro", view)
         return _read(file, view, options)
+
+    def table(
+        self,
+        file: BinaryIO,
+        view: View,  # noqa: ARG002
+        extension: str,  # noqa: ARG002
+        options: FormatOptions,
+    ) -> Files:
+        """Return a column for each field of the records.
+
+        Raises:
+            ConfigurationError: If the data are not records, or have no columns.
+            CorruptObjectError: If it is not an Avro container.
+        """
+        schema = json.loads(BlockReader(file, options.max_record_bytes).schema)
+        stored_as = partial(avro_table.stored_as, schema)
+        return Files(avro_table.columns(schema), (EXTENSION,), "avro", stored_as)
 
 
 class AvroWriter:

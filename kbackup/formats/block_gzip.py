@@ -11,20 +11,23 @@ Source: the published objects and the description of the block-gzip sink for Kaf
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, BinaryIO, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.columns import Bad, Schema
-from kbackup.formats import FormatOptions, codecs, refuse_view
+from kbackup.errors import ConfigurationError
+from kbackup.formats import FormatOptions, codecs, json_table, refuse_view
 from kbackup.formats.block_gzip_options import BLOCK_BYTES, CODEC
 from kbackup.formats.block_index import Block, BlockIndex
 from kbackup.formats.codecs import GZIP, Codec, Compressor
 from kbackup.formats.separated import bytes_of, first_with, nulls, read_rows
 from kbackup.formats.separated_options import LEVEL
 from kbackup.naming import UPLOAD_DATE, View
+from kbackup.table_parts import Column, Files
 
 _log = logging.getLogger(__name__)
 _NEWLINE: Final = b"\n"
@@ -104,6 +107,23 @@ class BlockGzipFormat:
             raise refuse_view("block_gzip", view)
         rows = read_rows(file, _NEWLINE, codecs.of_extension(extension) or GZIP, options)
         return (pa.RecordBatch.from_arrays([each], schema=_SCHEMA) for each in rows)
+
+    def table(self, file: BinaryIO, view: View, extension: str, options: FormatOptions) -> Files:
+        """Return the fields of lines that are JSON objects, or one column of text.
+
+        Only Spark can tell the files from their indexes, which share their directories.
+        """
+        batches = self.read(file, view, extension, options)
+        rows = (value for batch in batches for value in batch.column(0).to_pylist())
+        lines = [value.decode(errors="replace") for value in islice(rows, json_table.LINES)]
+        try:
+            return Files(json_table.columns(lines), (extension,), "json", _nowhere)
+        except (ConfigurationError, ValueError):
+            return Files((Column("value", "string"),), (extension,), "text", _nowhere)
+
+
+def _nowhere(_engine: str, _away: Collection[str]) -> tuple[str, ...]:
+    return ()
 
 
 class BlockGzipWriter:

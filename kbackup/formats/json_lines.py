@@ -8,6 +8,7 @@ Source: kafka-connect-storage-cloud 87eb7d39, ``JsonRecordWriterProvider``, ``Re
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, BinaryIO, ClassVar, Final
 
 import orjson
@@ -21,7 +22,7 @@ from kbackup.connect import schema as connect
 from kbackup.connect.json_text import JsonStyle
 from kbackup.connect.schema import Type
 from kbackup.errors import CorruptObjectError
-from kbackup.formats import FormatOptions, codecs, refuse_view
+from kbackup.formats import FormatOptions, codecs, json_table, refuse_view
 from kbackup.formats.codecs import Codec
 from kbackup.formats.json_lines_options import DECIMALS
 from kbackup.formats.keys import null_keys
@@ -32,6 +33,7 @@ from kbackup.formats.separated import (
     read_rows,
 )
 from kbackup.naming import View
+from kbackup.table_parts import Files
 
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 """Headers as the connectors keep them: text, whatever they were."""
@@ -123,6 +125,19 @@ class JsonFormat:
         if view not in _COLUMNS:
             raise refuse_view("json", view)
         return _read(file, view, codecs.of_extension(extension), options)
+
+    def table(self, file: BinaryIO, view: View, extension: str, options: FormatOptions) -> Files:
+        """Return a column for each field that the first values show.
+
+        Raises:
+            ConfigurationError: If they are not objects.
+            CorruptObjectError: As `read`.
+        """
+        batches = self.read(file, view, extension, options)
+        texts = (text for batch in batches for text in batch.column(0).to_pylist())
+        lines = (text for text in islice(texts, json_table.LINES) if text is not None)
+        extensions = (_EXTENSION, _EXTENSION + codecs.GZIP.extension)
+        return Files(json_table.columns(lines), extensions, "json", json_table.stored_as)
 
 
 class JsonWriter:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kbackup.columns import Bad, Schema
-from kbackup.formats import FormatOptions
+from kbackup.formats import FormatOptions, parquet_table
 from kbackup.formats.keys import null_keys
 from kbackup.formats.parquet_options import CODEC
 from kbackup.formats.parquet_values import COLUMNS, ValueWriter, read_values
@@ -20,6 +20,7 @@ from kbackup.formats.record_reading import FORMAT_VERSION, METADATA_PREFIX, read
 from kbackup.formats.row_groups import RowGroups
 from kbackup.naming import View
 from kbackup.records import SCHEMA
+from kbackup.table_parts import Files
 
 EXTENSIONS: Final = {
     "none": ".parquet",
@@ -146,6 +147,18 @@ class ParquetFormat:
         if view is not View.RECORD:
             return read_values(file, view)
         return read_records(file, options.max_record_bytes)
+
+    def table(
+        self,
+        file: BinaryIO,
+        view: View,  # noqa: ARG002
+        extension: str,  # noqa: ARG002
+        options: FormatOptions,  # noqa: ARG002
+    ) -> Files:
+        """Return a column for each of the file."""
+        columns = parquet_table.columns(pq.read_schema(file))
+        extensions = tuple(EXTENSIONS.values())
+        return Files(columns, extensions, "parquet", parquet_table.stored_as)
 
 
 class RecordWriter:

@@ -8,17 +8,20 @@ from kbackup import plugins
 from kbackup.errors import ConfigurationError
 
 if TYPE_CHECKING:  # modules of options here are imported for --help
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
     from kbackup.records import TopicPartition
+    from kbackup.table_parts import Column, Level
 
 
 class Partitioner(Protocol):
     """Decides the directory of each record.
 
     A class with `class_names` and `encode` will do; what else it leaves out, it does not promise.
+
+    A partitioner whose directories an SQL engine can find has a method ``levels``: see `levels`.
 
     Attributes:
         class_names: Simple names of the Java classes that stand for this partitioner.
@@ -72,6 +75,30 @@ def only_directory(partitioner: Partitioner, where: TopicPartition) -> str | Non
     """Return what *partitioner* says, None too where it does not say."""
     found = getattr(partitioner, "only_directory", None)
     return None if found is None else found(where)
+
+
+def levels(
+    partitioner: Partitioner,
+    columns: Sequence[Column],
+    directories: Sequence[str],
+    partitions: int,
+) -> Sequence[Level] | None:
+    """Return the levels of the directories of *partitioner*, outermost first.
+
+    Args:
+        partitioner: Configured; its method ``levels`` takes the other arguments.
+        columns: The columns of the files: a level may have the type of a field.
+        directories: Those that exist, with slashes, in order.
+        partitions: The topic's number of partitions.
+
+    Returns:
+        None if it does not describe its directories.
+
+    Raises:
+        ConfigurationError: If no engine can find them.
+    """
+    found = getattr(partitioner, "levels", None)
+    return None if found is None else found(columns, directories, partitions)
 
 
 def beside(directory: str, where: TopicPartition, other: TopicPartition) -> str | None:

@@ -17,4 +17,5 @@ class DailyPartitioner(TimeBasedPartitioner):
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take zone and language; the rest is given."""
-        self._buckets = buckets(delimiter(options).join(_PARTS), _DAY_MS, options)
+        self._path = delimiter(options).join(_PARTS)
+        self._buckets = buckets(self._path, _DAY_MS, options)

@@ -1,11 +1,12 @@
 """``partition=<n>``: one directory a Kafka partition."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from kbackup.records import TopicPartition
+from kbackup.table_parts import Column, Level, number
 
 
 class DefaultPartitioner:
@@ -27,3 +28,12 @@ class DefaultPartitioner:
         zeros = pa.py_buffer(bytes(4 * len(batch)))  # a tenth of the time of `pa.repeat`
         indices = pa.Array.from_buffers(pa.int32(), len(batch), [None, zeros])
         return pa.DictionaryArray.from_arrays(indices, [self.only_directory(where)])
+
+    def levels(
+        self,
+        columns: Sequence[Column],  # noqa: ARG002
+        directories: Sequence[str],  # noqa: ARG002
+        partitions: int,
+    ) -> tuple[Level, ...]:
+        """Return the partition's number."""
+        return (number("partition", 0, max(0, partitions - 1)),)

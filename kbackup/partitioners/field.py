@@ -1,6 +1,7 @@
 """``region=eu/kind=order``: directories of what stands in fields of the values."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from kbackup.errors import ConfigurationError
 from kbackup.partitioners import delimiter
 from kbackup.partitioners.field_options import FIELDS
 from kbackup.records import TopicPartition
+from kbackup.table_parts import Column, Level, injected
 
 
 class FieldPartitioner:
@@ -58,6 +60,18 @@ class FieldPartitioner:
             for name, text in zip(self._names, texts, strict=True)
         ]
         return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, self._delimiter)
+
+    def levels(
+        self, columns: Sequence[Column], _directories: Sequence[str], _partitions: int
+    ) -> tuple[Level, ...]:
+        """Return a level for each field: a whole number keeps its type, all else is text."""
+        types = {one.name: one.type for one in columns}
+        return tuple(_level(name, types.get(name, "string")) for name in self._names)
+
+
+def _level(name: str, kind: str) -> Level:
+    is_whole = kind in {"tinyint", "smallint", "int", "bigint"}
+    return injected(Column(re.sub(r"\W", "_", name), kind if is_whole else "string"), name)
 
 
 def _texts(field: pa.Array | None, rows: int) -> pa.StringArray:

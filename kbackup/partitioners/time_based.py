@@ -1,6 +1,6 @@
 """``year=2026/month=11/day=22``: directories of spans of time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
@@ -10,8 +10,10 @@ from kbackup.joda import names, zones
 from kbackup.joda.buckets import Buckets
 from kbackup.joda.pattern import Pattern
 from kbackup.partitioners import delimiter
+from kbackup.partitioners.time_levels import levels
 from kbackup.partitioners.time_options import DURATION, LOCALE, PATH_FORMAT
 from kbackup.records import TopicPartition
+from kbackup.table_parts import Column, Level
 
 NO_DIRECTORY: Final = (
     "timestamp.extractor finds no time in it",
@@ -33,8 +35,8 @@ class TimeBasedPartitioner:
         Raises:
             ConfigurationError: If one of them is missing or cannot be used.
         """
-        path = PATH_FORMAT.of(options).removesuffix(delimiter(options))
-        self._buckets = buckets(path, DURATION.of(options), options)
+        self._path = PATH_FORMAT.of(options).removesuffix(delimiter(options))
+        self._buckets = buckets(self._path, DURATION.of(options), options)
 
     def only_directory(self, _where: TopicPartition) -> None:
         """Return nothing: it follows from the time of a record."""
@@ -42,6 +44,15 @@ class TimeBasedPartitioner:
     def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return the directory of each row's time, null where it has none."""
         return self._buckets.printed(batch["time"])
+
+    def levels(
+        self,
+        _columns: Sequence[Column],
+        directories: Sequence[str],
+        _partitions: int,
+    ) -> tuple[Level, ...]:
+        """Return a number for each directory, or one date for all of them."""
+        return levels(self._path, directories)
 
 
 def buckets(path: str, duration_ms: int, options: Mapping[str, Any]) -> Buckets:

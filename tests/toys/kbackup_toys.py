@@ -1,12 +1,13 @@
 """A third party's partitioners: found by their entry points, like anybody's."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
 from kbackup_toys_options import DIRECTORIES
 
 from kbackup.records import TopicPartition
+from kbackup.table_parts import Column, Level, number
 
 
 class Modulo:
@@ -31,6 +32,12 @@ class Modulo:
         rest = [offset % self.directories for offset in batch["offset"].to_pylist()]
         names = [f"rest={at}" for at in range(self.directories)]
         return pa.DictionaryArray.from_arrays(pa.array(rest, pa.int32()), names)
+
+    def levels(
+        self, _columns: Sequence[Column], _directories: Sequence[str], _partitions: int
+    ) -> tuple[Level, ...]:
+        """Return the rest as a number."""
+        return (number("rest", 0, self.directories - 1),)
 
 
 class ByValue:

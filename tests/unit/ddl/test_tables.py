@@ -4,7 +4,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from backup_samples import JSON, RECORD, SIBLINGS, Backup, batch
+from backup_samples import BYTES, JSON, RECORD, SIBLINGS, Backup, batch
 
 from kbackup import config
 from kbackup.cli.json_lines import schema
@@ -123,22 +123,25 @@ def test_athena_is_told_which_folders_there_are(
         assert f"'projection.{name}' = '{value.replace(chr(39), chr(92) + chr(39))}'" in sql
 
 
-def test_a_field_that_names_its_folder_is_a_column_once() -> None:
+@pytest.mark.parametrize(
+    ("field", "kind"),
+    [
+        pytest.param("n", "bigint", id="of the field's type"),
+        pytest.param("N", "string", id="other capitals, which engines ignore"),
+    ],
+)
+def test_a_field_that_names_its_folder_is_a_column_once(field: str, kind: str) -> None:
     """
-    A field that names its folder is one column, and keeps its type.
+    A field that names its folder is a partition column and not also a column of the files, so
+    the engine accepts the statement.
     """
     backup = Backup()
     rows = batch(range(3), value=b'{"n":3,"name":"a"}')
-    backup.put("orders", 0, rows, views=JSON)
-    (entry,) = backup.store.list("topics/")
-    backup.replace(
-        entry.key, backup.body(entry.key), to="topics/orders/n=3/orders+0+0000000000.json"
-    )
-    backup.store.delete(entry.key)
+    backup.put_in(f"{field}=3", "orders", 0, rows, views=JSON)
 
-    sql = declared(backup, "hive", partitioner_class="field", partition_field_name="n", **AS_JSON)
+    sql = declared(backup, "hive", partitioner_class="field", partition_field_name=field, **AS_JSON)
 
-    assert "(\n  `name` string\n)\nPARTITIONED BY (\n  `n` bigint\n)" in sql
+    assert f"(\n  `name` string\n)\nPARTITIONED BY (\n  `{field}` {kind}\n)" in sql
 
 
 def test_hive_is_asked_to_find_the_folders() -> None:
@@ -199,6 +202,44 @@ def test_what_athena_cannot_count_is_refused(options: dict[str, str], what: str)
 
     with pytest.raises(ConfigurationError, match=what):
         declared(backup, **AS_JSON, **options)
+
+
+def test_a_plugin_from_elsewhere_describes_its_folders() -> None:
+    """
+    A partitioner that kbackup does not know is declared by what it says of its folders.
+    """
+    backup = Backup()
+    backup.put_in("rest=2", "orders", 0, range(3))
+
+    sql = declared(backup, "spark", partitioner_class="modulo")
+
+    assert "PARTITIONED BY (`rest`)" in sql
+
+
+@pytest.mark.parametrize(
+    ("options", "views", "what"),
+    [
+        pytest.param({"partitioner_class": "by-value"}, RECORD, "by-value", id="a partitioner"),
+        pytest.param(
+            {"format_class": "bytes", "value_converter": "bytes"}, BYTES, "bytes", id="a format"
+        ),
+    ],
+)
+def test_a_plugin_that_describes_nothing_is_refused_by_name(
+    options: dict[str, str], views: Any, what: str
+) -> None:
+    """
+    No table is declared by guessing: a format or partitioner that does not say what it is to the
+    engines is named.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(3), views=views)
+
+    with pytest.raises(ConfigurationError) as caught:
+        declared(backup, **options)
+
+    assert what in str(caught.value)
+    assert "restore query" in caught.value.do
 
 
 def test_a_topic_without_objects_has_no_columns_yet() -> None:

@@ -5,8 +5,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kbackup.ddl.columns import Column, of_avro, of_json, of_parquet, without
 from kbackup.errors import ConfigurationError
+from kbackup.formats import avro_table, json_table, parquet_table
+from kbackup.table_parts import Column
 
 
 def words(columns: tuple[Column, ...]) -> dict[str, str]:
@@ -56,7 +57,7 @@ def test_each_type_of_parquet_has_its_word() -> None:
         "amount": "decimal(10,2)",
         "tags": "map<string,int>",
         "lines": "array<struct<`a-b`:int,c:double>>",
-    } == words(of_parquet(schema))
+    } == words(parquet_table.columns(schema))
 
 
 def test_each_type_of_avro_has_its_word() -> None:
@@ -89,7 +90,7 @@ def test_each_type_of_avro_has_its_word() -> None:
         "from": "struct<zip:int>",
         "to": "struct<zip:int>",
         "tags": "map<string,array<double>>",
-    } == words(of_avro(schema))
+    } == words(avro_table.columns(schema))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_avro_that_is_no_table_is_refused(schema: Any) -> None:
     What has no columns, or columns that no engine knows, is said before anything is declared.
     """
     with pytest.raises(ConfigurationError, match="cannot be declared as a table"):
-        of_avro(schema)
+        avro_table.columns(schema)
 
 
 def test_the_fields_of_json_are_those_of_all_lines() -> None:
@@ -126,7 +127,7 @@ def test_the_fields_of_json_are_those_of_all_lines() -> None:
         "odd": "string",
         "none": "string",
         "ok": "boolean",
-    } == words(of_json(lines))
+    } == words(json_table.columns(lines))
 
 
 @pytest.mark.parametrize("lines", [["1"], [], ["{}"], ['{"a":1}', '"text"']])
@@ -135,14 +136,4 @@ def test_json_that_is_no_table_is_refused(lines: list[str]) -> None:
     JSON that is not an object is refused: a table has columns.
     """
     with pytest.raises(ConfigurationError, match="cannot be declared as a table"):
-        of_json(lines)
-
-
-def test_what_a_folder_says_is_no_column_of_the_files_whatever_its_capitals() -> None:
-    """
-    A field that a folder names is left out of the files' columns, whatever its capitals: engines
-    ignore case.
-    """
-    columns = (Column("Region", "string"), Column("id", "bigint"))
-
-    assert (Column("id", "bigint"),) == without(columns, ["region"])
+        json_table.columns(lines)
