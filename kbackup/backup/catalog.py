@@ -235,7 +235,7 @@ def _add_generic(
     where = TopicPartition(parts.topic, parts.partition)
     file = BackupFile(
         entry.key, View.VALUE, extension, name, entry.size, entry.modified.timestamp(),
-        entry.storage_class,
+        entry.storage_class, etag=entry.etag,
     )  # fmt: skip
     found.setdefault(where, {})[(entry.key,)] = FileSet(
         where, parts.start_offset, entry.key, main=file, is_generic=True

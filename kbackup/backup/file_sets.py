@@ -21,6 +21,8 @@ class BackupFile:
         storage_class: What the store calls the way it is kept; empty where there is only one.
         sha256: What the ledger says was stored under this key, in hexadecimal; empty where it was
             not asked, or does not know.
+        etag: The store's own mark of the content, of objects that no sink has named; empty for
+            others.
     """
 
     key: str
@@ -31,6 +33,7 @@ class BackupFile:
     modified: float
     storage_class: str = ""
     sha256: str = ""
+    etag: str = ""
 
 
 @dataclass(frozen=True, slots=True)

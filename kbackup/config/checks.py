@@ -20,6 +20,9 @@ _NOT_GENERIC: Final = {
     "from.offset": "records have no offsets",
     "to.offset": "records have no offsets",
 }
+_UNTIMED: Final = dict.fromkeys(
+    ("from.time", "to.time"), "records have no times without record.fields=timestamp=FIELD"
+)
 _PARTS: Final = frozenset({"key", "value", "timestamp", "headers"})
 _DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
 
@@ -107,7 +110,8 @@ def generic(given: Mapping[str, Value], mode: str | None) -> Iterator[Doubt]:
     if fields is not None and fields.text and not {"value"} <= parts <= _PARTS:
         why = "expected value=FIELD, and FIELD of key, timestamp and headers where a row has them"
         yield error("value", "record.fields", fields, why, "correct it")
-    for name, why in _NOT_GENERIC.items():
+    untimed = {} if "timestamp" in parts else _UNTIMED
+    for name, why in (_NOT_GENERIC | untimed).items():
         value = given.get(name)
         if value is not None and value.text.lower() not in ("", "false"):
             do = "remove it, or set mode=RESTORE_BACKUP for objects that a sink has named"

@@ -235,8 +235,11 @@ class Judgement:
         if self.is_complete:
             lacks = list(plugin_options.missing(settings, self.given, self.sides))
             self.doubts += lacks
-            if "sink" in self.sides and not any(doubt.level == "error" for doubt in self.doubts):
+            is_sound = not any(doubt.level == "error" for doubt in self.doubts)
+            if is_sound and "sink" in self.sides:
                 self.doubts += plugin_options.unusable(settings, values)
+            if is_sound and reads:
+                self.doubts += plugin_options.unreadable(values)
         return values
 
     def _derive(

@@ -25,6 +25,8 @@ _CHOICES: Final = (
 )
 """Seams, and the settings that name their plugins."""
 
+_NAMED_BY: Final = {"stores": "store.url", "formats": "format.class"}
+
 
 def check(names: Iterable[str], given: Mapping[str, Value]) -> Iterator[Doubt]:
     """Yield an error for each value that its option refuses."""
@@ -97,7 +99,7 @@ def missing(
 
 def unusable(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[Doubt]:
     """Yield what the chosen store and partitioner cannot be configured with."""
-    yield from _unusable_by_store(chosen(settings)["store_url"][1], options)
+    yield from _unusable_by("stores", chosen(settings)["store_url"][1], options)
     _, name = chosen(settings)["partitioner_class"]
     if not plugins.options("partitioners", name):
         return
@@ -112,13 +114,21 @@ def unusable(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Iterato
         yield error("unsupported", named, None, problem.why or problem.what, problem.do)
 
 
-def _unusable_by_store(name: str, options: Mapping[str, Any]) -> Iterator[Doubt]:
+def unreadable(options: Mapping[str, Any]) -> Iterator[Doubt]:
+    """Yield options with which a format reads nothing: objects say themselves what reads them."""
+    for found in plugins.installed("formats"):
+        declared = plugins.options("formats", found.name)
+        if any(option.name in options for option in declared):
+            yield from _unusable_by("formats", found.name, options)
+
+
+def _unusable_by(seam: str, name: str, options: Mapping[str, Any]) -> Iterator[Doubt]:
     try:
-        check = getattr(plugins.load("stores", name), "check_options", None)
+        check = getattr(plugins.load(seam, name), "check_options", None)
         if check is not None:
             check(options)
     except ConfigurationError as problem:
-        named = str(problem.place.get("property", "store.url"))
+        named = str(problem.place.get("property", _NAMED_BY[seam]))
         yield error("combination", named, None, problem.why or problem.what, problem.do)
 
 

@@ -24,6 +24,7 @@ from kbackup.formats.comma_separated_options import (
     QUOTE,
     SEPARATOR,
     SKIP_LINES,
+    check,
 )
 from kbackup.naming import View
 
@@ -43,6 +44,7 @@ class CsvFormat:
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json"}
     splits_at: ClassVar[str] = ""
     reads_only: ClassVar[bool] = True
+    check_options = staticmethod(check)
 
     def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
         """Return ``.csv``."""

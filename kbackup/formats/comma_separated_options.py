@@ -1,8 +1,9 @@
 """The options of CSV files, with the names and defaults of Kafka Connect's source connectors."""
 
-import codecs
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
+from kbackup.errors import ConfigurationError
 from kbackup.options import boolean, integer, text, words
 from kbackup.unsupported import Unsupported, given, other_than, true
 
@@ -12,8 +13,10 @@ _CHARACTER_MAX: Final = 127
 
 def _charset(name: str) -> None:
     try:
-        codecs.lookup(name)
-    except LookupError as error:
+        b"a".decode(name)  # of nothing Python does not look the name up
+    except UnicodeDecodeError:
+        return  # a character has more bytes
+    except (LookupError, UnicodeError) as error:
         raise ValueError("expected the name of a character set, such as UTF-8") from error
 
 
@@ -85,3 +88,31 @@ CARRIAGE_RETURN: Final = Unsupported(
 OPTIONS: Final = (
     SEPARATOR, QUOTE, SKIP_LINES, HEADER, CHARSET, NULL, TYPES, OTHER_PARSER, CARRIAGE_RETURN,
 )  # fmt: skip
+
+_LINE_ENDS: Final = (ord("\r"), ord("\n"))
+
+
+def check(given: Mapping[str, Any]) -> None:
+    """Check that fields and lines can be told apart.
+
+    Args:
+        given: Values by property.
+
+    Raises:
+        ConfigurationError: If they cannot.
+    """
+    for option in (SEPARATOR, QUOTE):
+        if option.of(given) in _LINE_ENDS:
+            raise ConfigurationError(
+                f"{option.name}={option.of(given)} cannot be used",
+                "this character ends a line",
+                "choose another one",
+                property=option.name,
+            )
+    if SEPARATOR.of(given) == QUOTE.of(given):
+        raise ConfigurationError(
+            f"{QUOTE.name}={QUOTE.of(given)} cannot be used",
+            f"it is also {SEPARATOR.name}",
+            "choose another one",
+            property=QUOTE.name,
+        )

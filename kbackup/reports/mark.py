@@ -60,6 +60,7 @@ class Place:
         rows: Rows of that set that are done.
         before: Digest of all value sets before that one, as they were; None where a version
             committed the place that did not keep it.
+        content: Digest of *rows* if their object has a name of any form; empty otherwise.
     """
 
     offset: int
@@ -67,6 +68,7 @@ class Place:
     values: str = ""
     rows: int = 0
     before: str | None = ""
+    content: str = ""
 
 
 def digest(text: str) -> str:
@@ -108,6 +110,7 @@ class Mark:
             "log": None if log is None else [log.start_offset, log.end_offset],
             "offset": place.offset, "values": place.values, "rows": place.rows,
             "before": place.before, "total": self.total,
+            **({"content": place.content} if place.content else {}),
             **({} if self.ids is None else {"ids": self.ids}),
         }  # fmt: skip
 
@@ -127,7 +130,10 @@ class Mark:
             TopicIdentity.from_metadata(data),
             data.get("window", ""),
         )
-        place = Place(data["offset"], offset, data["values"], data["rows"], data["before"])
+        place = Place(
+            data["offset"], offset, data["values"], data["rows"], data["before"],
+            data.get("content", ""),
+        )  # fmt: skip
         log = None if data["log"] is None else Span(*data["log"])
         ids = data.get("ids")
         if ids is not None:

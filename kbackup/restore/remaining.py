@@ -106,7 +106,8 @@ def _done_values(
         why = "their rows carry no offsets, so what is new in them is unknown"
         what = f"{where}: objects that this restore has passed were added, changed or removed"
         return set(), "", RefusedError(what, why, _DO, **_place(where))
-    known = None if sets[at].is_whole else facts_of(sets[at])
+    is_named = not (sets[at].is_whole or sets[at].is_generic)
+    known = facts_of(sets[at]) if is_named else None
     if known is not None and known.records <= place.rows:
         done, before = [*done, sets[at]], chain(before, [sets[at]])
     return {files.id for files in done}, before, None

@@ -43,7 +43,7 @@ def unbelievable(intent: Intent, highest: int, known: int) -> list[KbackupError]
 
 def untimed(where: TopicPartition, sets: Sequence[FileSet], window: Window) -> list[KbackupError]:
     """Refuse to choose by time among records whose layout does not store timestamps."""
-    values = next((files for files in sets if not files.is_whole), None)
+    values = next((files for files in sets if not (files.is_whole or files.is_generic)), None)
     if values is None or not window.has_times:
         return []
     return [

@@ -31,6 +31,7 @@ from kbackup.reports import (
 )
 from kbackup.restore import same_ids
 from kbackup.restore.ahead import Ahead
+from kbackup.restore.begun import Begun
 from kbackup.restore.chain import chain
 from kbackup.restore.job import Lane, RestoreJob, RestoreUnit
 from kbackup.restore.pace import OPEN_S, Pace
@@ -68,6 +69,7 @@ class Work:
     _open: Transaction = field(init=False)
     _sieve: Sieve = field(init=False)
     _values: FileSet | None = None
+    _begun: Begun | None = None
     _before: str = ""
     _limit_bytes: int = FIRST_BYTES
     _told: float = field(default_factory=monotonic)
@@ -131,7 +133,7 @@ class Work:
         place = self._mark.place
         at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), 0)
         if sets and digest(sets[at].id) == place.values and not sets[at].is_whole:
-            self._values = sets[at]
+            self._values, self._begun = sets[at], Begun(sets[at], place)
         left = [files for n, files in enumerate(sets) if files.is_whole or n >= at]
         is_ours = self._lanes[unit.target].bookmark.run == self.job.committer
         if is_ours and len(left) < len(
@@ -227,6 +229,8 @@ class Work:
                 self._rows(writer, step)
             case Finished(files):
                 self._enter(files)
+                if self._begun is not None and not files.is_whole:
+                    self._begun.end()
                 size = sum(file.size for file in files.files)
                 self._count(objects=1, bytes_read=size)
             case Failed(files, error):
@@ -249,7 +253,8 @@ class Work:
             self._before = chain(self._before, [self._values])
         self._values = files
         place = self._open.place
-        self._open.place = replace(place, values=digest(files.id), rows=0, before=self._before)
+        place = replace(place, values=digest(files.id), rows=0, before=self._before, content="")
+        self._open.place, self._begun = place, Begun(files, place)
 
     def _rows(self, writer: Writer, step: Rows) -> None:
         """Write the rows that were not written yet."""
@@ -261,12 +266,15 @@ class Work:
         else:
             self._enter(files)
             place = self._open.place
+            content = "" if self._begun is None else self._begun.take(batch)
             batch = batch.slice(max(0, len(batch) - max(0, step.end_row - place.rows)))
             if not len(batch):
                 return
             # of several directories each counts its own rows; a position never goes back
             reached = max(place.reached, batch["offset"][len(batch) - 1].as_py() + 1)
-            after = replace(place, rows=step.end_row, reached=reached, before=self._before)
+            after = replace(
+                place, rows=step.end_row, reached=reached, before=self._before, content=content
+            )
         try:
             good = self._sieve.sift(batch, step.files, writer.record_bytes_max)
         except BadRecordError:

@@ -371,6 +371,33 @@ def test_a_file_is_checked_by_its_connector(write: Write, text: str, errors: lis
     assert errors == [doubt.name for doubt in found if doubt.level == "error"]
 
 
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        pytest.param({"csv_separator_char": 10}, "csv.separator.char", id="a line feed"),
+        pytest.param({"csv_quote_char": 13}, "csv.quote.char", id="a carriage return"),
+        pytest.param({"csv_quote_char": 44}, "csv.quote.char", id="separator and quote are one"),
+        pytest.param({"csv_file_charset": "hex"}, "csv.file.charset", id="bytes, and no text"),
+        pytest.param({"from_time": "2026-01-01"}, "from.time", id="times of values"),
+        pytest.param({"from_offset": 3}, "from.offset", id="offsets"),
+    ],
+)
+def test_what_objects_of_any_name_cannot_be_read_with_is_found_at_the_start(
+    options: dict[str, object], name: str
+) -> None:
+    """
+    Not with the first object.
+    """
+    given = {
+        "bootstrap_servers": "h:1", "s3_bucket_name": "b", "mode": "GENERIC",
+        "topic_regex_list": "t:.*", **options,
+    }  # fmt: skip
+    with pytest.raises(ConfigurationError) as caught:
+        config.load("restore", options=given, files=(), environ={})
+
+    assert [name] == [each["name"] for each in caught.value.place["errors"]]
+
+
 OURS = {found.name for found in config.PROPERTIES}
 NAMES = sorted(OURS | NO_EFFECT | {row.name for row in REFUSALS})
 TEXTS = st.one_of(

@@ -109,6 +109,7 @@ def test_a_repeated_run_takes_the_objects_that_sort_after_the_last_one() -> None
     [
         pytest.param({"0.json": b"0\n"}, id="a new object sorts before"),
         pytest.param({"1.json": b"1\n1\n"}, id="an object that was passed has changed"),
+        pytest.param({"1.json": b"9\n"}, id="an object that was passed has the same size"),
     ],
 )
 def test_what_comes_before_the_position_is_refused_and_not_overlooked(
@@ -126,6 +127,50 @@ def test_what_comes_before_the_position_is_refused_and_not_overlooked(
         restoring.run(run="r2")
 
     assert [b"1", b"2"] == restoring.cluster.values("clicks")
+
+
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [
+        pytest.param(b"1\n", "it holds 1 records, and 2 were restored", id="shorter"),
+        pytest.param(b"1\n3\n", "the first 2 records in it are others", id="of the same size"),
+        pytest.param(b"1\n3\n2\n", "the first 2 records in it are others", id="longer"),
+        pytest.param(b"12\n\n3\n", "the first 2 records in it are others", id="cut elsewhere"),
+    ],
+)
+def test_a_last_object_that_was_replaced_is_refused(now: bytes, why: str) -> None:
+    """
+    Rows are counted, so others in the place of those that were restored would be overlooked.
+    """
+    restoring = Generic(properties={"format.class": "bytes"})
+    restoring.put({"1.bin": b"1\n2\n"})
+    restoring.run(yes_split_on_newline=True)
+    restoring.put({"1.bin": now})
+
+    with pytest.raises(RefusedError, match=why):
+        restoring.run(run="r2", yes_split_on_newline=True)
+
+    assert [b"1", b"2"] == restoring.cluster.values("clicks")
+
+
+@pytest.mark.parametrize("crash_at", [0, 2], ids=["at its end", "within it"])
+def test_a_last_object_that_grew_is_continued(crash_at: int) -> None:
+    """
+    What was restored of it is the same, however the rows arrive in batches.
+    """
+    restoring = Generic()
+    many = [b'{"n":%d,"text":"%s"}' % (at, b"x" * (at % 7)) for at in range(120_000)]
+    restoring.put({"1.json": b"\n".join(many[:70_000]) + b"\n"})
+    if crash_at:
+        with pytest.raises(CrashError):
+            restoring.run(crash_at=crash_at)
+    else:
+        restoring.run()
+    restoring.put({"1.json": b"\n".join(many) + b"\n"})
+
+    restoring.run(run="r2")
+
+    assert many == restoring.cluster.values("clicks")
 
 
 def test_topics_partitions_and_offsets_may_be_parts_of_the_key() -> None:
@@ -288,3 +333,17 @@ def test_rows_of_other_tools_become_json() -> None:
     restoring.run()
 
     assert [b'{"id":1,"name":null}', b'{"a":1}'] == restoring.cluster.values("clicks")
+
+
+def test_records_of_other_tools_are_chosen_by_their_times() -> None:
+    """
+    Where a field says when a record was written, --from-time and --to-time go by it.
+    """
+    fields = {"record.fields": "value=v,timestamp=t", "record.encoding": "text"}
+    restoring = Generic(properties=fields)
+    lines = [b'{"v":"%d","t":%d}' % (at, 1_000 + at) for at in range(5)]
+    restoring.put({"1.json": b"\n".join(lines)})
+
+    restoring.run(from_time="1970-01-01T00:00:01.001Z", to_time="1970-01-01T00:00:01.003Z")
+
+    assert [b"1", b"2"] == restoring.cluster.values("clicks")
