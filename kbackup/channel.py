@@ -204,6 +204,18 @@ class Line:
         self._stopped.set()
 
 
+class Here(Line):
+    """The end of a task that works in the driver's own process, which hears nothing of it.
+
+    Args:
+        stop: Asks the task to end.
+    """
+
+    def __init__(self, stop: threading.Event) -> None:
+        super().__init__(None)
+        self._stopped = stop
+
+
 def _send(line: socket.socket, text: bytes) -> None:
     with suppress(OSError):  # the task is gone
         line.sendall(text)

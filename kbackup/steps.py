@@ -1,6 +1,6 @@
 """A chain of transforms as plain data: what the configuration makes and a task is given."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,3 +47,13 @@ class Step:
         """The sides that must be converted for it: "key", "value"."""
         own = {self.side} & {"key", "value"}
         return frozenset((*own, *plugins.load("transforms", self.plugin).reads))
+
+    @property
+    def chooses_topics(self) -> bool:
+        """Whether it may give the records of one topic different topics."""
+        return bool(getattr(plugins.load("transforms", self.plugin), "chooses_topics", False))
+
+
+def choose_topics(steps: Iterable[Step]) -> bool:
+    """Return whether a chain may give the records of one topic different topics."""
+    return any(step.chooses_topics for step in steps)

@@ -44,7 +44,7 @@ class Lines:
         self._is_run = is_run(command)
         self._interval = interval
         self._progress = progress or Progress()
-        self._said: dict[tuple[str, int], int | None] = {}
+        self._said: dict[tuple[str, int, str], int | None] = {}
         self._has_begun = False
         self._is_over = threading.Event()
         self._beat: threading.Thread | None = None
@@ -101,8 +101,8 @@ class Lines:
         logging.getLogger(RUN_LOG).log(level if self._is_run else logging.DEBUG, "%s", text)
 
 
-def _place(row: Row) -> tuple[str, int]:
-    return row.topic, row.partition
+def _place(row: Row) -> tuple[str, int, str]:
+    return row.topic, row.partition, row.target
 
 
 def start_line(command: str, event: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ class Row:
         records: Safe records of this run; `objects` and `stored_bytes` likewise.
         open: Records read or sent but not yet safe; None if unknown.
         moved: Clock of the last progress, None before the first.
+        target: The topic that is written to; empty where objects are.
     """
 
     topic: str
@@ -38,6 +39,7 @@ class Row:
     stored_bytes: int = 0
     open: int | None = None
     moved: float | None = None
+    target: str = ""
     _seen: deque[tuple[float, int, int]] = field(default_factory=deque)
 
     @property
@@ -125,7 +127,7 @@ class Progress:
         self._clock = clock
         self._began = clock()
         self._lock = Lock()
-        self._rows: dict[tuple[str, int], Row] = {}
+        self._rows: dict[tuple[str, int, str], Row] = {}
 
     def tell(self, event: Mapping[str, Any]) -> None:
         """Take over a ``plan`` or ``progress`` event; others say nothing here."""
@@ -136,12 +138,12 @@ class Progress:
             entries = [event]
         with self._lock:
             for entry in entries:
-                place = entry["topic"], entry["partition"]
-                row = self._rows.setdefault(place, Row(*place))
+                place = entry["topic"], entry["partition"], entry.get("target") or ""
+                row = self._rows.setdefault(place, Row(*place[:2], target=place[2]))
                 row.update(entry, self._clock())
 
     def rows(self) -> list[Row]:
-        """Return the rows by topic and partition; they continue changing."""
+        """Return the rows by topic, partition and target; they continue changing."""
         with self._lock:
             return [self._rows[place] for place in sorted(self._rows)]
 

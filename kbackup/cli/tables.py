@@ -15,11 +15,11 @@ def run_table(summary: Event) -> Grid:
     """Return what a sink or a restore has done, a row a topic."""
     is_restore = title(summary["command"]) == "restore"
     topics = summary.get("topics") or ()
-    offsets = [_offsets(summary, row["topic"]) for row in topics]
+    offsets = [_offsets(summary, row) for row in topics]
     has_offsets = any(text != _SEE_JSON for text in offsets)
     states = ["" if is_restore else without_records(summary, row["topic"]) for row in topics]
     has_states = any(states)
-    by_rule = [skips(left_out(_of_topic(summary, row["topic"]))) for row in topics]
+    by_rule = [skips(left_out(_of_topic(summary, row))) for row in topics]
     has_left_out = any(text != "0" for text in by_rule)
     columns = [words("topic"), *([words("target")] if is_restore else [])]
     columns += [
@@ -75,7 +75,7 @@ def without_records(summary: Event, topic: str) -> str:
 
     Offsets without a record are those of aborted transactions, or of a topic that is compacted.
     """
-    rows = _of_topic(summary, topic)
+    rows = _of_topic(summary, {"topic": topic})
     if left_out(rows) or any(row.get("records") or row.get("skipped") for row in rows):
         return ""
     settings = (summary.get("topic_settings") or {}).get(topic) or {}
@@ -90,11 +90,16 @@ _SEE_JSON: Final = "see --json"
 """Stands for the offsets of several partitions."""
 
 
-def _of_topic(summary: Event, topic: str) -> list[Event]:
-    return [row for row in summary.get("partitions") or () if row["topic"] == topic]
+def _of_topic(summary: Event, topic: Event) -> list[Event]:
+    """Return the partitions that are summed in the row *topic*."""
+
+    def place(row: Event) -> tuple[Any, Any]:
+        return row["topic"], row.get("target")
+
+    return [row for row in summary.get("partitions") or () if place(row) == place(topic)]
 
 
-def _offsets(summary: Event, topic: str) -> str:
+def _offsets(summary: Event, topic: Event) -> str:
     rows = _of_topic(summary, topic)
     if len(rows) > 1:
         return _SEE_JSON

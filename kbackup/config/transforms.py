@@ -25,6 +25,20 @@ if TYPE_CHECKING:
 ROUTER: Final = "RegexRouter"
 _ROUTER_PLUGIN: Final = "regex_router"
 
+_NOT_ROUTED: Final = (
+    (
+        "follow",
+        "all topics have to be known before the first record is written",
+        "remove it, and run the restore again for what has come since",
+    ),
+    (
+        "schema.registry.url",
+        "the subjects of schemas cannot be named before records are read",
+        "remove it: records keep the ids of their schemas",
+    ),
+)
+"""What a restore cannot do if a transform chooses a topic for each record, why, and what to do."""
+
 _OWN: Final = ("type", "predicate", "negate")
 """Properties of a transform that are not options of its class."""
 
@@ -67,6 +81,7 @@ def steps(given: Mapping[str, Value], known: Known) -> Steps:
         try:
             step = _opened(alias, given, doubts)
             _check_reads(step, given, known)
+            _check_topic(step, given)
         except _RefusedError as refusal:
             if not _routes(alias, given):  # else `router` says so
                 doubts.append(refusal.doubt)
@@ -105,6 +120,7 @@ def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Ste
             why = f"it changes the {lacks[0]}, and no converter is set to read it"
             do = f"set {lacks[0]}.converter to the converter that fits what producers write"
             doubts.append(error("transform", f"transforms.{alias}.type", kind, why, do))
+        doubts += _check_routing(step, given)
         found.append(step)
     return Steps(_beyond_routing(found), doubts)
 
@@ -241,6 +257,32 @@ def _check_reads(step: Step, given: Mapping[str, Value], known: Known) -> None:
         why = f"it changes the {parts}, and whole records keep their bytes as they are"
         do = "set format.class, which stores converted values, or remove it from transforms"
         raise _RefusedError(error("transform", name, given[name], why, do))
+
+
+def _check_topic(step: Step, given: Mapping[str, Value]) -> None:
+    """Refuse a transform that chooses a topic for each record, which only a restore applies."""
+    if step.chooses_topics:
+        name = f"transforms.{step.alias}.type"
+        why = (
+            "it chooses a topic for each record, but a backup stores the offsets of a partition "
+            "under one name, where a missing one is seen"
+        )
+        do = (
+            "remove it from transforms here, and give it to the restore; to store records by time "
+            "or by a field, use the time-based or the field partitioner"
+        )
+        raise _RefusedError(error("transform", name, given[name], why, do))
+
+
+def _check_routing(step: Step, given: Mapping[str, Value]) -> Iterator[Doubt]:
+    """Refuse what does not go with a transform that chooses a topic for each record."""
+    if not step.chooses_topics:
+        return
+    for name, because, do in _NOT_ROUTED:
+        value = given.get(name)
+        if value is not None and value.text.lower() not in ("", "false"):
+            why = f"with {step.alias}, which chooses a topic for each record, {because}"
+            yield error("combination", name, value, why, do)
 
 
 def _listed_in(given: Mapping[str, Value], name: str) -> list[str]:

@@ -1,17 +1,20 @@
 """What a restore has come to in each partition, over all of its visits."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from threading import RLock
 from typing import Any, Final
 
-from kbackup.errors import KbackupError
+from kbackup.errors import Failure, KbackupError
 from kbackup.events import Event, Progress
 from kbackup.records import TopicPartition
 from kbackup.reports import NOTHING, Done, OfRestore, PartitionReport, Row
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.skip_list import SkipList
 from kbackup.runs.summary import Summary
+
+_Place = tuple[TopicPartition, str]
+"""A partition of the backup, and the topic that its records are written to."""
 
 SKIPPED_MOST: Final = 1000
 """Bad records and objects that the summary of a restore that follows names; it counts them all."""
@@ -43,8 +46,8 @@ class Account:
         self._skip_list = skip_list
         self.lock = RLock()
         self._summary = summary
-        self._rows: dict[TopicPartition, Row[OfRestore]] = {}
-        self._done: dict[TopicPartition, Done] = {}
+        self._rows: dict[_Place, Row[OfRestore]] = {}
+        self._done: dict[_Place, Done] = {}
         self._nameable = names_most
 
     def lacks(self, error: KbackupError) -> None:
@@ -62,55 +65,68 @@ class Account:
     def plan(self, unit: RestoreUnit) -> None:
         """Open the row of a partition, or note what a visit has to do in it."""
         with self.lock:
-            row = self._rows.get(unit.source)
+            place = unit.source, unit.target.topic
+            row = self._rows.get(place)
             if row is None:
                 row = row_of(unit)
-                self._done[unit.source] = NOTHING
+                self._done[place] = NOTHING
             else:
                 planned = row.report.done.objects + len(unit.sets)
                 own = replace(row.report.own, planned_objects=planned)
                 row = replace(row, report=replace(row.report, own=own), state="to do")
-            self._rows[unit.source] = row
+            self._rows[place] = row
 
     def end(self, where: TopicPartition, end: int | None) -> None:
         """Note where the backup of a partition ends, as far as the ledger says so."""
         with self.lock:
-            row = self._rows.get(where)
-            if row is not None and end is not None:
-                self._rows[where] = replace(row, report=replace(row.report, end=end))
+            for place, row in self._rows.items():
+                if place[0] == where and end is not None:
+                    self._rows[place] = replace(row, report=replace(row.report, end=end))
 
     def progress(self, event: Mapping[str, Any]) -> Event:
         """Take over what is safe; return the event with what earlier visits have done."""
         said = Progress.from_dict(event)
         with self.lock:
-            before = self._done[said.where]
+            place = said.where, said.target or ""
+            before = self._done[place]
             said = replace(
                 said,
                 records=before.records + said.records,
                 objects=before.objects + said.objects,
                 bytes_read=before.bytes_read + (said.bytes_read or 0),
             )
-            row = self._rows[said.where] = self._rows[said.where].went_on(said)
+            row = self._rows[place] = self._rows[place].went_on(said)
             return replace(said, end=row.end).to_dict()
 
     def take(self, report: PartitionReport[OfRestore]) -> None:
         """Take over what a visit has come to."""
         with self.lock:
-            summary, where, row = self._summary, report.where, self._rows[report.where]
-            done = self._done[where] = self._done[where] + report.done
+            summary, where = self._summary, report.where
+            place = where, report.own.target
+            row = self._rows[place]
+            done = self._done[place] = self._done[place] + report.done
             committed = row.report.committed if report.committed is None else report.committed
             now = replace(row.report, committed=committed, done=done)
             state = "done" if report.failure is None else report.failure.code
-            self._rows[where] = Row(now, state, is_reported=True)
-            summary.skip("bad_objects", report.done.bad_objects)
-            summary.skip("bad_records", report.done.bad_records)
+            self._rows[place] = Row(now, state, is_reported=True)
+            self.left_out(
+                where, report.done.bad_records, report.done.bad_objects, report.own.skipped
+            )
             summary.skip("unregistered_schemas", report.done.strange_schemas)
             summary.skip("timestamps_of_0_ms_written_as_1_ms", report.done.zero_timestamps)
+
+    def left_out(
+        self, where: TopicPartition, records: int, objects: int, skipped: Sequence[Failure]
+    ) -> None:
+        """Count bad records and objects of a partition, and name *skipped*."""
+        with self.lock:
+            self._summary.skip("bad_objects", objects)
+            self._summary.skip("bad_records", records)
             if self._skip_list is not None:
-                for failure in report.own.skipped:
+                for failure in skipped:
                     self._skip_list.add(failure, where)
-            named = report.own.skipped[: self._nameable]
+            named = skipped[: self._nameable]
             for entry in named:
-                summary.warn("skipped", f"{entry.what}: {entry.why}")
+                self._summary.warn("skipped", f"{entry.what}: {entry.why}")
             if self._nameable is not None:
                 self._nameable -= len(named)

@@ -100,6 +100,10 @@ class RestoreUnit:
         max_message_bytes: Largest record the target takes; None for what the broker says.
         window: Which of the records are restored.
         group: Keeps the positions of this source alone; None for the run's group.
+        routed_from: Where the transforms choose a topic for each record: the one that they see at
+            first.  Only the records for which they choose the topic of *target* are written.  None
+            where all records are.
+        counts_rest: It counts the records that have no topic, because they are bad or left out.
         others: The further partitions that it writes to, with *target* all of the topic: a record
             goes by its key.  All lanes are committed together.
         writers: How many tasks work at the same time, and share the run's limits.
@@ -116,6 +120,8 @@ class RestoreUnit:
     group: str | None = None
     others: tuple[Lane, ...] = ()
     writers: int = 1
+    routed_from: str | None = None
+    counts_rest: bool = True
 
     @property
     def lanes(self) -> tuple[Lane, ...]:

@@ -1,7 +1,7 @@
 """Plans a restore, with what forbids it; planning changes nothing."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kbackup.backup.catalog import Catalog
 from kbackup.backup.file_sets import FileSet
@@ -20,7 +20,9 @@ from kbackup.restore.lanes import Lanes
 from kbackup.restore.partition_map import ORDER, PartitionMap
 from kbackup.restore.plan import PlannedTopic, RestorePlan
 from kbackup.restore.remaining import remaining
+from kbackup.restore.routing import routed_from
 from kbackup.restore.safety import Intent, Target
+from kbackup.restore.shares import Shares
 from kbackup.restore.sources import config_of_copy, source_of
 from kbackup.runs import wiring
 from kbackup.runs.known import Known
@@ -60,6 +62,7 @@ class Planner:
         now_ms: int,
         only: Collection[str] | None = None,
         beside: Collection[str] = (),
+        shares: Shares | None = None,
     ) -> None:
         """Take everything that a plan depends on.
 
@@ -73,7 +76,9 @@ class Planner:
             only: The topics to plan, all of which are there; None plans all that are asked for.
             beside: Topics that the same run restores and that are not planned now: no two of all
                 these may be written to one target.
+            shares: Which topics the transforms choose, where they choose one for each record.
         """
+        self._shares = shares
         self._only, self._beside = only, beside
         self._settings, self._cluster, self._store = settings, cluster, store
         self._known, self._now_ms = known, now_ms
@@ -91,7 +96,7 @@ class Planner:
             StoreError: If the store does not.
         """
         names = self._inventory.topics() if self._only is None else sorted(self._only)
-        intents = [self._intent(name) for name in names]
+        intents = [intent for name in names for intent in self._intents(name)]
         existing = self._cluster.topics(
             {intent.target for intent in intents} & set(self._cluster.topic_names())
         )
@@ -135,6 +140,19 @@ class Planner:
     def _named(self, name: str) -> Intent:
         """Return what is known of a topic's restore by its name alone."""
         return Intent(name, rename(name, self._settings.renames), 1)
+
+    def _intents(self, name: str) -> list[Intent]:
+        """Return where records of a topic go: to one other, or to those chosen for each."""
+        intent, shares = self._intent(name), self._shares
+        if shares is None:
+            return [intent]
+        return [
+            replace(
+                intent, target=target, oldest_timestamp=shares.oldest(name, target),
+                is_watched=self._known.watches(target, self._cluster.cluster_id),
+            )
+            for target in shares.targets(name)
+        ]  # fmt: skip
 
     def _intent(self, name: str) -> Intent:
         source = source_of(self._known, name)
@@ -203,7 +221,8 @@ class Planner:
         limit = config.get("max.message.bytes")
         max_bytes = None if limit is None else int(limit)
         parts = [
-            self._part(where, lanes, max_bytes) for where in self._inventory.wanted(intent.source)
+            self._part(where, intent, lanes, max_bytes)
+            for where in self._inventory.wanted(intent.source)
         ]
         units = [part.unit for part in parts if part.unit is not None]
         chosen = [files for part in parts for files in part.sets]
@@ -217,13 +236,14 @@ class Planner:
         refusals += safety.unreplicable(
             intent, target, settings.replication_factor, self._cluster.brokers
         )
-        refusals += self._missing(intent)
-        warnings += soundness.lacks(
-            intent.source,
-            self._inventory.sets(intent.source),
-            had_objects=self._inventory.had_objects(intent.source),
-        )
-        warnings += soundness.repeated(intent.source, chosen, self._inventory.entered)
+        if self._shares is None or intent.target == self._shares.targets(intent.source)[0]:
+            refusals += self._missing(intent)  # said once
+            warnings += soundness.lacks(
+                intent.source,
+                self._inventory.sets(intent.source),
+                had_objects=self._inventory.had_objects(intent.source),
+            )
+            warnings += soundness.repeated(intent.source, chosen, self._inventory.entered)
         cold = frozen(
             self._store, (file for unit in units for one in unit.sets for file in one.files)
         )
@@ -248,17 +268,21 @@ class Planner:
     def _part(
         self,
         where: TopicPartition,
+        intent: Intent,
         lanes: Lanes,
         max_message_bytes: int | None,
     ) -> _Part:
         """Plan one partition of a backup."""
         facts = self._inventory.facts
         sets, shadowed = self._inventory.chosen(where)
+        share = None if self._shares is None else self._shares.of(where, intent.target)
+        if share is not None and not share.counts_rest:
+            sets = [files for files in sets if files.id in share.sets]
         warnings, refusals = [], []
-        if shadowed:
+        if shadowed and (share is None or share.counts_rest):
             text = f"{where}: {shadowed} value objects are in the whole-record objects too"
             warnings.append(("shadowed", text))
-        records = self._inventory.records(where, sets)
+        records = self._inventory.records(where, sets) if share is None else share.records
         if not self._window.is_everything:
             records = None  # not known before they are read
             refusals += soundness.indivisible(where, sets, self._window, facts)
@@ -278,6 +302,11 @@ class Planner:
                 max_message_bytes=max_message_bytes,
                 window=self._window,
             )
+        if unit is not None and share is not None:
+            unit = replace(
+                unit, routed_from=routed_from(self._settings, where.topic),
+                counts_rest=share.counts_rest,
+            )  # fmt: skip
         return _Part(sets, unit, records, refusals, warnings)
 
     def _splittable(self, units: Sequence[RestoreUnit]) -> list[KbackupError]:

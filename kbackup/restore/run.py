@@ -7,9 +7,10 @@ from typing import Any, Final, Unpack
 
 from kbackup import engine
 from kbackup.backup import catalog
+from kbackup.channel import Here
 from kbackup.config import Settings
 from kbackup.engine import Report
-from kbackup.errors import Failure, KbackupError, ObjectKeyError
+from kbackup.errors import Failure, KbackupError, ObjectKeyError, StoppedError
 from kbackup.events import PROGRESS, Event
 from kbackup.kafka import Cluster, check_idle
 from kbackup.reports import OfRestore, PartitionReport
@@ -17,13 +18,17 @@ from kbackup.restore import audit, news, pace
 from kbackup.restore.account import SKIPPED_MOST, Account
 from kbackup.restore.beginning import begin
 from kbackup.restore.follow import Following
-from kbackup.restore.job import RestoreJob
+from kbackup.restore.inventory import Inventory
+from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import RestorePlan, confirm
 from kbackup.restore.planner import Planner
+from kbackup.restore.routing import to_survey
 from kbackup.restore.schemas import TargetSchemas
+from kbackup.restore.shares import Shares
 from kbackup.restore.skip_list import SkipList
 from kbackup.restore.soundness import REPEATED
 from kbackup.restore.standing import LEFT_OUT
+from kbackup.restore.survey import failures, left_out, survey
 from kbackup.restore.target import asked
 from kbackup.restore.task import put_back
 from kbackup.runs import history, known, wiring
@@ -32,6 +37,7 @@ from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
+from kbackup.steps import choose_topics
 from kbackup.stores import Store, open_store
 
 Tell = Callable[[Event], None]
@@ -161,6 +167,10 @@ class RestoreRun:
         self._say_foreign(found)
         for damage in said.all_damage():
             self._tell(self._summary.warn("ledger_damaged", damage.text, key=damage.name))
+        shares = None
+        if choose_topics(settings.transforms):
+            inventory = Inventory(settings, store, found, said)
+            shares = self._survey(to_survey(settings, store, inventory))
         planner = Planner(
             settings=settings,
             cluster=cluster,
@@ -168,6 +178,7 @@ class RestoreRun:
             catalog=found,
             known=said,
             now_ms=self._world.clock.ms(),
+            shares=shares,
         )
         plan = asked(
             planner.plan(),
@@ -183,6 +194,31 @@ class RestoreRun:
         if not plan.refusals:
             self._schemas.plan(plan, open_store(self._world.store))
         return plan
+
+    def _survey(self, units: list[RestoreUnit]) -> Shares:
+        """Read the backup for the topics that its records go to.
+
+        Raises:
+            KbackupError: If a partition could not be read, or the run was asked to stop.
+        """
+        job = self._job(RestorePlan((), wiring.restore_group(self._settings), {}))
+        if self._settings.dry_run:  # a plan starts no JVM
+            found = list(survey(job, units, Here(self._stop.event)))
+        else:
+            found = self._tasks(functools.partial(survey, job), units, keeps=True)
+        for failure in failures(found):
+            raise failure.error()
+        if self._stop.is_set():
+            raise StoppedError("stopped while the topics of the backup's records were looked for")
+        for left in left_out(found):
+            self._account.left_out(*left)
+        shares = Shares.read(found)
+        for topic in sorted({unit.source.topic for unit in units}):
+            targets = shares.targets(topic)
+            text = f"{topic}: its transforms leave no record, so no topic is chosen"
+            if not targets:
+                self._tell(self._summary.warn("no_topic", text))
+        return shares
 
     def _say_foreign(self, found: catalog.Catalog) -> None:
         self._summary.skip("foreign_objects", found.foreign_count)

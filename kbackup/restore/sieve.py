@@ -75,7 +75,7 @@ class Sieve:
             return batch
         if window.has_times:
             untimed = batch.filter(pc.equal(batch["timestamp"], NO_TIMESTAMP))
-            if len(untimed):
+            if len(untimed) and self._unit.counts_rest:
                 self._count(bad_records=len(untimed))
                 self._skip(
                     BadRecordError(

@@ -4,11 +4,12 @@ Keys and values are bytes here, whatever the backup holds them as.  Those that a
 go through their converter and back, so that the copy is in the form of the original.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kbackup import converters
 from kbackup.columns import Column
@@ -16,7 +17,7 @@ from kbackup.converters import Converter
 from kbackup.errors import ConfigurationError
 from kbackup.flow.rows import BadRecord
 from kbackup.flow.stretches import by_row
-from kbackup.flow.transform import transformed
+from kbackup.flow.transform import Transformed, transformed
 from kbackup.flow.views import COLUMNS, ReadOptions
 from kbackup.naming import View
 from kbackup.records import TopicPartition
@@ -42,6 +43,19 @@ class Changed:
     filtered: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """Which topics transforms have chosen for some records.
+
+    Attributes:
+        runs: Timestamps, offsets and topics, a row of each for a record.
+        bad: The records that could not be converted or changed.
+    """
+
+    runs: tuple[tuple[pa.Int64Array, pa.Int64Array, pa.StringArray], ...]
+    bad: tuple[BadRecord, ...] = ()
+
+
 class Transforming:
     """The transforms of a restore, for the records of one partition.
 
@@ -54,9 +68,10 @@ class Transforming:
     """
 
     def __init__(self, job: RestoreJob, unit: RestoreUnit) -> None:
-        self._where = TopicPartition(
-            unit.target.topic if job.is_renamed else unit.source.topic, unit.source.partition
-        )
+        seen = unit.target.topic if job.is_renamed else unit.source.topic
+        seen = unit.routed_from or seen
+        self._where = TopicPartition(seen, unit.source.partition)
+        self._unit = unit
         self._chain = Chain(job.transforms)
         reads = frozenset(side for step in job.transforms for side in step.reads)
         self._converters = {
@@ -71,22 +86,48 @@ class Transforming:
         Raises:
             RegistryError: If a registry that a converter asks does not answer.
         """
-        columns = {
-            view: converter.decode(batch[COLUMNS[view]])
-            for view, converter in self._converters.items()
-        }
         made, bad, filtered = list[pa.RecordBatch](), list[BadRecord](), 0
-        for each in transformed(batch, columns, self._chain, self._where):
-            fit, unfit = written(each.records, self._converters)
+        for each in self._transformed(batch):
+            fit, unfit = written(self._own(each.records), self._converters)
             made.append(fit)
-            bad += [*each.bad, *unfit]
-            filtered += len(each.filtered)
+            bad += unfit
+            if self._unit.counts_rest:
+                bad += each.bad
+                filtered += len(each.filtered)
         whole = pa.Table.from_batches(made, batch.schema).combine_chunks().to_batches()
         return Changed(
             whole[0] if whole else batch.slice(0, 0),
             tuple(sorted(bad, key=lambda at: at.offset)),
             filtered,
         )
+
+    def routed(self, batch: pa.RecordBatch) -> Routed:
+        """Return which topics are chosen for *batch*; nothing is converted back.
+
+        Raises:
+            RegistryError: As `__call__` raises it.
+        """
+        found = list(self._transformed(batch))
+        runs = tuple(
+            (each.records.batch["timestamp"], each.records.batch["offset"],
+             each.records.topics.cast(pa.string()))
+            for each in found
+        )  # fmt: skip
+        return Routed(runs, tuple(one for each in found for one in each.bad))
+
+    def _transformed(self, batch: pa.RecordBatch) -> Iterator[Transformed]:
+        columns = {
+            view: converter.decode(batch[COLUMNS[view]])
+            for view, converter in self._converters.items()
+        }
+        return transformed(batch, columns, self._chain, self._where)
+
+    def _own(self, records: Records) -> Records:
+        """Return the records that go to the unit's target."""
+        if self._unit.routed_from is None:
+            return records
+        is_own = pc.equal(records.topics.dictionary, self._unit.target.topic)
+        return records.only(is_own.take(records.topics.indices))
 
 
 def written(

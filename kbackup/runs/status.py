@@ -3,6 +3,7 @@
 Everything comes from run records and lock objects; Kafka is not contacted, and nothing is written.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -245,9 +246,13 @@ def prometheus(status: Mapping[str, Any], **labels: str) -> str:
         samples.add("last_run_duration_seconds", last["seconds"])
         samples.add("last_run_records", last["records"])
     samples.add("running", len(status["running"]))
+    rows = status["partitions"]
+    times = Counter((row["topic"], row["partition"]) for row in rows)
     for metric, column in (("committed_offset", "committed"), ("lag_records", "lag")):
-        for row in status["partitions"]:
+        for row in rows:
             place = {"topic": row["topic"], "partition": str(row["partition"])}
+            if times[row["topic"], row["partition"]] > 1:  # restored to several topics
+                place["target"] = row["target"]
             samples.add(metric, row.get(column), **place)
     return samples.text()
 

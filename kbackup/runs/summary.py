@@ -127,9 +127,9 @@ class _Topic:
 
 
 def _topics(rows: list[Event]) -> list[Event]:
-    """Sum the partitions of each topic."""
-    found: dict[str, _Topic] = {}
+    """Sum the partitions of each topic, or of each topic that records of one are restored to."""
+    found: dict[tuple[str, str | None], _Topic] = {}
     for row in rows:
-        topic = found.get(row["topic"]) or _Topic(row["topic"], row.get("target"))
-        found[topic.topic] = topic.plus(row)
+        place = row["topic"], row.get("target")
+        found[place] = found.get(place, _Topic(*place)).plus(row)
     return [asdict(topic) for topic in found.values()]

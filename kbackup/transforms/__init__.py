@@ -23,6 +23,8 @@ class Transform(Protocol):
             has none.
         reads: The sides that must be converted for it besides its own: "key", "value".
         options: What follows ``transforms.ALIAS.`` in a file.
+
+    One that gives the records of one topic different topics has ``chooses_topics = True`` too.
     """
 
     class_names: ClassVar[tuple[str, ...]]

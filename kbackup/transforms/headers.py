@@ -47,6 +47,16 @@ def has(headers: pa.ListArray, name: str) -> pa.BooleanArray:
     return pc.is_in(pa.array(range(len(headers)), pa.int64()), parents)
 
 
+def last(headers: pa.ListArray, name: str) -> pa.BinaryArray:
+    """Return the value of each record's last header called *name*; null if there is none."""
+    flat = headers.flatten()
+    is_named = pc.equal(flat.field("key"), name)
+    values = flat.field("value").filter(is_named)
+    row_of = pc.list_parent_indices(headers).filter(is_named).to_pylist()
+    at = dict(zip(row_of, range(len(row_of)), strict=True))  # a later one replaces an earlier one
+    return values.take(pa.array([at.get(row) for row in range(len(headers))], pa.int64()))
+
+
 def _lists(lengths: pa.Array, names: pa.Array, values: pa.Array) -> pa.ListArray:
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
     structs = pa.StructArray.from_arrays([names, values], fields=list(HEADER))

@@ -114,6 +114,8 @@ TRANSFORMS: Final = {
     "cast": {"spec": ("a:string",)},
     "set_schema_metadata": {"schema.name": "n"},
     "filter": {},
+    "timestamp_router": {},
+    "extract_topic": {"field": "b"},
     "regex_router": {"regex": "(.*)", "replacement": "copy_$1"},
 }
 """Options that make a transform do something; a transform without options here is a gap."""

@@ -39,14 +39,19 @@ def test_a_connectors_chain_changes_and_leaves_out_what_it_says(
 ) -> None:
     """
     Fields are inserted and converted, records are filtered and counted, and nothing is missed.
-    The topic is stored, verified and restored under the name that the chain gives it.
+    The topic is stored and verified under the name that the chain gives it, and restored to the
+    topics that its records name.
     """
     cluster.create(topic)
+
+    def kinds(at: int) -> bytes:
+        return b'{"n": %d, "kind": "%s-%d"}' % (at, topic.encode(), at % 2)
+
     old: tuple[tuple[str, bytes | None], ...] = (("old", b""),)
     cluster.write(
         topic,
         [
-            Record(b"k", b'{"n": %d}' % at, old if at % 5 == 0 else (), 1_700_000_000_000 + at)
+            Record(b"k", kinds(at), old if at % 5 == 0 else (), 1_700_000_000_000 + at)
             for at in range(20)
         ],
     )
@@ -77,12 +82,14 @@ def test_a_connectors_chain_changes_and_leaves_out_what_it_says(
     verified = kbackup.json("restore", "verify", "--config", config)
     hide = tmp_path / "hide.properties"
     hide.write_text(
-        "transforms=name,hide\n"
+        "transforms=kind,name,hide\n"
+        "transforms.kind.type=io.confluent.connect.transforms.ExtractTopic$Value\n"
+        "transforms.kind.field=kind\n"
         f"transforms.name.type={OF_KAFKA}RegexRouter\n"
         "transforms.name.regex=.*\n"
         "transforms.name.replacement=hidden_$0\n"
         f"transforms.hide.type={OF_KAFKA}ReplaceField$Value\n"
-        "transforms.hide.exclude=n\n"
+        "transforms.hide.exclude=kind\n"
         "format.class=json\n"
         "value.converter=json\n"
     )
@@ -93,7 +100,7 @@ def test_a_connectors_chain_changes_and_leaves_out_what_it_says(
     copy = f"copy_of_{topic}"
     assert f"topics/{copy}/partition=0/{copy}+0+0000000001.json" == key
     assert [
-        {"n": at, "_offset": at, "at": f"2023-11-14 22:13:20:{at:03d}"}
+        {"n": at, "kind": f"{topic}-{at % 2}", "_offset": at, "at": f"2023-11-14 22:13:20:{at:03d}"}
         for at in range(20)
         if at % 5
     ] == [json.loads(line) for line in store.body(key).splitlines()]
@@ -102,6 +109,8 @@ def test_a_connectors_chain_changes_and_leaves_out_what_it_says(
     assert 0 == again.summary["records"]
     assert "ok" == verified.summary["result"]
     assert ("ok", 16) == (restored.summary["result"], restored.summary["records"])
-    assert [{"_offset", "at"}] * 16 == [
-        set(json.loads(one.value or b"")) for one in cluster.read(f"hidden_copy_of_{topic}")
-    ]
+    assert [copy] * 2 == [row["topic"] for row in restored.summary["partitions"]]
+    for kind in range(2):
+        there = [json.loads(one.value or b"") for one in cluster.read(f"hidden_{topic}-{kind}")]
+        assert [at for at in range(20) if at % 5 and at % 2 == kind] == [one["n"] for one in there]
+        assert [{"n", "_offset", "at"}] * len(there) == [set(one) for one in there]

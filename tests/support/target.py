@@ -17,13 +17,17 @@ from kbackup.kafka.cluster import Topic
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore.beginning import begin
+from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.planner import Planner
+from kbackup.restore.routing import to_survey
+from kbackup.restore.shares import Shares
+from kbackup.restore.survey import failures, survey
 from kbackup.restore.work import Work
 from kbackup.runs import wiring
-from kbackup.runs.known import of_run_records
-from kbackup.steps import Step
+from kbackup.runs.known import Known, of_run_records
+from kbackup.steps import Step, choose_topics
 from kbackup.stores import Store
 from tests.support.fakes import SilentLine
 
@@ -226,17 +230,39 @@ class Restoring:
             self.store, self.backup.layout, wiring.format_options(settings),
             topics=settings.topics, only_format=settings.format_class,
         )  # fmt: skip
+        known = replace(
+            of_run_records(self.backup.runs),
+            ledgers={name: TopicLedger.of(rows) for name, rows in self.entries.items()},
+        )
         return Planner(
             settings=settings,
             cluster=self.cluster,  # type: ignore[arg-type]
             store=self.store,
             catalog=found,
-            known=replace(
-                of_run_records(self.backup.runs),
-                ledgers={name: TopicLedger.of(rows) for name, rows in self.entries.items()},
-            ),
+            known=known,
             now_ms=1_700_000_001_000,
+            shares=self.shares(settings, found, known),
         ).plan()
+
+    def shares(
+        self, settings: config.Settings, found: catalog.Catalog, known: Known
+    ) -> Shares | None:
+        """Which topics the transforms choose; None where they choose none.
+
+        Raises:
+            KbackupError: What keeps a task from finding out.
+        """
+        if not choose_topics(settings.transforms):
+            return None
+        job = RestoreJob(
+            "r0", KafkaSettings("-"), self.backup.settings, wiring.reading(settings), "g",
+            on_error=settings.behavior_on_error, transforms=settings.transforms,
+        )  # fmt: skip
+        units = to_survey(settings, self.store, Inventory(settings, self.store, found, known))
+        reports = list(survey(job, units, SilentLine()))
+        for failure in failures(reports):
+            raise failure.error()
+        return Shares.read(reports)
 
     def work(
         self, unit: RestoreUnit, group: str, *, run: str = "r1", crash_at: int = 0,

@@ -248,7 +248,7 @@ def test_rename_takes_the_place_of_routers_alone() -> None:
         pytest.param({}, frozenset(), "transforms.mask.type", "no converter is set to read it",
                      id="no converter"),
         pytest.param(
-            {"transforms.mask.type": "io.confluent.connect.transforms.ExtractTopic$Value"}, BOTH,
+            {"transforms.mask.type": "io.confluent.connect.transforms.Drop$Value"}, BOTH,
             "transforms.mask.type", "no installed transform has this name", id="not there",
         ),
         pytest.param(
@@ -331,3 +331,32 @@ def test_a_router_that_a_sink_cannot_follow_is_refused_once(
         text = text.replace("transforms.copy.regex=o.*\n", "")
 
     assert [name] == [*errors("sink", write(text + more), bootstrap_servers="h:1")]
+
+
+BY_DAY = {
+    "transforms": "day",
+    "transforms.day.type": "org.apache.kafka.connect.transforms.TimestampRouter",
+}
+
+
+def test_a_topic_for_each_record_is_chosen_by_a_restore_alone() -> None:
+    """
+    A sink stores the offsets of a partition under one name, and says where to choose another.
+    """
+    found = steps(_given(BY_DAY), Known("value", has_keys=True))
+
+    assert ((), ["transforms.day.type"]) == (found.steps, [each.name for each in found.doubts])
+    assert "give it to the restore" in found.doubts[0].do
+    (step,) = transforms.restore_steps(_given(BY_DAY), frozenset()).steps
+    assert ("timestamp_router", True) == (step.plugin, step.chooses_topics)
+
+
+@pytest.mark.parametrize("name", ["follow", "schema.registry.url"])
+def test_what_needs_the_topics_before_they_are_read_is_refused(name: str) -> None:
+    """
+    A restore that chooses a topic for each record knows its topics once it has read the backup.
+    """
+    value = "true" if name == "follow" else "http://registry:8081"
+    found = transforms.restore_steps(_given(BY_DAY | {name: value}), frozenset())
+
+    assert [("error", name)] == [(doubt.level, doubt.name) for doubt in found.doubts]

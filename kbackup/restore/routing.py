@@ -1,0 +1,49 @@
+"""What has to be read to find out which topics records go to, where transforms choose them."""
+
+from kbackup.backup.frozen import frozen
+from kbackup.config import Settings
+from kbackup.records import TopicPartition
+from kbackup.renaming import rename
+from kbackup.reports import Bookmark, Mark, Place, Source
+from kbackup.restore.inventory import Inventory
+from kbackup.restore.job import RestoreUnit
+from kbackup.runs import wiring
+from kbackup.stores import Store
+
+
+def to_survey(settings: Settings, store: Store, inventory: Inventory) -> list[RestoreUnit]:
+    """Return all that is asked for, a unit a partition; nothing of it is to be written.
+
+    Raises:
+        IncompleteBackupError: If a topic that was asked for is not in the backup.
+        RefusedError: If some of it is archived.
+        StoreError: If the store does not answer.
+    """
+    window, units = wiring.window(settings), list[RestoreUnit]()
+    for name in inventory.topics():
+        inventory.look_at(name)
+        wheres = inventory.wanted(name)
+        chosen = {where: inventory.chosen(where)[0] for where in wheres}
+        if not window.is_everything:
+            chosen = {
+                where: [files for files in sets if window.takes(files, inventory.facts(files))]
+                for where, sets in chosen.items()
+            }
+        files = (file for sets in chosen.values() for one in sets for file in one.files)
+        for refusal in frozen(store, files).refusals(name, name):
+            raise refusal
+        for where, sets in chosen.items():
+            source = Source(wiring.backup_id(settings), where, inventory.identity(where))
+            bookmark = Bookmark(Mark(source, "", None, Place(0, 0)))
+            at = TopicPartition(name, where.partition)
+            seen = routed_from(settings, name)
+            units.append(RestoreUnit(at, tuple(sets), bookmark, window=window, routed_from=seen))
+    return units
+
+
+def routed_from(settings: Settings, name: str) -> str:
+    """Return the name of a topic that transforms see which choose a topic for each record.
+
+    ``RegexRouter`` is one of them; ``--rename`` takes its place, and comes before them.
+    """
+    return name if settings.rename is None else rename(name, settings.renames)

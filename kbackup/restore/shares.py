@@ -1,0 +1,97 @@
+"""Which topics records go to where transforms choose one for each: plain data, made by `survey`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
+
+from kbackup.errors import RefusedError
+from kbackup.records import TopicPartition
+
+TOPICS_MOST: Final = 10_000
+"""Topics that the records of one may go to; more are a mistake, such as a topic for each order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The records of one partition of a backup that go to one topic.
+
+    Attributes:
+        records: How many.
+        first: The offset of the first one.
+        oldest: Their lowest timestamp, ms since the epoch; None where none has one.
+        sets: The sets that hold them.
+        counts_rest: What has no topic is counted with them.
+    """
+
+    records: int
+    first: int
+    oldest: int | None
+    sets: frozenset[str]
+    counts_rest: bool = False
+
+
+NOTHING: Final = Share(0, 0, None, frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Where the records of a backup go.
+
+    Attributes:
+        found: By partition of the backup and topic.
+    """
+
+    found: Mapping[TopicPartition, Mapping[str, Share]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, reports: Sequence[Mapping[str, Any]]) -> Self:
+        """Return what tasks have found.
+
+        Raises:
+            RefusedError: If the records of one topic would go to more than `TOPICS_MOST`.
+        """
+        found = {}
+        for report in reports:
+            where = TopicPartition(report["topic"], report["partition"])
+            shares = {
+                name: Share(records, first, oldest, frozenset(report["sets"][at] for at in sets))
+                for name, (records, first, oldest, sets) in report["shares"].items()
+            }
+            # the same one in every run: it is the topic of the first record that has one
+            home = min(shares, key=lambda name: (shares[name].first, name), default=None)
+            if home is not None:
+                shares[home] = replace(shares[home], counts_rest=True)
+            found[where] = shares
+        shares_of = cls(found)
+        for topic in {where.topic for where in found}:
+            check(topic, len(shares_of.targets(topic)))
+        return shares_of
+
+    def targets(self, topic: str) -> list[str]:
+        """Return the topics that records of *topic* go to, by name."""
+        return sorted({n for at, each in self.found.items() if at.topic == topic for n in each})
+
+    def of(self, where: TopicPartition, target: str) -> Share:
+        """Return what goes from a partition to a topic; it may be nothing."""
+        return self.found.get(where, {}).get(target, NOTHING)
+
+    def of_target(self, topic: str, target: str) -> list[Share]:
+        """Return what goes from one topic to another, of all partitions."""
+        there = (each.get(target) for at, each in self.found.items() if at.topic == topic)
+        return [share for share in there if share is not None]
+
+    def oldest(self, topic: str, target: str) -> int | None:
+        """Return the lowest timestamp of what goes from one topic to another."""
+        times = [share.oldest for share in self.of_target(topic, target)]
+        return min((time for time in times if time is not None), default=None)
+
+
+def check(topic: str, count: int) -> None:
+    """Refuse more than `TOPICS_MOST` topics for the records of one."""
+    if count > TOPICS_MOST:
+        raise RefusedError(
+            f"the records of {topic} would go to more than {TOPICS_MOST} topics",
+            "the transforms choose a topic by something that differs from record to record",
+            "choose a field with fewer values, or a longer stretch of time",
+            topic=topic,
+        )

@@ -1,0 +1,168 @@
+"""Which topics a restore writes to whose transforms choose one for each record: read to find out.
+
+Nothing is written.  So all topics are known, and pass the same checks as any other target, before
+the first record is written to one of them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.backup import merging
+from kbackup.backup.merging import Failed, Rows
+from kbackup.channel import Line
+from kbackup.engine import Report
+from kbackup.errors import BadRecordError, Failure, KbackupError, StoppedError
+from kbackup.records import NO_TIMESTAMP, TopicPartition
+from kbackup.restore.account import SKIPPED_MOST
+from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.shares import check
+from kbackup.restore.transforming import Transforming
+from kbackup.stores import Store, open_store
+
+
+def survey(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterator[Report]:
+    """Read *units* and report where their records go; a failure is a report, not an exception.
+
+    A record that has no topic is a bad record: the writing tasks count and name it, as
+    ``behavior.on.error`` says, unless that is ``fail``.
+
+    Memory: what `merging` reads with, and a number for each topic and object that holds some of it.
+    """
+    store = open_store(job.store)
+    for unit in units:
+        if line.is_stopped():
+            return
+        source = unit.source
+        report: dict[str, Any] = {"topic": source.topic, "partition": source.partition}
+        try:
+            report |= _Reading(job, unit).run(store, line)
+        except KbackupError as error:
+            error.place.setdefault("topic", source.topic)
+            error.place.setdefault("partition", source.partition)
+            report["failure"] = error.to_dict()
+        yield report
+
+
+def left_out(
+    reports: Sequence[Report],
+) -> Iterator[tuple[TopicPartition, int, int, list[Failure]]]:
+    """Yield the partitions that go to no topic, with what is wrong with their records.
+
+    Yields:
+        Partition, bad records, bad objects, and the first of either.
+    """
+    for each in reports:
+        if each.get("bad_records") or each.get("bad_objects"):
+            where = TopicPartition(each["topic"], each["partition"])
+            named = [Failure.from_dict(failure) for failure in each["skipped"]]
+            yield where, each["bad_records"], each["bad_objects"], named
+
+
+def failures(reports: Sequence[Report]) -> list[Failure]:
+    """Return what kept tasks from finding out."""
+    return [Failure.from_dict(each["failure"]) for each in reports if "failure" in each]
+
+
+@dataclass(slots=True)
+class _Found:
+    records: int
+    first: int
+    oldest: int | None
+    sets: set[int]
+
+
+class _Reading:
+    """One partition that is read."""
+
+    def __init__(self, job: RestoreJob, unit: RestoreUnit) -> None:
+        self._job, self._unit = job, unit
+        self._transforming = Transforming(job, unit)
+        self._number = {files.id: at for at, files in enumerate(unit.sets)}
+        self._found: dict[str, _Found] = {}
+        self._skipped = list[Failure]()
+        self._bad_records = self._bad_objects = 0
+
+    def run(self, store: Store, line: Line) -> dict[str, Any]:
+        """Read it to its end.
+
+        Raises:
+            KbackupError: If it cannot be read, or a record has no topic, and that ends a restore.
+            StoppedError: If asked to stop.
+        """
+        unit, job = self._unit, self._job
+        steps = merging.steps(
+            store, unit.sets, replace(job.reading, topic=unit.target.topic),
+            identity=unit.bookmark.of.source.identity, holds_values=True,
+            wanted=unit.window.offset,
+        )  # fmt: skip
+        for step in steps:
+            if line.is_stopped():
+                raise StoppedError(f"{unit.source} stopped while its topics were looked for")
+            match step:
+                case Rows(batch, files):
+                    self._take(unit.window.rows(batch), {self._number[one.id] for one in files})
+                case Failed(files, error):
+                    if job.on_error == "fail":
+                        raise error
+                    self._bad_objects += 1
+                    self._skip(replace(error.failure(), place={**error.place, "key": files.id}))
+        shares = {
+            name: (one.records, one.first, one.oldest, sorted(one.sets))
+            for name, one in self._found.items()
+        }
+        return {
+            "shares": shares,
+            "sets": [files.id for files in unit.sets],
+            # without a topic there is no writing task that would count them
+            **({} if shares else self._left_out()),
+        }
+
+    def _left_out(self) -> dict[str, Any]:
+        return {
+            "bad_records": self._bad_records,
+            "bad_objects": self._bad_objects,
+            "skipped": [failure.to_dict() for failure in self._skipped],
+        }
+
+    def _skip(self, failure: Failure) -> None:
+        if not self._found and len(self._skipped) < SKIPPED_MOST:
+            self._skipped.append(failure)
+
+    def _take(self, batch: pa.RecordBatch, sets: set[int]) -> None:
+        if not len(batch):
+            return
+        routed = self._transforming.routed(batch)
+        if routed.bad and self._job.on_error == "fail":
+            error: BadRecordError = routed.bad[0].error(self._unit.source)
+            raise error
+        self._bad_records += len(routed.bad)
+        for bad in routed.bad:
+            self._skip(bad.error(self._unit.source).failure())
+        for times, offsets, topics in routed.runs:
+            rows = pa.table({"topic": topics, "time": _times(times), "offset": offsets})
+            sums = rows.group_by("topic").aggregate(
+                [("offset", "count"), ("offset", "min"), ("time", "min")]
+            )
+            for row in sums.to_pylist():
+                self._add(row, sets)
+
+    def _add(self, row: Mapping[str, Any], sets: set[int]) -> None:
+        oldest = row["time_min"]
+        one = self._found.get(row["topic"])
+        if one is None:
+            found = _Found(row["offset_count"], row["offset_min"], oldest, set(sets))
+            self._found[row["topic"]] = found
+            check(self._unit.source.topic, len(self._found))
+            return
+        one.records += row["offset_count"]
+        one.first = min(one.first, row["offset_min"])
+        one.oldest = min((time for time in (one.oldest, oldest) if time is not None), default=None)
+        one.sets |= sets
+
+
+def _times(times: pa.Int64Array) -> pa.Int64Array:
+    return pc.if_else(pc.equal(times, NO_TIMESTAMP), pa.scalar(None, pa.int64()), times)
