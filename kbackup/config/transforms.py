@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 ROUTER: Final = "RegexRouter"
 _ROUTER_PLUGIN: Final = "regex_router"
 
-_NOT_ROUTED: Final = (
-    (
-        "follow",
-        "all topics have to be known before the first record is written",
-        "remove it, and run the restore again for what has come since",
-    ),
-    (
-        "schema.registry.url",
-        "the subjects of schemas cannot be named before records are read",
-        "remove it: records keep the ids of their schemas",
-    ),
-)
-"""What a restore cannot do if a transform chooses a topic for each record, why, and what to do."""
-
 _OWN: Final = ("type", "predicate", "negate")
 """Properties of a transform that are not options of its class."""
 
@@ -275,14 +261,15 @@ def _check_topic(step: Step, given: Mapping[str, Value]) -> None:
 
 
 def _check_routing(step: Step, given: Mapping[str, Value]) -> Iterator[Doubt]:
-    """Refuse what does not go with a transform that chooses a topic for each record."""
-    if not step.chooses_topics:
-        return
-    for name, because, do in _NOT_ROUTED:
-        value = given.get(name)
-        if value is not None and value.text.lower() not in ("", "false"):
-            why = f"with {step.alias}, which chooses a topic for each record, {because}"
-            yield error("combination", name, value, why, do)
+    """Refuse to follow with a transform that chooses a topic for each record."""
+    follow = given.get("follow")
+    if step.chooses_topics and follow is not None and follow.text.lower() == "true":
+        why = (
+            f"{step.alias} chooses a topic for each record, and all topics have to be known before "
+            "the first record is written"
+        )
+        do = "remove it, and run the restore again for what has come since"
+        yield error("combination", "follow", follow, why, do)
 
 
 def _listed_in(given: Mapping[str, Value], name: str) -> list[str]:

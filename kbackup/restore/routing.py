@@ -2,6 +2,7 @@
 
 from kbackup.backup.frozen import frozen
 from kbackup.config import Settings
+from kbackup.errors import ConfigurationError
 from kbackup.records import TopicPartition
 from kbackup.renaming import rename
 from kbackup.reports import Bookmark, Mark, Place, Source
@@ -15,10 +16,17 @@ def to_survey(settings: Settings, store: Store, inventory: Inventory) -> list[Re
     """Return all that is asked for, a unit a partition; nothing of it is to be written.
 
     Raises:
+        ConfigurationError: If schemas are to be registered: their subjects are not known yet.
         IncompleteBackupError: If a topic that was asked for is not in the backup.
         RefusedError: If some of it is archived.
         StoreError: If the store does not answer.
     """
+    if wiring.schema_registry(settings) is not None:
+        raise ConfigurationError(
+            "schemas cannot be registered where a transform chooses a topic for each record",
+            "their subjects are named after topics, which are known once the records are read",
+            "leave the Schema Registry out: records keep the ids of their schemas",
+        )
     window, units = wiring.window(settings), list[RestoreUnit]()
     for name in inventory.topics():
         inventory.look_at(name)

@@ -12,6 +12,7 @@ from record_samples import batch_of
 from kbackup import config
 from kbackup.errors import (
     BadRecordError,
+    ConfigurationError,
     FeedbackLoopError,
     IllegalTopicNameError,
     MergedTopicsError,
@@ -340,3 +341,13 @@ def test_a_run_that_is_stopped_while_it_looks_for_topics_writes_nothing(standby:
 
     assert (143, "stopped", {}) == (done["exit_code"], done["result"], standby.target.ids)
     assert 0 == run_of(standby, BY_HEADER, Stop())["exit_code"]
+
+
+def test_schemas_are_not_registered_for_topics_that_are_not_known(standby: Standby) -> None:
+    """
+    Subjects are named after topics, which only the records name.
+    """
+    standby.backup.put("orders", 0, *KINDS)
+
+    with pytest.raises(ConfigurationError, match="schemas cannot be registered"):
+        run_of(standby, BY_HEADER | {"schema.registry.url": "http://127.0.0.1:1"}, Stop())
