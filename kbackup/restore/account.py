@@ -57,6 +57,12 @@ class Account:
             if self._skip_list is not None:
                 self._skip_list.add(error.failure())
 
+    def passes_over(self, failure: Failure) -> None:
+        """List an object that is nobody's; the listing counts it."""
+        with self.lock:
+            if self._skip_list is not None:
+                self._skip_list.add(failure)
+
     def rows(self) -> list[Event]:
         """Return what plan and summary say of the partitions."""
         with self.lock:

@@ -74,7 +74,7 @@ class Following:
         self._interval_s = settings.s3_poll_interval_ms / 1000
         self._account = account
         self._remarks = Remarks(summary, account.lock, tell)
-        self._lookout = Lookout(settings, store, self._remarks)
+        self._lookout = Lookout(settings, store, self._remarks, account.passes_over)
         self._asides, self._ready = Asides(self._interval_s), Ready(self._interval_s)
         self._timings = engine.Timings()
         self._cluster: Cluster | None = None

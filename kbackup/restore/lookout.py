@@ -1,12 +1,14 @@
 """What a restore that follows sees in the bucket, each time it looks."""
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Final
 
 from kbackup.backup import catalog as listing
 from kbackup.backup.catalog import Catalog
 from kbackup.config import Settings
+from kbackup.errors import Failure, ObjectKeyError
 from kbackup.restore.asides import BUCKET
 from kbackup.restore.remarks import Remarks
 from kbackup.runs import wiring
@@ -26,10 +28,19 @@ class Lookout:
         settings: Which backup, and which of its topics.
         store: Where it is.
         remarks: Takes what is odd.
+        passes_over: Takes each object that is not the backup's, once.
     """
 
-    def __init__(self, settings: Settings, store: Store, remarks: Remarks) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        remarks: Remarks,
+        passes_over: Callable[[Failure], None],
+    ) -> None:
         self._settings, self._store, self._remarks = settings, store, remarks
+        self._passes_over = passes_over
+        self._foreign: set[str] = set()  # what the last listing had
 
     def catalog(self, topics: Collection[str]) -> Catalog:
         """Return what is there of *topics*; all where there are none.
@@ -66,6 +77,15 @@ class Lookout:
         self._remarks.count("foreign_objects", found.foreign_count)
         self._remarks.odd((BUCKET, "foreign_object"), said, keys)
         self._remarks.odd((BUCKET, "left_out"), found.left_out())
+        for key, why in found.foreign:
+            if key not in self._foreign:
+                self._passes_over(skipped(key, why))
+        self._foreign = {key for key, _ in found.foreign}
+
+
+def skipped(key: str, why: str) -> Failure:
+    """Return the entry of an object that is not the backup's in the list of what is skipped."""
+    return replace(ObjectKeyError(key, why).failure(), place={"key": key})
 
 
 def stamps(found: Catalog, said: Known) -> dict[str, str]:

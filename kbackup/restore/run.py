@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Final, Unpack
 
 from kbackup import engine
@@ -10,7 +9,7 @@ from kbackup.backup import catalog
 from kbackup.channel import Here
 from kbackup.config import Settings
 from kbackup.engine import Report
-from kbackup.errors import Failure, KbackupError, ObjectKeyError, StoppedError
+from kbackup.errors import Failure, KbackupError, StoppedError
 from kbackup.events import PROGRESS, Event
 from kbackup.kafka import Cluster, check_idle
 from kbackup.reports import OfRestore, PartitionReport
@@ -20,6 +19,7 @@ from kbackup.restore.beginning import begin
 from kbackup.restore.follow import Following
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.lookout import skipped
 from kbackup.restore.plan import RestorePlan, confirm
 from kbackup.restore.planner import Planner
 from kbackup.restore.routing import to_survey
@@ -223,8 +223,7 @@ class RestoreRun:
     def _say_foreign(self, found: catalog.Catalog) -> None:
         self._summary.skip("foreign_objects", found.foreign_count)
         for key, why in found.foreign:
-            left_out = ObjectKeyError(key, why).failure()
-            self._skip_list.add(replace(left_out, place={"key": key}))
+            self._skip_list.add(skipped(key, why))
         for key, why in found.foreign[:20]:
             self._tell(self._summary.warn("foreign_object", f"{key} is ignored: {why}", key=key))
         for code, text in found.left_out():

@@ -1,6 +1,7 @@
 """A restore that follows and meets what fails or is refused: it is set aside, the rest goes on."""
 
 import json
+from io import BytesIO
 from pathlib import Path
 
 from kbackup.errors import KafkaError, StoreError
@@ -233,3 +234,22 @@ def test_the_skip_list_names_a_missing_object_at_once(standby: Standby, tmp_path
     standby.follow(happens, behavior_on_error="log", skipped_file=str(path))
 
     assert [f"orders-0: {gone} is missing"] == [json.loads(line)["what"] for line in seen]
+
+
+def test_the_skip_list_names_each_foreign_object_once(standby: Standby, tmp_path: Path) -> None:
+    """
+    While the restore follows, with those that come later; however often the bucket is listed.
+    """
+    path = tmp_path / "skipped.jsonl"
+    standby.sink("orders", 0, range(5))
+    standby.backup.store.put("topics/one.txt", BytesIO(b"1"), sha256="", metadata={})
+
+    def happens(look: int) -> bool:
+        if look == 2:
+            standby.backup.store.put("topics/two.txt", BytesIO(b"2"), sha256="", metadata={})
+        return look < 5
+
+    standby.follow(happens, skipped_file=str(path))
+
+    listed = [json.loads(line)["key"] for line in path.read_text().splitlines()]
+    assert ["topics/one.txt", "topics/two.txt"] == listed
