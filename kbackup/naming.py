@@ -132,6 +132,7 @@ class Layout:
             Such a layout holds values alone, each file with an index beside it.
         expressions: Of a generic layout, which is only read: what gives an object its topic.
             Objects are values; each is a directory of its own, named as its key.
+        tombstones: Directory of the files that hold the keys of tombstones, which have no values.
     """
 
     topics_dir: str = "topics"
@@ -140,6 +141,7 @@ class Layout:
     offset_width: int = OFFSET_WIDTH
     is_dated: bool = False
     expressions: tuple[Expression, ...] = ()
+    tombstones: str = "tombstone"
     _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -167,6 +169,12 @@ class Layout:
     def has_folders(self) -> bool:
         """Whether each topic has a folder of its own."""
         return not (self.is_dated or self.is_generic)
+
+    def is_main(self, parts: ObjectKey) -> bool:
+        """Whether an object is what its set is known by: no sibling of a file of values."""
+        if parts.view is View.KEY:
+            return parts.encoded_partition == self.tombstones and self.has_folders
+        return parts.view in (View.RECORD, View.VALUE)
 
     def prefix(self, topic: str | None = None) -> str:
         """Return what the keys of all topics, or of one, begin with; ends with the delimiter."""

@@ -130,6 +130,13 @@ class CaseSpec(ViewSpec):
         return self.text
 
 
+KEYS_TOO: Final = {
+    "store.kafka.keys": "true",
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "keys.format.class": "io.confluent.connect.s3.format.json.JsonFormat",
+}
+
+
 def settings(case: dict[str, Any], folder: Path) -> Settings:
     """Return what kbackup makes of the case's configuration, formats and converters aside."""
     given = {
@@ -140,8 +147,10 @@ def settings(case: dict[str, Any], folder: Path) -> Settings:
                  "s3.compression.type", "format.bytearray.extension"):  # fmt: skip
         given.pop(name, None)
     if given.get("behavior.on.null.values") == "write":
-        given["behavior.on.null.values"] = "fail"
-    for name in ("store.kafka.keys", "store.kafka.headers", "s3.object.tagging"):
+        given |= KEYS_TOO
+    else:
+        given.pop("store.kafka.keys", None)
+    for name in ("store.kafka.headers", "s3.object.tagging"):
         given.pop(name, None)
     partitioner = given.pop("partitioner.class", "Default")
     given |= {
@@ -265,21 +274,26 @@ class Player:
         """Return what came of it; without a reporter a bad record ends it."""
         self.now = self.case.get("clock_start_ms", 1_500_000_000_000)
         views = conversions(self.case, self.schemas)
-        files = OpenFiles(self.where, views, wiring.layout(self.settings), 2**20)
+        rule = wiring.rule(self.settings)
+        files = OpenFiles(
+            self.where, views, wiring.layout(self.settings), 2**20, tombstones=rule.tombstones
+        )
         appended: list[Rows] = []
         clock: Callable[[], int] = lambda: self.now  # noqa: E731
-        for step in cut(self._rows(views), wiring.rule(self.settings), clock):
+        for step in cut(self._rows(views), rule, clock):
             match step:
                 case Append(rows):
                     files.write(rows)
                     appended.append(rows)
                 case Cut(next_offset):
                     closed = files.close(Span(0, next_offset))
-                    offsets = [*offsets_by_directory(appended).values()]
-                    for at, file in enumerate(closed):
-                        held = offsets[at // len(views)]
+                    offsets = iter(offsets_by_directory(appended).values())
+                    held: list[int] | None = None
+                    for file in closed:
+                        held = next(offsets) if held is None else held
                         self.outcome.objects.append((self.step, file.key, held))
                         file.body.close()
+                        held = None if file.is_main else held
                     self.outcome.committed.append((self.step, next_offset))
                     appended = []
         files.drop()
@@ -305,7 +319,7 @@ class Player:
             for converted in convert(
                 batch(mine),
                 views,
-                leaves_out_nulls=self.settings.behavior_on_null_values == "ignore",
+                nulls=wiring.nulls(self.settings),
                 compatibility=wiring.rule(self.settings).compatibility,
             ):
                 rows = route(
@@ -315,6 +329,7 @@ class Player:
                     extractor,
                     self.now,
                     affix=wiring.affix(self.settings),
+                    tombstones=wiring.rule(self.settings).tombstones,
                 )
                 if not self.case.get("reporter"):
                     yield rows.before_bad()

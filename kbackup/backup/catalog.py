@@ -83,7 +83,9 @@ class Catalog:
         """Return what of it is of one format, siblings included."""
         kept = {
             where: [
-                files for files in sets if files.main is None or files.main.format == only_format
+                files
+                for files in sets
+                if files.main is None or files.is_tombstones or files.main.format == only_format
             ]
             for where, sets in self.sets.items()
         }
@@ -138,7 +140,8 @@ def read(
         else:
             _add(found, parts, entry, name)
     for where, sets in found.items():
-        ordered = sorted(sets.values(), key=lambda one: (one.start_offset, one.encoded_partition))
+        told = (_told(files, layout) for files in sets.values())
+        ordered = sorted(told, key=lambda one: (one.start_offset, one.encoded_partition))
         if layout.is_dated:
             ordered = [_with_index(files, indexes) for files in _stored_last(ordered)]
         catalog.sets[where] = ordered
@@ -240,6 +243,13 @@ def _add_generic(
     found.setdefault(where, {})[(entry.key,)] = FileSet(
         where, parts.start_offset, entry.key, main=file, is_generic=True
     )
+
+
+def _told(files: FileSet, layout: Layout) -> FileSet:
+    """Return *files* as what it is: keys without values in their own directory are tombstones."""
+    if files.main is not None or files.encoded_partition != layout.tombstones:
+        return files
+    return replace(files, main=files.keys, keys=None)
 
 
 def _stored_last(sets: Sequence[FileSet]) -> Iterator[FileSet]:

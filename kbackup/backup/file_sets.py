@@ -45,8 +45,9 @@ class FileSet:
         start_offset: Offset of the first record, from the name.
         encoded_partition: The directory; where it is a date of upload, which says nothing of the
             records, `kbackup.naming.UPLOAD_DATE`.
-        main: The whole-record or the value object; None where only siblings were found.
-        keys: The keys object, None if there is none.
+        main: The whole-record or the value object, or of tombstones the keys object; None where
+            only siblings were found.
+        keys: The keys object beside the values, None if there is none.
         headers: The headers object, None if there is none.
         index: Key of the index beside the value object; None if there is none, which loses nothing.
         is_generic: An expression over keys has found it, so its records have no offsets that mean
@@ -91,6 +92,11 @@ class FileSet:
     def id(self) -> str:
         """The key that stands for the set."""
         return self.files[0].key
+
+    @property
+    def is_tombstones(self) -> bool:
+        """Whether it holds records without a value."""
+        return self.main is not None and self.main.view is View.KEY
 
     @property
     def is_whole(self) -> bool:

@@ -106,9 +106,9 @@ def _values(
     options: ReadOptions,
     identity: TopicIdentity,
 ) -> Iterator[pa.RecordBatch]:
-    """Read a value file and its siblings side by side, row for row."""
+    """Read a value file, or one of tombstones, and its siblings side by side, row for row."""
     for wanted, file, name in (
-        (options.wants_keys, files.keys, "keys"),
+        (options.wants_keys and not files.is_tombstones, files.keys, "keys"),
         (options.wants_headers, files.headers, "headers"),
     ):
         if wanted and file is None:
@@ -131,7 +131,9 @@ def _values(
             keys, headers = [
                 None if sibling is None else sibling.take(len(rows), main) for sibling in siblings
             ]
-            yield assemble(start, rows, keys, headers)
+            nulls = pa.nulls(len(rows), pa.binary())
+            pair = (nulls, rows) if files.is_tombstones else (rows, keys)
+            yield assemble(start, *pair, headers)
             start += len(rows)
         for sibling in siblings:
             if sibling is not None and sibling.next() is not None:
@@ -182,7 +184,8 @@ def _keys_alone(store: Store, files: FileSet, options: ReadOptions) -> Iterator[
     raise IncompleteBackupError(
         key,
         "the value object beside it is missing",
-        "a run that was interrupted leaves this until the next run completes the set",
+        "a run that was interrupted leaves this until the next run completes the set; a connector "
+        "stores the keys of tombstones so, in the directory tombstone.encoded.partition",
         key=key,
     )
     yield  # pragma: no cover  (makes this a generator, as `read` needs)

@@ -24,14 +24,15 @@ def lacking(
     values = [files for files in sets if not files.is_whole]
     complete = [files for files in values if files.main is not None]
     for view, name in _VIEWS:
-        having = [at for at, files in enumerate(complete) if _sibling(files, view) is not None]
-        without = [at for at, files in enumerate(complete) if _sibling(files, view) is None]
+        mains = [files for files in complete if view is View.HEADERS or not files.is_tombstones]
+        having = [at for at, files in enumerate(mains) if _sibling(files, view) is not None]
+        without = [at for at, files in enumerate(mains) if _sibling(files, view) is None]
         if not (having or wanted[view]):
             continue
-        extension = _sibling(complete[having[0]], view) if having else None
+        extension = _sibling(mains[having[0]], view) if having else None
         for at in without:
             if wanted[view] or having[0] < at < having[-1]:
-                yield _without_sibling(complete[at], layout, view, name, extension)
+                yield _without_sibling(mains[at], layout, view, name, extension)
         quiet = sum(not (wanted[view] or having[0] < at < having[-1]) for at in without)
         if quiet:
             text = f"{quiet} value objects have no {name} object"
@@ -67,7 +68,10 @@ def _without_sibling(
 
 
 def _without_value(files: FileSet, values: Sequence[FileSet], layout: Layout) -> Iterator[Finding]:
-    """Judge siblings without their value: keys of tombstones, a run cut off, or a loss."""
+    """Judge siblings without their value: keys of tombstones, a run cut off, or a loss.
+
+    In the directory of tombstones their keys stand for the value.
+    """
     beside = [each for each in values if each.encoded_partition == files.encoded_partition]
     patterns = [each.main for each in beside if each.main is not None]
     if not patterns:
@@ -77,7 +81,7 @@ def _without_value(files: FileSet, values: Sequence[FileSet], layout: Layout) ->
         text = "its value object is not there: a run was interrupted, the next one completes it"
         yield Finding("missing_object", files.where, found, text=text, is_error=False)
         return
-    key = key_of(files, layout, View.VALUE, patterns[0].extension)
+    key = key_of(files, layout, patterns[0].view, patterns[0].extension)
     offsets = (files.start_offset, files.start_offset)
     text = f"{found} is there, its value object is missing"
     yield Finding("missing_object", files.where, key, offsets, text)

@@ -19,7 +19,7 @@ NO_EFFECT: Final = frozenset(
     """
     connector.class tasks.max storage.class schema.generator.class header.converter
     schemas.cache.config schema.cache.size retry.backoff.ms shutdown.timeout.ms
-    max.write.duration.ms tombstone.encoded.partition
+    max.write.duration.ms
     max.files.scan.limit local.buffer.dir
     enable.conditional.writes s3.send.digest s3.http.send.expect.continue
     config.action.reload

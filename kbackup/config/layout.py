@@ -86,6 +86,11 @@ class Layout(Group):
     headers_format_class: OptionalText = declare(
         None, "File format of the headers' objects.", commands=RUNS, example="json"
     )
+    tombstone_encoded_partition: Text = declare(
+        "tombstone",
+        "Directory of the objects that hold the keys of tombstones.",
+        min_length=1,
+    )
     key_converter: OptionalText = declare(
         None,
         f"Converts a key to what its file holds: {built_in('converters')}, or a class name.",
@@ -203,9 +208,11 @@ class Safety(Group):
     title: ClassVar[str] = "Safety"
     commands: ClassVar[frozenset[str]] = RUNS
 
-    behavior_on_null_values: Annotated[Literal["fail", "ignore"], *Word] = declare(
+    behavior_on_null_values: Annotated[Literal["fail", "ignore", "write"], *Word] = declare(
         "fail",
-        "How tombstones are handled in the connectors' layout; whole records keep them.",
+        "How tombstones are handled in the connectors' layout: stop, leave them out, or store "
+        "their keys in tombstone.encoded.partition, which needs store.kafka.keys; whole records "
+        "keep them.",
         commands=SINK,
     )
     behavior_on_error: Annotated[Literal["fail", "ignore", "log"], *Word] = declare(

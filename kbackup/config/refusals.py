@@ -47,15 +47,6 @@ class Refusal:
 
 _ROWS: Final = (
     Refusal(
-        "behavior.on.null.values",
-        lambda text: text.lower() == "write",
-        "tombstone files hold keys without offsets, so a restore could not know which values "
-        "came before a tombstone and which after it; this version writes none",
-        "leave out format.class: whole records keep tombstones in their place; or set it to fail, "
-        "or to ignore with errors.tolerance=all and a dead letter topic, which keeps them",
-        SINK,
-    ),
-    Refusal(
         "file.discovery.starting.timestamp",
         other_than("0", ""),
         "it would leave objects out by when they were stored, and this version restores all",

@@ -22,6 +22,7 @@ _OF_VALUES: Final = (
     "keys.format.",
     "headers.format.",
     "behavior.on.null.",
+    "tombstone.encoded.",
 )
 
 _SIDES: Final = {"keys": View.KEY, "headers": View.HEADERS}
@@ -162,6 +163,12 @@ def _values(seams: Seams, given: Mapping[str, Value], *, writes: bool, is_connec
         why = "this version supports it for whole records only"
         do = f"leave out format.class for whole records, or choose {_that_hold(View.VALUE)}"
         seams.doubts.append(error("unsupported", "format.class", given["format.class"], why, do))
+    nulls = given.get("behavior.on.null.values")
+    has_tombstones = nulls is not None and nulls.text.lower() == "write"
+    if writes and has_tombstones and not _is_true(given, "store.kafka.keys"):
+        why = "of a tombstone there is nothing but its key to store"
+        do = "set store.kafka.keys=true, or leave out format.class: whole records keep tombstones"
+        seams.doubts.append(error("combination", "behavior.on.null.values", nulls, why, do))
     for part in _SIDES:
         name = f"{part}.format.class"
         if _is_true(given, f"store.kafka.{part}"):

@@ -18,6 +18,7 @@ from kbackup.flow.header_text import headers_as_text
 from kbackup.flow.rows import BadRecord, Part, Rows
 from kbackup.flow.schemas import Compatibility, needs_version
 from kbackup.flow.stretches import by_row, column_at, stages_of, stretches
+from kbackup.flow.tombstones import Nulls
 from kbackup.flow.transform import transformed
 from kbackup.flow.views import COLUMNS, ViewSpec
 from kbackup.formats import Format
@@ -36,7 +37,7 @@ _NULLS: Final = {
     View.VALUE: (
         "a value is null",
         "the connectors' layout cannot store it (behavior.on.null.values=fail)",
-        f"{_WHOLE}, or behavior.on.null.values=ignore",
+        f"{_WHOLE}, or behavior.on.null.values=ignore, or write with store.kafka.keys=true",
     ),
 }
 
@@ -59,7 +60,7 @@ def convert(
     batch: pa.RecordBatch,
     views: Sequence[Conversion],
     *,
-    leaves_out_nulls: bool = False,
+    nulls: Nulls = Nulls.FAIL,
     compatibility: Compatibility = Compatibility.NONE,
     transforms: tuple[Chain, TopicPartition] | None = None,
 ) -> Iterator[Rows]:
@@ -68,8 +69,8 @@ def convert(
     Args:
         batch: ``records.SCHEMA``, offsets rising.
         views: Those of the layout, the values or whole records last.
-        leaves_out_nulls: Leave out records whose value is null once it is converted; otherwise
-            they are bad in a file of values.
+        nulls: Leave out records whose value is null once it is converted, or leave the null in
+            its column; otherwise they are bad in a file of values.
         compatibility: A value whose schema has no version is bad where this compares versions.
         transforms: What to do to the records, and where they come from.
 
@@ -78,10 +79,10 @@ def convert(
         the rows, the bad ones or those left out.
     """
     if transforms is None:
-        yield from _checked_rows(_Read.of(batch, views), views, leaves_out_nulls, compatibility)
+        yield from _checked_rows(_Read.of(batch, views), views, nulls, compatibility)
         return
     for read in _transformed(_Read.of(batch, views), views, *transforms):
-        yield from _checked_rows(read, views, leaves_out_nulls, compatibility)
+        yield from _checked_rows(read, views, nulls, compatibility)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def _column(records: Records, kind: View) -> list[Column]:
 def _checked_rows(
     read: _Read,
     views: Sequence[Conversion],
-    leaves_out_nulls: bool,
+    nulls: Nulls,
     compatibility: Compatibility,
 ) -> Iterator[Rows]:
     """Yield rows of one schema each, with all that is bad about them."""
@@ -135,10 +136,10 @@ def _checked_rows(
     if not runs:
         yield Rows(batch, (Part(batch),), bad=read.bad, filtered=read.filtered)
         return
-    left_out = _null_values(runs[-1]) if leaves_out_nulls else None
+    left_out = _null_values(runs[-1]) if nulls is Nulls.IGNORE else None
     stages = stages_of({view.spec.view: each for view, each in zip(views, runs, strict=True)})
     for view, columns in zip(views, runs, strict=True):
-        refuses_null = not (leaves_out_nulls and view is views[-1])
+        refuses_null = nulls is Nulls.FAIL or view is not views[-1]
         columns[:] = [
             _checked(view, column, refuses_null=refuses_null, compatibility=compatibility)
             for column in columns
@@ -195,7 +196,12 @@ def _checked(
         bad += (Bad(row, *_NULLS[kind]) for row in pc.indices_nonzero(values.is_null()).to_pylist())
     if kind is View.VALUE and needs_version(compatibility, column.schema):
         text = f"schema.compatibility={compatibility} needs schemas with a version"
-        bad += (Bad(row, "the value's schema has no version", text) for row in range(len(values)))
+        judged = (
+            range(len(values))
+            if refuses_null
+            else pc.indices_nonzero(values.is_valid()).to_pylist()
+        )
+        bad += (Bad(row, "the value's schema has no version", text) for row in judged)
     bad += view.format.refuses(kind, values)
     return replace(column, bad=tuple(bad))
 

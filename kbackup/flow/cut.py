@@ -62,7 +62,7 @@ def cut(
                 if room < len(rest):
                     part = rest.slice(0, room)
                     size = batch_bytes(part.batch)
-                state = state.grown(part, size)
+                state = state.grown(part, size, rule)
                 yield Append(part, size)
             if reason is not None:
                 after = state.last_offset + 1
@@ -90,6 +90,7 @@ def _room(state: Open, rows: Rows, size: int, rule: Rule, now: int) -> tuple[int
         (Reason.STORED, rules.by_stored(state, rows, rule)),
         (Reason.SCHEMA, rules.by_schema(state, rows, rule)),
         (Reason.OPEN_FILES, rules.by_open_files(state, rows, rule)),
+        (Reason.TOMBSTONES, rules.by_tombstones(state, rows, rule)),
     ]
     chosen = [
         (Reason.RECORDS, rules.by_records(state, rows, rule)),

@@ -10,10 +10,11 @@ from kbackup.errors import KbackupError
 from kbackup.extractors import TimestampExtractor
 from kbackup.fields import DECODED
 from kbackup.flow.affix import NO_AFFIX, Affix, AffixKind
-from kbackup.flow.rows import BadRecord, Rows
+from kbackup.flow.rows import BadRecord, Rows, in_order
+from kbackup.flow.tombstones import NO_TOMBSTONES, are_in
 from kbackup.naming import DIRECTORY_BYTES_MAX
 from kbackup.partitioners import Partitioner
-from kbackup.records import TopicPartition
+from kbackup.records import NO_TIMESTAMP, TopicPartition
 
 TIME: Final = "time"
 """Column of times, which a partitioner sees beside `fields.DECODED` and ``records.SCHEMA``."""
@@ -31,6 +32,7 @@ def route(
     now_ms: int,
     *,
     affix: Affix = NO_AFFIX,
+    tombstones: str = NO_TOMBSTONES,
 ) -> Rows:
     """Find time and directory of each row.
 
@@ -41,6 +43,8 @@ def route(
         extractor: Gives the times.
         now_ms: The time that stands for "now" in all of *rows*, in ms since the epoch.
         affix: Lengthens the directories by the name of the value's schema.
+        tombstones: The directory of the rows without a value, whose time is the record's own.
+            Empty where the partitioner gives them theirs.
 
     Returns:
         The rows with both; a row without a directory is among the bad ones.
@@ -48,6 +52,46 @@ def route(
     Raises:
         KbackupError: If a plugin does not return one row per row.
     """
+    if not tombstones:
+        return _routed(rows, where, partitioner, extractor, now_ms, affix)
+    is_dead = rows.parts[-1].batch.column(0).is_null()
+    if not pc.any(is_dead).as_py():
+        routed = _routed(rows, where, partitioner, extractor, now_ms, affix)
+        return _elsewhere(routed, tombstones)
+    dead = rows.take(pc.indices_nonzero(is_dead))
+    times = dead.batch["timestamp"]
+    dead = replace(
+        dead,
+        times=pc.if_else(pc.equal(times, NO_TIMESTAMP), pa.scalar(None, pa.int64()), times),
+        directories=pa.repeat(pa.scalar(tombstones), len(dead)).dictionary_encode(),
+    )
+    alive = rows.take(pc.indices_nonzero(pc.invert(is_dead)))
+    alive = _routed(alive, where, partitioner, extractor, now_ms, affix)
+    return in_order(_elsewhere(alive, tombstones), dead)
+
+
+def _elsewhere(rows: Rows, tombstones: str) -> Rows:
+    """Return *rows*, all with values, without those whose directory is that of tombstones."""
+    is_wrong = are_in(rows, tombstones)
+    if not pc.any(is_wrong).as_py():
+        return rows
+    reason = (
+        f"{tombstones} is the directory of tombstones, where no file of values may be",
+        "choose another tombstone.encoded.partition",
+    )
+    bad = (*rows.bad, *_bad(rows, is_wrong, reason))
+    kept = rows.take(pc.indices_nonzero(pc.invert(is_wrong)))
+    return replace(kept, bad=tuple(sorted(bad, key=lambda at: at.offset)))
+
+
+def _routed(
+    rows: Rows,
+    where: TopicPartition,
+    partitioner: Partitioner,
+    extractor: TimestampExtractor,
+    now_ms: int,
+    affix: Affix,
+) -> Rows:
     seen = rows.batch
     if rows.parts[-1].batch is not rows.batch:
         values = rows.parts[-1].batch.column(0)

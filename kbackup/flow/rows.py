@@ -131,6 +131,23 @@ class Rows:
         return replace(kept, bad=(), left_out=left_out, filtered=filtered)
 
 
+def in_order(some: Rows, others: Rows) -> Rows:
+    """Return routed rows of the same schemas together, by offset, with what *some* left out."""
+    order = pc.sort_indices(pa.concat_arrays([some.batch["offset"], others.batch["offset"]]))
+    texts = [pc.cast(rows.directories, pa.string()) for rows in (some, others)]
+    together = replace(
+        some,
+        batch=pa.concat_batches([some.batch, others.batch]),
+        parts=tuple(
+            replace(part, batch=pa.concat_batches([part.batch, other.batch]))
+            for part, other in zip(some.parts, others.parts, strict=True)
+        ),
+        times=pa.concat_arrays([some.times, others.times]),
+        directories=pa.concat_arrays(texts).dictionary_encode(),
+    )
+    return together.take(order)
+
+
 def by_directory(rows: Rows) -> list[tuple[str, Rows]]:
     """Return the rows of each directory, in the order in which the directories first appear."""
     directories = rows.directories

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.columns import Schema
+from kbackup.flow import tombstones
 from kbackup.flow.rows import Rows
 from kbackup.flow.schedule import Schedule
 from kbackup.flow.schemas import Compatibility, Verdict, judge
@@ -37,6 +38,7 @@ class Reason(StrEnum):
     SCHEDULE = "rotate.schedule.interval.ms"
     SCHEMA = "schema.compatibility"
     OPEN_FILES = "partitioner.max.open.files"
+    TOMBSTONES = "behavior.on.null.values"
     STORED = "stored before"
 
 
@@ -55,6 +57,9 @@ class Rule:
         schedule: At these boundaries of the clock.
         open_files: Before a record that would open a file in one more directory than this.
         compatibility: Before a record whose schema the open file of its directory does not take.
+        tombstones: The directory of tombstones, whose files are of no schema of values and which no
+            record comes from or goes to as far as *on_directory_change* is concerned; empty where
+            there are none.  Files end where the order of some key would be lost.
         stored: At the start and the end of each of these, which are in order and apart.  Within
             one, only what a file cannot take closes files before its end.
     """
@@ -66,6 +71,7 @@ class Rule:
     schedule: Schedule | None = None
     open_files: int | None = OPEN_FILES
     compatibility: Compatibility = Compatibility.NONE
+    tombstones: str = tombstones.NO_TOMBSTONES
     stored: tuple[Span, ...] = ()
 
 
@@ -81,6 +87,7 @@ class Open:
         last_offset: Offset of the last record, -1 without.
         schemas: For each directory with an open file, the schemas of its parts.
         boundary: Time of the next scheduled cut, None without a schedule.
+        deleted: The keys of the tombstones in the open files.
     """
 
     records: int = 0
@@ -90,8 +97,9 @@ class Open:
     last_offset: int = -1
     schemas: Mapping[str, tuple[Schema | None, ...]] = field(default_factory=dict)
     boundary: int | None = None
+    deleted: pa.ChunkedArray | None = None
 
-    def grown(self, rows: Rows, size: int) -> "Open":
+    def grown(self, rows: Rows, size: int, rule: Rule) -> "Open":
         """Return what is open once *rows*, one at least and of *size* bytes, are in it too."""
         found = _directories(rows)
         schemas = self.schemas
@@ -106,7 +114,13 @@ class Open:
             last_directory=rows.directories[-1].as_py(),  # type: ignore[index]
             last_offset=rows.last_offset,
             schemas=schemas,
+            deleted=self._deleted_with(rows, rule) if rule.tombstones in found else self.deleted,
         )
+
+    def _deleted_with(self, rows: Rows, rule: Rule) -> pa.ChunkedArray:
+        more = tombstones.keys_of(rows).filter(tombstones.are_in(rows, rule.tombstones))
+        before = [] if self.deleted is None else self.deleted.chunks
+        return pa.chunked_array([*before, more], more.type)
 
 
 def by_stored(state: Open, rows: Rows, rule: Rule) -> int | None:
@@ -185,10 +199,15 @@ def by_directory_change(state: Open, rows: Rows, rule: Rule) -> int | None:
     if not rule.on_directory_change or rule.span_ms is None or not len(rows):
         return None
     assert rows.directories is not None  # noqa: S101
-    if state.records and rows.directories[0].as_py() != state.last_directory:
+    first, last = rows.directories[0].as_py(), state.last_directory
+    if state.records and first != last and rule.tombstones not in (first, last):
         return 0
     indices = rows.directories.indices
-    at: int = pc.index(pc.not_equal(indices[1:], indices[:-1]), True).as_py()
+    is_new = pc.not_equal(indices[1:], indices[:-1])
+    if rule.tombstones:
+        is_value = pc.invert(tombstones.are_in(rows, rule.tombstones))
+        is_new = pc.and_(is_new, pc.and_(is_value[1:], is_value[:-1]))
+    at: int = pc.index(is_new, True).as_py()
     return at + 1 if at >= 0 else None
 
 
@@ -209,9 +228,21 @@ def by_schema(state: Open, rows: Rows, rule: Rule) -> int | None:
     foreign = [
         name
         for name in _directories(rows)
-        if name in state.schemas and not _fit(state.schemas[name], rows.schemas, rule)
+        if name in state.schemas
+        and not _fit(state.schemas[name], rows.schemas, rule, has_values=name != rule.tombstones)
     ]
     return _first_in(rows, foreign)
+
+
+def by_tombstones(state: Open, rows: Rows, rule: Rule) -> int | None:
+    """Room before the first value that a restore would deliver before a tombstone of its key."""
+    if not rule.tombstones or not len(rows):
+        return None
+    deleted = pa.chunked_array([], tombstones.keys_of(rows).type)
+    if state.deleted is not None:
+        deleted = state.deleted
+    found = tombstones.room(rows, rule.tombstones, frozenset(state.schemas), deleted)
+    return found if found < len(rows) else None
 
 
 def by_open_files(state: Open, rows: Rows, rule: Rule) -> int | None:
@@ -222,9 +253,16 @@ def by_open_files(state: Open, rows: Rows, rule: Rule) -> int | None:
     return _first_in(rows, new[max(1, rule.open_files) - len(state.schemas) :])
 
 
-def _fit(file: tuple[Schema | None, ...], rows: tuple[Schema | None, ...], rule: Rule) -> bool:
-    value = judge(rule.compatibility, file[-1], rows[-1])
-    return file[:-1] == rows[:-1] and value is not Verdict.ROTATE
+def _fit(
+    file: tuple[Schema | None, ...],
+    rows: tuple[Schema | None, ...],
+    rule: Rule,
+    *,
+    has_values: bool,
+) -> bool:
+    if file[:-1] != rows[:-1]:
+        return False
+    return not has_values or judge(rule.compatibility, file[-1], rows[-1]) is not Verdict.ROTATE
 
 
 def _directories(rows: Rows) -> list[str]:

@@ -16,9 +16,10 @@ from kbackup.errors import KbackupError
 from kbackup.flow.convert import Conversion
 from kbackup.flow.rows import Part, Rows, by_directory
 from kbackup.flow.schemas import brought_under
+from kbackup.flow.tombstones import NO_TOMBSTONES
 from kbackup.flow.views import ViewSpec
 from kbackup.formats import Writer
-from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey
+from kbackup.naming import INDEX_EXTENSION, Layout, ObjectKey, View
 from kbackup.records import NO_TIMESTAMP, UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.spool import Spool
 
@@ -84,6 +85,7 @@ class ClosedFile:
         where: Which partition it is of.
         identity: Which topic it is of.
         index: Its index, None where its format has none.
+        is_main: Whether it is what its records are known by: of the files of one directory, one.
     """
 
     key: str
@@ -94,6 +96,12 @@ class ClosedFile:
     where: TopicPartition
     identity: TopicIdentity = UNKNOWN
     index: Index | None = None
+    is_main: bool = True
+
+    @property
+    def is_tombstones(self) -> bool:
+        """Whether it holds the keys of records without a value."""
+        return self.is_main and self.spec.view is View.KEY
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -134,6 +142,8 @@ class OpenFiles:
         layout: How objects are named.
         spool_bytes: What all open files together may hold in memory.
         identity: Which topic it is; kept in each file that has room for it, and beside it.
+        tombstones: The directory of rows without a value, of which everything else is stored, the
+            keys last; empty where there is none.
         dated: Gives the date under which the files that begin at an offset are stored; needed
             where the layout is dated.
         records: Records in all open files.
@@ -145,6 +155,7 @@ class OpenFiles:
     spool_bytes: int
     identity: TopicIdentity = UNKNOWN
     dated: Callable[[int], str] | None = None
+    tombstones: str = NO_TOMBSTONES
     records: int = 0
     _open: dict[str, _Open] = field(default_factory=dict)
 
@@ -158,9 +169,9 @@ class OpenFiles:
             files = self._open.get(directory)
             if files is None:
                 files = self._open[directory] = _Open([])
-                for view, part in zip(self.views, some.parts, strict=True):
+                for view, part in self._filed(directory, some):
                     files.sheets.append(self._begin(view, part))
-            for sheet, part in zip(files.sheets, some.parts, strict=True):
+            for sheet, (_, part) in zip(files.sheets, self._filed(directory, some), strict=True):
                 sheet.writer.write(self._under(sheet.schema, part))
             files.facts = grown(files.facts, some.batch)
             self.records += len(some)
@@ -198,7 +209,7 @@ class OpenFiles:
                 closed.append(
                     ClosedFile(
                         self.layout.key(key), spec, sheet.body, own, cut, self.where,
-                        self.identity, self._index(key, sheet.writer),
+                        self.identity, self._index(key, sheet.writer), sheet is files.sheets[-1],
                     )
                 )  # fmt: skip
         self._open, self.records = {}, 0
@@ -213,6 +224,11 @@ class OpenFiles:
                     sheet.writer.close({})  # left alone, it would write its end later, to nowhere
                 sheet.body.close()
         self._open, self.records = {}, 0
+
+    def _filed(self, directory: str, rows: Rows) -> list[tuple[Conversion, Part]]:
+        """Return what each file of *directory* takes of *rows*, in the order they are stored."""
+        files = list(zip(self.views, rows.parts, strict=True))
+        return files[-2::-1] if directory == self.tombstones else files
 
     def _index(self, key: ObjectKey, writer: Writer) -> Index | None:
         index = getattr(writer, "index", None)

@@ -241,6 +241,7 @@ class Planner:
             warnings += soundness.lacks(
                 intent.source,
                 self._inventory.sets(intent.source),
+                self._inventory.entered,
                 had_objects=self._inventory.had_objects(intent.source),
             )
             warnings += soundness.repeated(intent.source, chosen, self._inventory.entered)

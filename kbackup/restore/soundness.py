@@ -186,13 +186,18 @@ def gone(
 
 
 def lacks(
-    source: str, sets: Iterable[FileSet], *, had_objects: bool = False
+    source: str,
+    sets: Iterable[FileSet],
+    facts_of: Callable[[FileSet], Facts | None],
+    *,
+    had_objects: bool = False,
 ) -> list[tuple[str, str]]:
     """Report once what is not stored of a topic: all of it, or what the connectors' layout lacks.
 
     Args:
         source: The topic.
         sets: All of its file sets.
+        facts_of: What is known of the records of a set.
         had_objects: Objects of it were stored once; those that are gone are missed elsewhere.
     """
     stored = list(sets)
@@ -205,13 +210,15 @@ def lacks(
     if not values:
         return []
     lacking = []
-    if all(files.keys is None for files in values):
+    if all(files.keys is None and not files.is_tombstones for files in values):
         lacking.append(("no_keys", "keys were not stored: records will have no key"))
     if all(files.headers is None for files in values):
         lacking.append(("no_headers", "headers were not stored: records will have none"))
     lacking.append(("no_timestamps", "timestamps were not stored: records get the current time"))
     folders: dict[TopicPartition, set[str]] = {}
     for files in values:
+        if files.is_tombstones and facts_of(files) is not None:
+            continue  # a sink of ours keeps the order of each key's records
         folders.setdefault(files.where, set()).add(files.encoded_partition)
     if any(len(names) > 1 for names in folders.values()):
         text = "offsets were not stored: records keep their order within a directory only"

@@ -9,7 +9,7 @@ from kbackup.backup.catalog import Catalog
 from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.ledger import objects
-from kbackup.backup.ledger.rows import OBJECT, Entry, named, stored
+from kbackup.backup.ledger.rows import OBJECT, TOMBSTONES, Entry, named, stored
 from kbackup.flow.views import ReadOptions
 from kbackup.flow.write import CutFacts
 from kbackup.naming import Layout
@@ -95,15 +95,16 @@ def _row(
     where: TopicPartition, files: FileSet, file: BackupFile, head: ObjectHead, is_cut: bool
 ) -> Entry:
     facts = Facts.from_metadata(head.metadata)
+    view = TOMBSTONES if files.is_tombstones and file is files.main else file.view
     time_ms = int(head.modified.timestamp() * 1000)
     if facts is None:
         return Entry(
-            OBJECT, where.partition, files.start_offset, None, file.key, named(file.view),
+            OBJECT, where.partition, files.start_offset, None, file.key, named(view),
             bytes=head.size, time=time_ms,
         )  # fmt: skip
     said = CutFacts.from_metadata(head.metadata)
     cut = Span(facts.first_offset, facts.last_offset + 1) if said is None else said.span
-    row = stored(where, file.key, file.view, facts, head.size, cut, "", time_ms)
+    row = stored(where, file.key, view, facts, head.size, cut, "", time_ms)
     return row if is_cut or said is not None else replace(row, cut_start=None, next_offset=None)
 
 

@@ -19,6 +19,7 @@ from kbackup.flow.envelope import Envelope
 from kbackup.flow.rules import OPEN_FILES, Rule
 from kbackup.flow.schedule import Schedule
 from kbackup.flow.schemas import Compatibility
+from kbackup.flow.tombstones import NO_TOMBSTONES, Nulls
 from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.kafka import KafkaSettings, Way
@@ -85,6 +86,7 @@ def layout(settings: Settings) -> Layout:
         settings.filename_offset_zero_pad_width,
         is_dated,
         settings.topic_regex_list if settings.mode == GENERIC else (),
+        settings.tombstone_encoded_partition,
     )
 
 
@@ -231,7 +233,17 @@ def rule(settings: Settings) -> Rule:
         schedule=_schedule(settings),
         open_files=OPEN_FILES if directories < 0 else max(1, directories),
         compatibility=Compatibility(settings.schema_compatibility),
+        tombstones=(
+            settings.tombstone_encoded_partition
+            if nulls(settings) is Nulls.WRITE
+            else NO_TOMBSTONES
+        ),
     )
+
+
+def nulls(settings: Settings) -> Nulls:
+    """Return what becomes of records without a value; whole records keep them in their place."""
+    return Nulls.FAIL if settings.view == "record" else Nulls(settings.behavior_on_null_values)
 
 
 def _schedule(settings: Settings) -> Schedule | None:

@@ -78,7 +78,9 @@ def gather(
         begun = [topic for topic in topics if known.has_ledger(topic)]
         known = with_objects(known, store, layout, clock, begun)
         stored = _objects(store, layout, doubtful)
-        mains = {where: main for where, objects in stored.items() if (main := _mains(objects))}
+        mains = {
+            where: main for where, objects in stored.items() if (main := _mains(layout, objects))
+        }
         cuts = pool.map(lambda objects: _last_cut(store, objects), mains.values())
         last = dict(zip(mains, cuts, strict=True))
         unentered = {
@@ -89,7 +91,7 @@ def gather(
         whole = {
             where: _whole_cuts(store, pool, overtaken, known.identity(where.topic))
             for where, objects in unentered.items()
-            if (overtaken := _overtaken(objects, logs[where], committed.get(where)))
+            if (overtaken := _overtaken(layout, objects, logs[where], committed.get(where)))
         }
         pointed = dict(
             zip(mains, pool.map(lambda at: _pointed_to(store, layout, at), mains), strict=True)
@@ -236,14 +238,16 @@ def _pointed_to(store: Store, layout: Layout, where: TopicPartition) -> int | No
     return pointed_to(store, layout, where) if layout.is_dated else None
 
 
-def _mains(objects: Sequence[_Stored]) -> list[_Stored]:
-    return [one for one in objects if one.parts.view in (View.RECORD, View.VALUE)]
+def _mains(layout: Layout, objects: Sequence[_Stored]) -> list[_Stored]:
+    return [one for one in objects if layout.is_main(one.parts)]
 
 
-def _overtaken(objects: Sequence[_Stored], log: Span, at: Position | None) -> list[_Stored]:
+def _overtaken(
+    layout: Layout, objects: Sequence[_Stored], log: Span, at: Position | None
+) -> list[_Stored]:
     """Return those of *objects* whose first offsets the log has lost since *at*."""
     first = 0 if at is None else at.offset
-    return [one for one in _mains(objects) if first <= one.start_offset < log.start_offset]
+    return [one for one in _mains(layout, objects) if first <= one.start_offset < log.start_offset]
 
 
 def _whole_cuts(
@@ -272,7 +276,7 @@ def _last_cut(store: Store, objects: Sequence[_Stored]) -> _LastCut:
     if head is None:
         return _LastCut()
     if (facts := Facts.from_metadata(head.metadata)) is None:
-        return _LastCut(is_foreign=objects[-1].parts.view is View.VALUE)
+        return _LastCut(is_foreign=objects[-1].parts.view is not View.RECORD)
     identity = TopicIdentity.from_metadata(head.metadata)
     cut = CutFacts.from_metadata(head.metadata)
     if cut is None:  # of a version that did not keep it

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from kbackup.backup.ledger.objects import PartitionLedger
-from kbackup.backup.ledger.rows import Entry, named
+from kbackup.backup.ledger.rows import TOMBSTONES, Entry, named
 from kbackup.errors import RefusedError
 from kbackup.naming import View
 from kbackup.records import Span, TopicPartition
@@ -64,7 +64,8 @@ def held(ledger: PartitionLedger, present: Container[str], extension: str) -> tu
     values = [
         one
         for one in ledger.objects.values()
-        if one.view == named(View.VALUE) and (one.key or "").endswith(extension)
+        if one.view == TOMBSTONES
+        or (one.view == named(View.VALUE) and (one.key or "").endswith(extension))
     ]
     found: dict[Span, HeldCut] = {}
     for one in values:

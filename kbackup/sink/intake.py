@@ -62,8 +62,15 @@ class Intake:
                 self.schemas.meet(self.job.routes(self.where), batch)
             for converted in found:
                 now_ms = self.job.clock.ms()
-                affix = self.job.affix
-                rows = route(converted, self.where, partitioner, extractor, now_ms, affix=affix)
+                rows = route(
+                    converted,
+                    self.where,
+                    partitioner,
+                    extractor,
+                    now_ms,
+                    affix=self.job.affix,
+                    tombstones=self.job.rule.tombstones,
+                )
                 if self.job.errors.tolerates:
                     self.rejects.take(batch, rows)
                     yield rows
@@ -93,7 +100,7 @@ class Intake:
                     convert(
                         batch,
                         views,
-                        leaves_out_nulls=self.job.drops_nulls,
+                        nulls=self.job.nulls,
                         compatibility=self.job.rule.compatibility,
                         transforms=transforms,
                     )

@@ -8,6 +8,7 @@ from kbackup.clock import Clock
 from kbackup.errors import TopicChangedError
 from kbackup.flow.affix import NO_AFFIX, Affix
 from kbackup.flow.rules import Rule
+from kbackup.flow.tombstones import Nulls
 from kbackup.flow.views import ViewSpec
 from kbackup.kafka import Connection
 from kbackup.naming import Layout
@@ -41,8 +42,7 @@ class SinkJob:
         rule: When files are cut.
         group: The consumer group that keeps the position.
         flush_tail: Close the last, short file at the end of a span.
-        drops_nulls: Leave out records without a value (``behavior.on.null.values=ignore``);
-            otherwise the connectors' layout refuses them.
+        nulls: What becomes of records without a value in the connectors' layout.
         errors: What becomes of bad records.
         schemas: The registries whose schemas are stored.
         plugin_options: What was given for the options of partitioner and extractor, by property.
@@ -64,7 +64,7 @@ class SinkJob:
     rule: Rule
     group: str
     flush_tail: bool = True
-    drops_nulls: bool = False
+    nulls: Nulls = Nulls.FAIL
     affix: Affix = NO_AFFIX
     transforms: tuple[Step, ...] = ()
     routes: Routes = UNROUTED

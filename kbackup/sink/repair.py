@@ -15,7 +15,7 @@ from kbackup.backup import catalog
 from kbackup.backup.agreement import sha256_of
 from kbackup.backup.catalog import Catalog
 from kbackup.backup.ledger.objects import PartitionLedger
-from kbackup.backup.ledger.rows import Entry, named
+from kbackup.backup.ledger.rows import Entry, is_main
 from kbackup.config import Settings
 from kbackup.config.parsing import ObjectPlace
 from kbackup.errors import (
@@ -27,7 +27,6 @@ from kbackup.errors import (
 )
 from kbackup.events import Event
 from kbackup.kafka import Cluster
-from kbackup.naming import View
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.reports import OfSink, PartitionReport
 from kbackup.runs import history, known, wiring
@@ -261,9 +260,8 @@ class _Planner:
 
 
 def _mains(rows: Iterable[Entry]) -> Iterator[Entry]:
-    """Yield the rows of objects of values, or of whole records."""
-    views = named(View.RECORD), named(View.VALUE)
-    return (row for row in rows if row.key is not None and row.view in views)
+    """Yield the rows of objects of values, of whole records, or of tombstones."""
+    return (row for row in rows if row.key is not None and is_main(row))
 
 
 def _rows_at(rows: Iterable[Entry], offset: int) -> list[Entry]:

@@ -36,7 +36,7 @@ def job_of(
         plugin_options=wiring.partitioner_options(settings),
         group=group,
         flush_tail=settings.flush_on_stop,
-        drops_nulls=settings.view == "value" and settings.behavior_on_null_values == "ignore",
+        nulls=wiring.nulls(settings),
         errors=error_policy(settings),
         schemas=schemas,
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kbackup.backup.ledger.objects import passed
-from kbackup.backup.ledger.rows import Entry, stored
+from kbackup.backup.ledger.rows import TOMBSTONES, Entry, stored
 from kbackup.channel import Line
 from kbackup.errors import KbackupError, StoppedError
 from kbackup.events import ObjectStored
@@ -116,7 +116,7 @@ class Work:
         )
         files = OpenFiles(
             self._stored_as, views, self.job.layout, self.job.spool_bytes, self.unit.identity,
-            self._dates(),
+            self._dates(), self.job.rule.tombstones,
         )  # fmt: skip
         upload: Future[None] | None = None
         try:
@@ -209,7 +209,7 @@ class Work:
         if not files and report.reached < next_offset:
             span = Span(report.reached, next_offset)
             rows.append(passed(self.unit.where, span, self.job.run, now_ms))
-        mains = [file for file in files if file.spec is self.job.views[-1]]
+        mains = [file for file in files if file.is_main]
         if mains:
             end = max(file.facts.last_offset for file in mains) + 1
             held = Span(min(file.facts.first_offset for file in mains), end)
@@ -224,7 +224,7 @@ class Work:
             done = replace(
                 done, objects=done.objects + 1, bytes_stored=done.bytes_stored + file.body.size
             )
-            if file.spec is self.job.views[-1]:
+            if file.is_main:
                 first = file.facts.first_offset if done.first is None else done.first
                 done = replace(done, records=done.records + file.facts.records, first=first)
                 if ends_with is None or ends_with[1] < facts.last_offset:
@@ -276,8 +276,9 @@ class Work:
         if facts != file.facts:  # a longer object was there already
             head = self.clients.store.head(file.key)
             size = size if head is None else head.size
+        view = TOMBSTONES if file.is_tombstones else file.spec.view
         return stored(
-            self.unit.where, file.key, file.spec.view, facts, size, file.cut.span, self.job.run,
+            self.unit.where, file.key, view, facts, size, file.cut.span, self.job.run,
             self.job.clock.ms(),
         )  # fmt: skip
 

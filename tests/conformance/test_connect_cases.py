@@ -31,7 +31,6 @@ KINDS: Final = frozenset(
 )  # fmt: skip
 """Kinds that have a runner, here or in the reason for having none."""
 
-TOMBSTONES: Final = "tombstone files are not written; whole records keep tombstones"
 UPLOADS: Final = "uploads are another protocol, which tests/fault shows: put once, then compare"
 TAGS: Final = "tags are set when an object is stored, which tests/contract shows, not by the flow"
 MODE_TYPO: Final = "a misspelt schema.compatibility is refused, not taken for NONE"
@@ -40,12 +39,6 @@ BUG: Final = "a defect of the connectors that is not copied"
 
 def different(case: dict[str, Any]) -> str | None:
     """Return why a case of kind ``sink`` is answered otherwise, None where it is not."""
-    steps = case["steps"]
-    puts = [row for step in steps for row in records(step.get("put") or [])]
-    if case["config"].get("behavior.on.null.values") == "write" and any(
-        row.get("rec") is None and row.get("value") is None for row in puts
-    ):
-        return TOMBSTONES
     if "faults" in case and case["faults"][0]["op"] == "PutObjectTagging":
         return TAGS
     if "expect_tags" in case:

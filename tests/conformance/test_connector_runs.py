@@ -44,6 +44,7 @@ def settings(name: str, folder: Path) -> config.Settings:
     }  # fmt: skip
     if not is_avro(name):
         given["format.class"] = JSON
+    given["key.converter"] = "org.apache.kafka.connect.storage.StringConverter"
     given.pop("parquet.codec", None)
     given.pop("store.url", None)
     path = folder / "connector.json"
@@ -63,6 +64,13 @@ def rows(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.split("\n") if line]
 
 
+def value(given: dict[str, Any] | None, *, with_schema: bool) -> bytes | None:
+    """Return the bytes in Kafka of what the connector was given by its converter."""
+    if given is None:
+        return None
+    return json.dumps(given if with_schema else given["payload"], ensure_ascii=False).encode()
+
+
 def played(name: str, folder: Path) -> list[ClosedFile]:
     """Return the files of a run's cuts."""
     given, chosen = rows(name), settings(name, folder)
@@ -72,9 +80,8 @@ def played(name: str, folder: Path) -> list[ClosedFile]:
             {
                 "offset": row["offset"],
                 "timestamp": row["timestamp"],
-                "value": json.dumps(
-                    row["value"] if is_avro(name) else row["value"]["payload"], ensure_ascii=False
-                ).encode(),
+                "key": None if row["key"] is None else row["key"]["payload"].encode(),
+                "value": value(row["value"], with_schema=is_avro(name)),
             }
             for row in given
         ]
@@ -84,9 +91,13 @@ def played(name: str, folder: Path) -> list[ClosedFile]:
     partitioner = partitioners.by_name(chosen.partitioner_class, options)
     extractor = extractors.by_name(chosen.timestamp_extractor, options)
     rule = wiring.rule(chosen)
-    converted = convert(batch, views, compatibility=rule.compatibility)
-    stream = (route(each, where, partitioner, extractor, 0) for each in converted)
-    files, closed = OpenFiles(where, views, wiring.layout(chosen), 2**20), []
+    nulls, tombstones = wiring.nulls(chosen), rule.tombstones
+    converted = convert(batch, views, compatibility=rule.compatibility, nulls=nulls)
+    stream = (
+        route(each, where, partitioner, extractor, 0, tombstones=tombstones) for each in converted
+    )
+    files = OpenFiles(where, views, wiring.layout(chosen), 2**20, tombstones=tombstones)
+    closed = []
     for step in cut(stream, rule):
         if isinstance(step, Cut):
             closed += files.close(Span(0, step.next_offset))

@@ -134,7 +134,7 @@ FILLED_IN = {
 SCHEMATIC = ("AvroFormat", "ParquetFormat")
 """Formats that need schemas: where a file leaves the converter to its worker, it leaves the
 registry to it too, which then has to be given."""
-RUN_AT_LEAST = 49
+RUN_AT_LEAST = 50
 """Sinks of the collection's 62 that run once their placeholders are filled in."""
 
 

@@ -1,6 +1,7 @@
 """``restore(sink(x)) == x``: the stages between Kafka and Kafka, with a store in memory."""
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from kbackup.flow.convert import Conversion, convert
 from kbackup.flow.cut import Append, Cut, cut
 from kbackup.flow.route import route
 from kbackup.flow.rules import Rule
+from kbackup.flow.tombstones import Nulls
 from kbackup.flow.views import ReadOptions, ViewSpec
 from kbackup.flow.write import OpenFiles
 from kbackup.formats import FormatOptions
@@ -35,6 +37,16 @@ VALUES = (
     ViewSpec(View.KEY, "json", FormatOptions(), "bytes"),
     ViewSpec(View.VALUE, "json", FormatOptions(), "bytes"),
 )
+
+
+class ByKey:
+    """Spreads records over directories by their keys."""
+
+    class_names: ClassVar[tuple[str, ...]] = ()
+
+    def encode(self, where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:  # noqa: ARG002
+        """Return the directory of each row."""
+        return pa.array([f"key={key.decode()}" for key in batch["key"].to_pylist()], pa.string())
 
 
 def job(views: tuple[ViewSpec, ...], rule: Rule) -> SinkJob:
@@ -61,11 +73,13 @@ def back_up(
 ) -> None:
     """What a sink task does between reader and commit."""
     views = [Conversion.of(spec) for spec in work.views]
-    files = OpenFiles(WHERE, views, work.layout, work.spool_bytes)
+    dead = work.rule.tombstones
+    files = OpenFiles(WHERE, views, work.layout, work.spool_bytes, tombstones=dead)
+    chosen, extractor = partitioner or DefaultPartitioner(), RecordExtractor()
     stream = (
-        route(rows, WHERE, partitioner or DefaultPartitioner(), RecordExtractor(), 0)
+        route(rows, WHERE, chosen, extractor, 0, tombstones=dead)
         for batch in batches
-        for rows in convert(batch, views)
+        for rows in convert(batch, views, nulls=Nulls.WRITE if dead else Nulls.FAIL)
     )
     for step in [*cut(stream, work.rule), Cut(0, "end")]:  # type: ignore[arg-type]
         match step:
@@ -130,6 +144,38 @@ def test_keys_and_values_of_the_connectors_layout_come_back(
 
     assert records == [(row["key"], row["value"]) for row in found]
     assert [at for at, _ in enumerate(records)] == [row["offset"] for row in found]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.booleans()), max_size=20),
+       st.integers(1, 20), st.lists(st.integers(0, 20), max_size=4),
+       st.sampled_from([DefaultPartitioner(), ByKey()]))  # fmt: skip
+def test_tombstones_of_the_connectors_layout_come_back_in_the_order_of_their_keys(
+    records: list[tuple[bytes, bool]], size: int, cuts: list[int], partitioner: Partitioner
+) -> None:
+    """
+    However often a key is deleted and written again, whatever the file and batch sizes, all its
+    records come back in order, nulls as nulls; values in several directories too, if a key stays
+    in one.
+    """
+    rows = [
+        {"offset": at, "timestamp": 0, "timestamp_type": 1, "key": key,
+         "value": None if is_dead else b"%d" % at, "headers": []}
+        for at, (key, is_dead) in enumerate(records)
+    ]  # fmt: skip
+    batch = pa.RecordBatch.from_pylist(rows, SCHEMA)
+    store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
+    options = ReadOptions(key_converter="bytes", value_converter="bytes", wants_keys=True)
+    work = job(VALUES, Rule(records=size, tombstones="tombstone"))
+
+    back_up(store, cut_up(batch, cuts), work, partitioner)
+    found = [row for part in put_back(store, options) for row in part.to_pylist()]
+
+    for key in (b"a", b"b", b"c"):
+        assert [row["value"] for row in rows if row["key"] == key] == [
+            row["value"] for row in found if row["key"] == key
+        ]
+    assert len(rows) == len(found)
 
 
 @settings(deadline=None)

@@ -26,6 +26,7 @@ class FakeKafka:
         is_away: No broker answers.
         opened: How often a reader was opened.
         values: Values of records that are not the usual ones.
+        keys: Keys of records that are not the usual ones.
         letters: What was written to topics, and acknowledged: topic, and the record's columns.
         configs: Settings of topics that were created over the connection.
         unwritten: Errors of the next writes, one each; None for a write that goes well.
@@ -42,6 +43,7 @@ class FakeKafka:
     is_away: bool = False
     opened: int = 0
     values: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
+    keys: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
     letters: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     unwritten: list[KbackupError | None] = field(default_factory=list)
@@ -169,6 +171,7 @@ class _Reader:
         rows = made.to_pylist()
         for row in rows:
             row["value"] = self.kafka.values.get((where, row["offset"]), row["value"])
+            row["key"] = self.kafka.keys.get((where, row["offset"]), row["key"])
         yield pa.RecordBatch.from_pylist(rows, made.schema)
 
     def close(self) -> None:

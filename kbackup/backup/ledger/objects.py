@@ -5,9 +5,16 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kbackup.backup.ledger.rows import ACCEPTED, GAP, MISSING, PASSED, SKIPPED, Entry, named
+from kbackup.backup.ledger.rows import (
+    ACCEPTED,
+    GAP,
+    MAIN_VIEWS,
+    MISSING,
+    PASSED,
+    SKIPPED,
+    Entry,
+)
 from kbackup.backup.ledger.stream import Damage
-from kbackup.naming import View
 from kbackup.records import Facts, Span, TopicPartition, joined, without
 
 
@@ -45,7 +52,7 @@ class PartitionLedger:
         there = self._unbroken(present) if gone else {}
         gone = [entry for entry in gone if not _is_within(entry, there.get(entry.view, ()))]
         again = self._unbroken(present, since=True) if self.lost else {}
-        stored = [span for view in _MAIN for span in again.get(view, ())]
+        stored = [span for view in MAIN_VIEWS for span in again.get(view, ())]
         lost = [entry for entry in self.lost if not _is_within(entry, stored)]
         by_key = {one.key: one.time for one in self.accepted if one.key is not None}
         ranges = [one for one in self.accepted if one.key is None]
@@ -131,9 +138,6 @@ class PartitionLedger:
 
 NOTHING: Final = PartitionLedger()
 """What is known of a partition that is not in the ledger; never added to."""
-
-_MAIN: Final = (named(View.RECORD), named(View.VALUE))
-"""The views that make an object: keys and headers are beside it."""
 
 
 def _is_within(entry: Entry, spans: Sequence[Span]) -> bool:

@@ -21,6 +21,9 @@ TOPIC: Final = "topic"
 SINK: Final = "sink"
 EARLIER: Final = "earlier"
 
+TOMBSTONES: Final = "tombstones"
+"""What the ledger calls the view of an object of keys that no values belong to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Form:
@@ -52,7 +55,7 @@ class Entry:
         last: Offset of the last record, inclusive; None where the object does not say.
         key: The object; None for a range of offsets.
         view: The part of the records that the object holds: ``record``, ``value``, ``keys`` or
-            ``headers``.
+            ``headers``; ``tombstones`` for the keys of records without a value.
         records: Number of records; None where the object does not say.
         bytes: Size of the object.
         sha256: Of the object's bytes, in hexadecimal; None where the object does not say.
@@ -154,7 +157,7 @@ class TopicEntry:
 def stored(
     where: TopicPartition,
     key: str,
-    view: View,
+    view: str,
     facts: Facts,
     size: int,
     cut: Span,
@@ -166,7 +169,7 @@ def stored(
     Args:
         where: Its partition.
         key: Its key.
-        view: The part of the records that it holds.
+        view: The part of the records that it holds; `TOMBSTONES` where they have no values.
         facts: What is known of them.
         size: Its bytes.
         cut: From the position before the cut that it belongs to, to the one after it.
@@ -180,9 +183,17 @@ def stored(
     )  # fmt: skip
 
 
-def named(view: View) -> str:
+def named(view: str) -> str:
     """Return what the ledger calls a view."""
     return view.removeprefix(".") or "value"
+
+
+def is_main(entry: Entry) -> bool:
+    """Whether it is about what its records are known by: no sibling of an object of values."""
+    return entry.view in MAIN_VIEWS
+
+
+MAIN_VIEWS: Final = (named(View.RECORD), named(View.VALUE), TOMBSTONES)
 
 
 def table(entries: Iterable[Entry] | Iterable[TopicEntry], form: Form) -> pa.Table:

@@ -8,6 +8,7 @@ from record_samples import batch_of
 from kbackup import converters
 from kbackup.flow.convert import Conversion, convert
 from kbackup.flow.rows import Rows
+from kbackup.flow.tombstones import Nulls
 from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
 from kbackup.naming import View
@@ -145,7 +146,7 @@ def test_a_batch_that_is_filtered_wholly_leaves_no_rows() -> None:
     """
     The count goes on, and so can the position.
     """
-    (found,) = stored([row(1, b"{}"), row(2, b"[]")], FILTER, leaves_out_nulls=True)
+    (found,) = stored([row(1, b"{}"), row(2, b"[]")], FILTER, nulls=Nulls.IGNORE)
 
     assert (0, (1, 2), ()) == (len(found), found.filtered, found.left_out)
 

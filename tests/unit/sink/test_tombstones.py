@@ -1,0 +1,204 @@
+"""Tombstones in the connectors' layout, from Kafka to the bucket and back."""
+
+from typing import Any, Final
+
+import pytest
+
+from kbackup.backup.catalog import Catalog
+from kbackup.backup.catalog import read as listed
+from kbackup.clock import SystemClock
+from kbackup.config import Settings
+from kbackup.errors import ConfigurationError, IncompleteBackupError
+from kbackup.kafka import Position
+from kbackup.look.peek import peek
+from kbackup.records import TopicPartition
+from kbackup.restore.soundness import lacks
+from kbackup.runs import wiring
+from kbackup.runs.known import Known
+from kbackup.runs.known import read as known_of
+from kbackup.runs.stopping import Stop
+from kbackup.runs.world import World
+from kbackup.sink.run import SinkRun
+from kbackup.verify.run import Notes
+from tests.support.configurations import load
+from tests.support.fake_kafka import FakeKafka
+from tests.support.in_turn import InTurn
+from tests.support.target import Restoring
+from tests.support.verified import Verified
+
+WHERE: Final = TopicPartition("kv", 0)
+OPTIONS: Final[dict[str, Any]] = {
+    "bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, "topics": "kv",
+    "format_class": "json", "value_converter_schemas_enable": False, "store_kafka_keys": True,
+    "keys_format_class": "json", "behavior_on_null_values": "write",
+    "key_converter": "org.apache.kafka.connect.storage.StringConverter",
+}  # fmt: skip
+RESTORED: Final = {
+    name: OPTIONS[name]
+    for name in ("format_class", "value_converter_schemas_enable", "key_converter")
+}
+
+
+class Bench:
+    """A topic of one partition whose records are keys and whether they are tombstones."""
+
+    def __init__(self, *records: str) -> None:
+        self.kafka, self.again = FakeKafka(), Restoring()
+        self.backup = self.again.backup
+        self.kafka.create("kv", 0)
+        self.append(*records)
+
+    def append(self, *records: str) -> None:
+        """Write records: ``k`` is a value of key k, ``k-`` its tombstone."""
+        first = self.kafka.logs[WHERE].end_offset
+        self.kafka.append(WHERE, len(records))
+        for at, text in enumerate(records, first):
+            self.kafka.keys[WHERE, at] = text.removesuffix("-").encode()
+            if text.endswith("-"):
+                self.kafka.values[WHERE, at] = None
+
+    def settings(self, **options: object) -> Settings:
+        """What the sink goes by."""
+        return load("sink", **{**OPTIONS, "flush_size": 4, **options}).settings
+
+    def sink(self, **options: object) -> dict[str, Any]:
+        """Back up what is there; the summary."""
+        world = World(self.kafka, self.backup.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
+        return dict(SinkRun(self.settings(**options), lambda _: None, Stop(), world)())
+
+    def objects(self) -> dict[str, str]:
+        """The lines of each object."""
+        found = {}
+        for one in self.backup.store.list("topics/kv/"):
+            with self.backup.store.open(one.key) as body:
+                found[one.key.removeprefix("topics/kv/")] = " ".join(body.read().decode().split())
+        return found
+
+    def known(self) -> Known:
+        """What the backup says of itself."""
+        return known_of(self.backup.store, self.backup.layout, SystemClock(), ["kv"])
+
+    def listed(self) -> Catalog:
+        """What is in the bucket."""
+        options = wiring.format_options(self.settings())
+        return listed(self.backup.store, self.backup.layout, options)
+
+    def verified(self) -> Verified:
+        """What a deep verification says."""
+        reading = wiring.reading(self.settings())
+        return Verified(self.backup, deep=True, reading=reading, notes=Notes(self.known()))
+
+    def restored(self) -> list[tuple[bytes, bytes | None]]:
+        """The keys and values of a copy."""
+        given = {**RESTORED, "bootstrap_servers": "h:1", "s3_bucket_name": "b", "rename": "c_$0"}
+        reading = wiring.reading(load("restore", **given).settings)
+        self.again.restore(reading=reading, yes=True)
+        (log,) = self.again.cluster.logs.values()
+        return [(row["key"], row["value"]) for row in log.rows if row]
+
+
+def test_keys_of_tombstones_are_in_a_directory_of_their_own() -> None:
+    """
+    Tombstones count for flush.size as values do, and close no file of them.
+    """
+    bench = Bench("a", "b-", "c", "d-", "e-", "f-", "g-", "h-", "i")
+
+    summary = bench.sink()
+
+    assert (0, 9) == (summary["exit_code"], bench.kafka.positions_[WHERE].offset)
+    assert {
+        "partition=0/kv+0+0000000000.json": '{"n":0} {"n":2}',
+        "partition=0/kv+0+0000000000.keys.json": '"a" "c"',
+        "tombstone/kv+0+0000000001.keys.json": '"b" "d"',
+        "tombstone/kv+0+0000000004.keys.json": '"e" "f" "g" "h"',
+        "partition=0/kv+0+0000000008.json": '{"n":8}',
+        "partition=0/kv+0+0000000008.keys.json": '"i"',
+    } == bench.objects()
+
+
+def test_all_commands_know_them() -> None:
+    """
+    A deep verification finds nothing wrong, peek shows nulls, and a restore writes them, each
+    key's records in order.
+    """
+    bench = Bench("a", "b-", "c", "b", "a-", "a-", "b-", "a")
+    bench.sink()
+
+    checked = bench.verified()
+    shown = peek(bench.backup.store, bench.backup.layout, wiring.reading(bench.settings()), "kv")
+    copied = bench.restored()
+
+    assert (0, [], [8]) == (
+        checked.exit_code,
+        checked.findings,
+        [row["records"] for row in checked.summary["partitions"]],
+    )
+    assert 4 == sum(record["payload"] is None for record in shown)
+    for key, expected in {
+        b"a": [b'{"n":0}', None, None, b'{"n":7}'], b"b": [None, b'{"n":3}', None],
+        b"c": [b'{"n":2}'],
+    }.items():  # fmt: skip
+        assert expected == [value for name, value in copied if name == key]
+
+
+@pytest.mark.parametrize("size", [2, 4, 100])
+@pytest.mark.parametrize("offset", [0, 2, 5, 8])
+def test_a_group_that_is_set_back_stores_none_of_them_twice(offset: int, size: int) -> None:
+    """
+    Cuts of tombstones are written again where they were, whatever flush.size is now.
+    """
+    bench = Bench("a", "b-", "c-", "d-", "e-", "f-", "g-", "h-", "i", "a-")
+    bench.sink()
+    before = bench.objects()
+    bench.kafka.positions_[WHERE] = Position(offset)
+    bench.append("z")
+
+    summary = bench.sink(flush_size=size)
+
+    assert 0 == summary["exit_code"]
+    assert before.items() <= bench.objects().items()
+    assert 11 == sum(
+        len(lines.split()) for key, lines in bench.objects().items() if ".keys." in key
+    )
+
+
+def test_a_set_that_is_not_whole_is_no_set() -> None:
+    """
+    Keys without their values elsewhere are not taken for tombstones; a lost object of tombstones
+    is missed.
+    """
+    bench = Bench("a", "b-", "c", "d-", "e")
+    bench.sink()
+    bench.backup.store.delete("topics/kv/tombstone/kv+0+0000000001.keys.json")
+    bench.backup.store.delete("topics/kv/partition=0/kv+0+0000000000.json")
+
+    assert {
+        ("missing_object", "topics/kv/partition=0/kv+0+0000000000.json"),
+        ("missing_object", "topics/kv/tombstone/kv+0+0000000001.keys.json"),
+    } == set(bench.verified().errors)
+    with pytest.raises(IncompleteBackupError):
+        bench.restored()
+
+
+def test_tombstones_of_a_connector_are_restored_with_a_warning() -> None:
+    """
+    Only kbackup keeps the order of each key's records.
+    """
+    bench = Bench("a", "b-")
+    bench.sink()
+    sets = bench.listed().sets[WHERE]
+    facts = bench.known().facts
+
+    ours = lacks("kv", sets, lambda files: facts(WHERE, files.main) if files.main else None)
+    theirs = lacks("kv", sets, lambda _: None)
+
+    assert ["no_headers", "no_timestamps"] == [code for code, _ in ours]
+    assert ["no_headers", "no_timestamps", "order"] == [code for code, _ in theirs]
+
+
+def test_they_are_refused_without_keys() -> None:
+    """
+    Nothing else of a tombstone could be stored.
+    """
+    with pytest.raises(ConfigurationError, match="nothing but its key"):
+        Bench().settings(store_kafka_keys=False, keys_format_class=None)
