@@ -22,7 +22,6 @@ _OF_VALUES: Final = (
     "keys.format.",
     "headers.format.",
     "behavior.on.null.",
-    "tombstone.encoded.",
 )
 
 _SIDES: Final = {"keys": View.KEY, "headers": View.HEADERS}

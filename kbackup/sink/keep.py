@@ -32,7 +32,7 @@ def keep(store: Store, file: ClosedFile) -> Facts:
     Raises:
         TopicChangedError: If the object that is there holds other records: the topic was
             recreated, or the bucket holds another cluster's backup.
-        RefusedError: If another tool's object goes on beyond the file, and offsets have gaps.
+        RefusedError: If an object of values that is there goes on beyond the cut.
         StoreError: If the store refuses.
     """
     head, wanted = None, file
@@ -45,6 +45,8 @@ def keep(store: Store, file: ClosedFile) -> Facts:
                     _close(wanted, file)
                     wanted = longer
                 elif longer is not None:
+                    if _goes_on(file, longer):
+                        raise _cut_too_short(file, "another run")
                     _log.warning("%s holds these records and more; it is kept", file.key)
                     return longer
                 before, head = head, store.head(file.key)
@@ -89,8 +91,8 @@ def _longer(store: Store, file: ClosedFile, head: ObjectHead) -> Facts | ClosedF
     if shorter == "both":
         return _united(store, file)
     if there is None:
-        if shorter == "ours" and _has_gaps(file.facts) and file.spec.view is not View.RECORD:
-            raise _cut_too_short(file)
+        if shorter == "ours" and file.spec.view is not View.RECORD:
+            _check_room(store, file)
         return file.facts if shorter == "ours" else None
     return there if there.covers(file.facts) and shorter != "theirs" else None
 
@@ -150,12 +152,30 @@ def _has_gaps(facts: Facts) -> bool:
     return facts.last_offset - facts.first_offset + 1 != facts.records
 
 
-def _cut_too_short(file: ClosedFile) -> RefusedError:
+def _goes_on(file: ClosedFile, there: Facts) -> bool:
+    """Whether values that are there go on behind the cut, so that the next one has them too."""
+    is_behind = there.last_offset >= file.cut.span.end_offset
+    return is_behind and file.spec.view is not View.RECORD
+
+
+def _check_room(store: Store, file: ClosedFile) -> None:
+    """Check that the rows of another tool's object, which begins as *file* does, are in its cut.
+
+    Raises:
+        RefusedError: If they are not, or offsets have gaps, so that nobody can tell.
+    """
+    with store.open(file.key) as body:
+        rows = sum(map(len, _rows(file, body)))
+    first, end = file.facts.first_offset, file.cut.span.end_offset
+    if _has_gaps(file.facts) or first + rows > end:
+        raise _cut_too_short(file, "another tool")
+
+
+def _cut_too_short(file: ClosedFile, who: str) -> RefusedError:
     return RefusedError(
-        f"{file.key}, written by another tool, holds more records than this cut of "
-        f"{file.facts.records}",
+        f"{file.key}, written by {who}, holds more records than this cut of {file.facts.records}",
         "the rest of them would be stored again in the next objects, and a restore could not tell: "
-        "the offsets have gaps, and the object does not show them",
+        "rows of values do not store their offsets",
         "set flush.size, and rotation by bytes or time, so high that one cut holds the object",
         key=file.key,
     )

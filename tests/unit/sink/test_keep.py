@@ -84,6 +84,25 @@ def test_a_cut_does_not_end_within_another_tool_s_object_if_offsets_have_gaps(co
     assert backup.body(key).startswith(before)
 
 
+@pytest.mark.parametrize("has_metadata", [True, False], ids=["ours", "of another tool"])
+@pytest.mark.parametrize("count", [5, 10, 20])
+def test_a_cut_does_not_end_within_an_object_of_values(count: int, has_metadata: bool) -> None:
+    """
+    A smaller flush.size would store the rest of the object again in the next ones: it is refused.
+    """
+    backup = Backup()
+    (key,) = backup.put("orders", 0, range(10), views=JSON)
+    before = backup.body(key)
+    if not has_metadata:
+        backup.replace(key, before, {})
+
+    with nullcontext() if count >= 10 else pytest.raises(RefusedError, match="holds more records"):
+        backup.put("orders", 0, range(count), views=JSON)
+
+    assert max(10, count) == backup.body(key).count(b"\n")
+    assert backup.body(key).startswith(before)
+
+
 def test_what_another_run_puts_while_this_one_compares_is_compared_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -188,3 +188,28 @@ def test_a_cut_with_nothing_after_its_last_record_takes_its_old_place(size: int)
     bench.kafka.append(WHERE, 3)
     assert (0, 35) == (bench.sink(size, **nothing)["exit_code"], bench.position)
     assert {**before, 32: [32, 33, 34]} == bench.rows()
+
+
+def test_a_smaller_flush_size_after_a_run_that_died_stores_no_row_twice() -> None:
+    """
+    What it had stored and not committed decides, as long as the next cuts are not as long.
+    """
+    bench = Bench(20)
+    bench.sink(20)
+    noted = {
+        one.key: bench.store.open(one.key).read() for one in bench.store.list("_kbackup/ledger/")
+    }
+    position = bench.kafka.positions_[WHERE]
+    bench.kafka.append(WHERE, 25)
+    bench.sink(20)
+    for one in [*bench.store.list("_kbackup/ledger/")]:
+        if one.key not in noted:
+            bench.store.delete(one.key)
+    bench.kafka.positions_[WHERE] = position
+    before = bench.rows()
+
+    refused = bench.sink(3)
+    again = bench.sink(20)
+
+    assert (4, 0) == (refused["exit_code"], again["exit_code"])
+    assert (before, set()) == (bench.rows(), bench.doubled())
