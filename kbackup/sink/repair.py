@@ -32,6 +32,7 @@ from kbackup.reports import OfSink, PartitionReport
 from kbackup.runs import history, known, wiring
 from kbackup.runs.known import Known
 from kbackup.runs.locks import RunLock, lost_lock
+from kbackup.runs.selection import select
 from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
@@ -87,6 +88,7 @@ class RepairRun:
                 "it ends once the objects are written",
                 "stop the sink that follows, repair, and start it again",
             )
+        _check_topics(settings)
         cluster, store = self._world.kafka.cluster(), open_store(self._world.store)
         if settings.dry_run:
             self._plan(cluster, store)
@@ -127,7 +129,9 @@ class RepairRun:
         group = f"{self._settings.group}-repair-{self._run}-{number}"
         job = job_of(self._settings, self._world, self._run, group, schemas.NO_SCHEMAS)
         units = [unit for repair in repairs if (unit := repair.at.unit()) is not None]
-        task = functools.partial(back_up, replace(job, flush_tail=True, points=False))
+        errors = replace(job.errors, topic=None)  # the sink has written its dead letters
+        job = replace(job, flush_tail=True, points=False, errors=errors)
+        task = functools.partial(back_up, job)
         found = self._world.run_tasks(
             task, units, self._tell, self._stop.event, timings=self._timings
         )
@@ -154,6 +158,22 @@ class RepairRun:
             except KbackupError as error:
                 error.place |= {"topic": where.topic, "partition": where.partition}
                 self._summary.fail(error)
+
+
+def _check_topics(settings: Settings) -> None:
+    """Check that the sink backs up the topics to repair: its lock is of these alone.
+
+    Raises:
+        ConfigurationError: If it does not.
+    """
+    named = sorted({place.topic for place in settings.repair})
+    chosen = select(named, settings.topics, settings.topics_regex)
+    if others := [name for name in named if name not in chosen]:
+        raise ConfigurationError(
+            f"--repair names topics that this sink does not back up: {', '.join(others)}",
+            "its lock would not keep out the sink that does, which may be writing them now",
+            "repair with that sink's configuration",
+        )
 
 
 def _check_object(store: Store, key: str) -> None:

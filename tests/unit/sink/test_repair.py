@@ -285,3 +285,29 @@ def test_a_pointer_keeps_naming_the_newest_object() -> None:
     assert bucket.store.head(key) is not None
     with bucket.store.open(pointer) as body:
         assert before == body.read()
+
+
+def test_a_topic_that_the_sink_does_not_back_up_is_refused() -> None:
+    """
+    The lock of the sink that backs it up is another, so a repair would run beside it.
+    """
+    with pytest.raises(ConfigurationError, match="does not back up: others"):
+        Bucket().repair("orders:0:0", "others:0:0")
+
+
+def test_dead_letters_are_not_written_again() -> None:
+    """
+    The sink has written them, and a repair writes objects alone.
+    """
+    letters = {"errors_tolerance": "all", "errors_deadletterqueue_topic_name": "dead"}
+    bucket = Bucket({**JSON, **letters})
+    bucket.kafka.append(ORDERS, 10)
+    bucket.kafka.values[ORDERS, 27] = b"no JSON"
+    bucket.run(SinkRun)
+    before = bucket.objects()
+    bucket.store.delete("topics/orders/partition=0/orders+0+0000000025.json")
+
+    bucket.repair("orders:0:25")
+
+    assert 1 == len(bucket.kafka.letters)
+    assert before == bucket.objects()
