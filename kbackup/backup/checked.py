@@ -1,8 +1,6 @@
 """What reading a file set whole has shown, for those who judge its partition."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
 
 from kbackup.backup.claims import Problem
 from kbackup.errors import Failure
@@ -40,17 +38,3 @@ class Checked:
     is_same: bool | None = None
     repeated: int = 0
     failure: Failure | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data, with a ``failure`` only if there is one: what Spark returns."""
-        found = asdict(replace(self, failure=None))
-        del found["failure"]
-        return found if self.failure is None else found | {"failure": self.failure.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` returned."""
-        problems = tuple(Problem(**each) for each in data.get("problems", ()))
-        unchecked = tuple(data.get("unchecked", ()))
-        failure = Failure.from_dict(data["failure"]) if "failure" in data else None
-        return cls(**{**data, "unchecked": unchecked, "problems": problems, "failure": failure})

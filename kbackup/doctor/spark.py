@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from kbackup import engine
 from kbackup.channel import Line
 from kbackup.doctor import Check, failed
 from kbackup.engine import EngineSettings, Jvm
-from kbackup.errors import Failure, KbackupError, SparkError
+from kbackup.errors import KbackupError, SparkError
 from kbackup.events import Event
 
 
@@ -136,18 +136,33 @@ def _start(settings: EngineSettings, stop: threading.Event) -> Check:
         do = error.do.removeprefix("run kbackup doctor; ")
         return Check("spark", "start", "fail", str(error), do, error.code)
     seconds = time.monotonic() - began
-    failures = [report["failure"] for report in reports if "failure" in report]
-    if failures:
-        return failed("spark", "start", Failure.from_dict(failures[0]).error())
-    workers = ", ".join(sorted({report["python"] for report in reports}))
+    found = set()
+    for report in reports:
+        if isinstance(report, engine.NotBegun):
+            return failed("spark", "start", report.failure.error())
+        found.add(report.python)
+    workers = ", ".join(sorted(found))
     text = f"{settings.master} started in {seconds:.1f} s and ran a task, with Python {workers}"
     return Check("spark", "start", "ok", text)
 
 
-def answer(units: Sequence[Any], line: Line) -> Iterator[engine.Report]:  # noqa: ARG001
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the trial of a worker returns.
+
+    Attributes:
+        python: The version of its Python.
+        failure: None: a worker that answers has not failed.
+    """
+
+    python: str
+    failure: None = None
+
+
+def answer(units: Sequence[Any], line: Line) -> Iterator[Answer]:  # noqa: ARG001
     """Run on a worker, in place of a task: return which Python this is."""
     for _ in units:
-        yield {"python": platform.python_version()}
+        yield Answer(platform.python_version())
 
 
 def _ignore(_event: Event) -> None:

@@ -12,26 +12,25 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack
 
 import kbackup
 from kbackup.channel import Address, Hub, Line
 from kbackup.engine import log_lines
 from kbackup.engine.archive import class_archive, making
 from kbackup.engine.complaints import task_failed
+from kbackup.engine.report import NotBegun, R, Report, Task
 from kbackup.engine.settings import DEFAULT_MASTER, EngineSettings, FindJvm, Jvm, Timings
 from kbackup.engine.starting import Starting, end_beside, ended
-from kbackup.errors import KbackupError, SparkError, StoppedError
+from kbackup.errors import Failure, KbackupError, SparkError, StoppedError
 from kbackup.events import Event
 
 __all__ = [
-    "DEFAULT_MASTER", "Deal", "EngineSettings", "FindJvm", "Jvm", "Manner", "Report", "Starting",
-    "Task", "Timings", "archive_classes", "class_archive", "deal", "run",
+    "DEFAULT_MASTER", "Deal", "EngineSettings", "FindJvm", "Jvm", "Manner", "NotBegun", "R",
+    "Report", "Starting", "Task", "Timings", "archive_classes", "class_archive", "deal", "run",
 ]  # fmt: skip
 
 Unit = TypeVar("Unit")
-Report = dict[str, Any]
-Task = Callable[[Sequence[Any], Line], Iterator[Report]]
 Deal = Callable[[Sequence[Any], int], Sequence[Sequence[Any]]]
 """Makes of units and a number of slots what each Spark task gets."""
 
@@ -72,7 +71,7 @@ def deal(units: Sequence[Unit], slots: int) -> list[list[Unit]]:
 
 
 def run(
-    task: Task,
+    task: Task[R],
     units: Sequence[Unit],
     settings: EngineSettings,
     hear: Callable[[Event], None],
@@ -80,11 +79,11 @@ def run(
     *,
     starting: Starting | None = None,
     **manner: Unpack[Manner],
-) -> list[Report]:
+) -> list[R | NotBegun]:
     """Run *task* over *units* and return all reports.
 
     Args:
-        task: A module's function, from units and the line to the driver to reports.
+        task: A module's function, or a `functools.partial` of one.
         units: Plain data, the largest first.
         settings: What Spark is given.
         hear: Called with what tasks report while they run, from another thread.
@@ -124,7 +123,7 @@ def run(
             with translated(cut_off):
                 shares = manner.get("deal", deal)(units, context.defaultParallelism * slices)
                 found = context.parallelize(shares, len(shares)).mapPartitions(job).collect()
-            reports: list[Report] = found
+            reports = [_report(each) for each in found]
             is_idle = True
             if not stop.is_set():
                 check_whole(reports, len(units))
@@ -143,7 +142,7 @@ def run(
             end_beside(spark, is_idle=is_idle)
 
 
-def archive_classes(settings: EngineSettings, task: Task) -> Path:
+def archive_classes(settings: EngineSettings, task: Task[Report]) -> Path:
     """Make the class archive of the settings' Java, from what one small job loads.
 
     It holds the classes as the JVM wants them in memory, 70 MB, and saves every later run the
@@ -191,24 +190,29 @@ def archive_classes(settings: EngineSettings, task: Task) -> Path:
     return archive
 
 
-class _Job:
+class _Job(Generic[R]):
     """What Spark pickles; runs in the Python worker."""
 
-    def __init__(self, task: Task, address: Address, version: str) -> None:
+    def __init__(self, task: Task[R], address: Address, version: str) -> None:
         self._task, self._address, self._version = task, address, version
 
-    def __call__(self, shares: Iterator[Sequence[Any]]) -> Iterator[Report]:
+    def __call__(self, shares: Iterator[Sequence[Any]]) -> Iterator[R | dict[str, Any]]:
         if kbackup.__version__ != self._version:
             error = SparkError(
                 "driver and workers have different versions of kbackup",
                 f"driver {self._version}, worker {kbackup.__version__}",
                 "install the same version everywhere",
             )
-            yield {"failure": error.to_dict()}
+            yield error.to_dict()  # which any version understands
             return
         with Line(self._address) as line, log_lines.sent(line):
             for units in shares:
                 yield from self._task(units, line)
+
+
+def _report(found: R | dict[str, Any]) -> R | NotBegun:
+    """Return what a worker has sent; a dictionary is the failure of one that could not begin."""
+    return NotBegun(Failure.from_dict(found)) if isinstance(found, dict) else found
 
 
 def _watch(
@@ -260,7 +264,7 @@ def check_whole(reports: Sequence[Report], units: int) -> None:
     Raises:
         SparkError: If something was left undone and no report says why.
     """
-    failures = [report["failure"]["code"] for report in reports if "failure" in report]
+    failures = [report.failure.code for report in reports if report.failure is not None]
     stopped = failures.count(StoppedError.code)
     if stopped or (len(reports) < units and not failures):
         raise SparkError(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from kbackup.errors import Failure
 from kbackup.events import Progress
@@ -20,15 +20,6 @@ class OneDirection(Protocol):
     @property
     def target(self) -> str | None:
         """The topic that is written to; None where objects are."""
-        ...
-
-    def to_dict(self) -> Mapping[str, Any]:
-        """Return it as plain data."""
-        ...
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` returned."""
         ...
 
     def progress(self, done: Done) -> Mapping[str, int]:
@@ -72,37 +63,6 @@ class PartitionReport(Generic[Own]):
         assert found is not None  # noqa: S101  (a task works on what is not refused)
         return found
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain data: what Spark hands over, and what crosses the line."""
-        return {
-            "topic": self.where.topic,
-            "partition": self.where.partition,
-            "start": self.start,
-            "end": self.end,
-            "committed": self.committed,
-            "own": self.own.to_dict(),
-            "done": self.done.to_dict(),
-            **({} if self.failure is None else {"failure": self.failure.to_dict()}),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], own: type[Own]) -> "PartitionReport[Own]":
-        """Read what `to_dict` returned.
-
-        Args:
-            data: The report.
-            own: The direction it is of.
-        """
-        return PartitionReport(
-            TopicPartition(data["topic"], data["partition"]),
-            data["start"],
-            data["end"],
-            data["committed"],
-            own.from_dict(data["own"]),
-            Done.from_dict(data["done"]),
-            Failure.from_dict(data["failure"]) if "failure" in data else None,
-        )
-
     def progress(self, run: str, open_records: int) -> Progress:
         """Return the ``progress`` event: what is safe, and how many records are not safe yet."""
         done = self.done
@@ -134,25 +94,6 @@ class OfSink:
     @property
     def target(self) -> None:
         """Objects are written."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {
-            "metadata": "" if self.bookmark is None else self.bookmark.to_metadata(),
-            "gaps": [[gap.start_offset, gap.end_offset] for gap in self.gaps],
-            "skipped": [[span.start_offset, span.end_offset] for span in self.skipped],
-            "until": self.until,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` returned."""
-        return cls(
-            LastObject.read(data["metadata"]),
-            tuple(Span(start, end) for start, end in data["gaps"]),
-            tuple(Span(start, end) for start, end in data["skipped"]),
-            data["until"],
-        )
 
     def progress(self, done: Done) -> Mapping[str, int]:
         """Return the bytes that were stored."""
@@ -206,25 +147,6 @@ class OfRestore:
     log_end: int | None = None
     lanes: tuple[WrittenTo, ...] = ()
     skipped: tuple[Failure, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {
-            "target": self.target,
-            "log_end": self.log_end,
-            "lanes": [[lane.partition, lane.records, lane.commits] for lane in self.lanes],
-            "skipped": [failure.to_dict() for failure in self.skipped],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` returned."""
-        return cls(
-            data["target"],
-            log_end=data["log_end"],
-            lanes=tuple(WrittenTo(*lane) for lane in data["lanes"]),
-            skipped=tuple(Failure.from_dict(each) for each in data["skipped"]),
-        )
 
     def progress(self, done: Done) -> Mapping[str, int]:
         """Return the bytes that were read."""

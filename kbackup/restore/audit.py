@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kbackup.channel import Line
-from kbackup.engine import Report
+from kbackup.engine import NotBegun
 from kbackup.errors import AuditError, Failure, KbackupError
 from kbackup.kafka import Cluster, Connection
 from kbackup.records import Span, TopicPartition
@@ -94,30 +94,46 @@ def written(
     ]
 
 
-def counts(reports: Iterable[Report]) -> tuple[dict[TopicPartition, int], list[Failure]]:
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What `count` found in one target partition.
+
+    Attributes:
+        target: The partition.
+        records: Records between the ends before and after the run; 0 where they were not counted.
+        failure: Why they were not counted; None if they were.
+    """
+
+    target: TopicPartition
+    records: int = 0
+    failure: Failure | None = None
+
+
+def counts(
+    reports: Iterable[Counted | NotBegun],
+) -> tuple[dict[TopicPartition, int], list[Failure]]:
     """Return how many records `count` found in each partition, and why others were not counted."""
     found, failures = dict[TopicPartition, int](), list[Failure]()
     for report in reports:
-        if "failure" in report:
-            failures.append(Failure.from_dict(report["failure"]))
-        else:
-            found[TopicPartition(report["topic"], report["partition"])] = report["counted"]
+        if report.failure is not None:
+            failures.append(report.failure)
+        elif isinstance(report, Counted):
+            found[report.target] = report.records
     return found, failures
 
 
 def count(
     kafka: Connection, group: str, written: Sequence[Written], line: Line
-) -> Iterator[Report]:
+) -> Iterator[Counted]:
     """Count the records between *before* and *after*; a task, because it may have much to read."""
     reader = kafka.reader(group)
     try:
         for entry in written:
-            report: Report = {"topic": entry.target.topic, "partition": entry.target.partition}
             try:
                 batches = reader.read(entry.target, entry.span)
-                report["counted"] = sum(len(batch) for batch in batches)
+                report = Counted(entry.target, sum(len(batch) for batch in batches))
             except KbackupError as error:
-                report["failure"] = error.to_dict()
+                report = Counted(entry.target, failure=error.failure())
             yield report
             if line.is_stopped():
                 return

@@ -241,9 +241,7 @@ class Following:
             if first and not self._stop.is_set():
                 task = functools.partial(put_back, self._job(plan, self._visits + 1))
                 found = self._run_tasks(task, first)
-                failures = [
-                    Failure.from_dict(each["failure"]) for each in found if "failure" in each
-                ]
+                failures = [each.failure for each in found if each.failure is not None]
             if failures:
                 self._set_aside(name, failures)
                 continue
@@ -270,10 +268,10 @@ class Following:
         self._visits += 1
         job = self._job(plan, self._visits)
         found = self._run_tasks(functools.partial(put_back, job), units, **pace.manner(job))
-        reports = [PartitionReport.from_dict(data, OfRestore) for data in found if "topic" in data]
-        for data in found:
-            if "topic" not in data:  # of a task that could not begin
-                raise SparkError(data["failure"]["what"], data["failure"]["why"])
+        reports = [each for each in found if isinstance(each, PartitionReport)]
+        for each in found:
+            if isinstance(each, engine.NotBegun):
+                raise SparkError(each.failure.what, each.failure.why)
         for report in reports:
             self._account.take(report)
             if report.failure is None:
@@ -301,8 +299,8 @@ class Following:
                 self._summary.standing["audit", *place] = failure
 
     def _run_tasks(
-        self, task: engine.Task, units: Sequence[Any], **manner: Unpack[engine.Manner]
-    ) -> list[engine.Report]:
+        self, task: engine.Task[engine.R], units: Sequence[Any], **manner: Unpack[engine.Manner]
+    ) -> list[engine.R | engine.NotBegun]:
         manner |= {"timings": self._timings, "keeps": True}
         return self._world.run_tasks(task, units, self._hear, self._stop.event, **manner)
 

@@ -8,8 +8,8 @@ from kbackup import engine
 from kbackup.backup import catalog
 from kbackup.channel import Here
 from kbackup.config import Settings
-from kbackup.engine import Report
-from kbackup.errors import Failure, KbackupError, StoppedError
+from kbackup.engine import NotBegun, R
+from kbackup.errors import KbackupError, StoppedError
 from kbackup.events import PROGRESS, Event
 from kbackup.kafka import Cluster, check_idle
 from kbackup.reports import OfRestore, PartitionReport
@@ -24,11 +24,11 @@ from kbackup.restore.plan import RestorePlan, confirm
 from kbackup.restore.planner import Planner
 from kbackup.restore.routing import to_survey
 from kbackup.restore.schemas import TargetSchemas
-from kbackup.restore.shares import Shares
+from kbackup.restore.shares import Shares, Surveyed
 from kbackup.restore.skip_list import SkipList
 from kbackup.restore.soundness import REPEATED
 from kbackup.restore.standing import LEFT_OUT
-from kbackup.restore.survey import failures, left_out, survey
+from kbackup.restore.survey import survey
 from kbackup.restore.target import asked
 from kbackup.restore.task import put_back
 from kbackup.runs import history, known, wiring
@@ -203,16 +203,18 @@ class RestoreRun:
         """
         job = self._job(RestorePlan((), wiring.restore_group(self._settings), {}))
         if self._settings.dry_run:  # a plan starts no JVM
-            found = list(survey(job, units, Here(self._stop.event)))
+            found: Sequence[Surveyed | NotBegun] = list(survey(job, units, Here(self._stop.event)))
         else:
             found = self._tasks(functools.partial(survey, job), units, keeps=True)
-        for failure in failures(found):
-            raise failure.error()
+        for each in found:
+            if each.failure is not None:
+                raise each.failure.error()
         if self._stop.is_set():
             raise StoppedError("stopped while the topics of the backup's records were looked for")
-        for left in left_out(found):
-            self._account.left_out(*left)
-        shares = Shares.read(found)
+        surveyed = [each for each in found if isinstance(each, Surveyed)]
+        for each in surveyed:
+            self._account.left_out(each.where, each.bad_records, each.bad_objects, each.skipped)
+        shares = Shares.of_reports(surveyed)
         for topic in sorted({unit.source.topic for unit in units}):
             targets = shares.targets(topic)
             text = f"{topic}: its transforms leave no record, so no topic is chosen"
@@ -263,18 +265,18 @@ class RestoreRun:
             return
         found = self._tasks(task, begun.units, **pace.manner(job))
         for each in found:
-            if "topic" not in each:  # of a task that could not begin
-                self._summary.fail(Failure.from_dict(each["failure"]))
-        reports = [PartitionReport.from_dict(each, OfRestore) for each in found if "topic" in each]
+            if isinstance(each, NotBegun):
+                self._summary.fail(each.failure)
+        reports = [each for each in found if isinstance(each, PartitionReport)]
         for report in reports:
             if report.failure is not None:
                 self._summary.fail(report.failure)
             self._account.take(report)
         self._audit(plan, cluster, reports)
 
-    def _has_failed(self, found: Sequence[Report]) -> bool:
+    def _has_failed(self, found: Sequence[PartitionReport[OfRestore] | NotBegun]) -> bool:
         """Take over the failures of tasks that only commit beginnings; whether there are any."""
-        failures = [Failure.from_dict(each["failure"]) for each in found if "failure" in each]
+        failures = [each.failure for each in found if each.failure is not None]
         for failure in failures:
             self._summary.fail(failure)
         return bool(failures) or self._stop.is_set()
@@ -305,8 +307,8 @@ class RestoreRun:
         )
 
     def _tasks(
-        self, task: engine.Task, units: list[Any], **manner: Unpack[engine.Manner]
-    ) -> list[Report]:
+        self, task: engine.Task[R], units: Sequence[Any], **manner: Unpack[engine.Manner]
+    ) -> list[R | NotBegun]:
         manner["timings"] = self._timings
         reports = self._world.run_tasks(task, units, self._hear, self._stop.event, **manner)
         self._summary.facts["timings"] = self._timings.to_dict()

@@ -1,10 +1,10 @@
 """Which topics records go to where transforms choose one for each: plain data, made by `survey`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Final, Self
 
-from kbackup.errors import RefusedError
+from kbackup.errors import Failure, RefusedError
 from kbackup.records import TopicPartition
 
 TOPICS_MOST: Final = 10_000
@@ -34,6 +34,28 @@ NOTHING: Final = Share(0, 0, None, frozenset())
 
 
 @dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What reading one partition of a backup has shown: the report of a task.
+
+    Attributes:
+        where: The partition.
+        shares: What goes to each topic.
+        bad_records: Records that have no topic, where no record has one: else the writing tasks
+            count them.
+        bad_objects: Objects that cannot be read, likewise.
+        skipped: What is wrong with the first of either.
+        failure: What kept the task from finding out; None if nothing has.
+    """
+
+    where: TopicPartition
+    shares: Mapping[str, Share] = field(default_factory=dict)
+    bad_records: int = 0
+    bad_objects: int = 0
+    skipped: tuple[Failure, ...] = ()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Shares:
     """Where the records of a backup go.
 
@@ -44,7 +66,7 @@ class Shares:
     found: Mapping[TopicPartition, Mapping[str, Share]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, reports: Sequence[Mapping[str, Any]]) -> Self:
+    def of_reports(cls, reports: Iterable[Surveyed]) -> Self:
         """Return what tasks have found.
 
         Raises:
@@ -52,16 +74,12 @@ class Shares:
         """
         found = {}
         for report in reports:
-            where = TopicPartition(report["topic"], report["partition"])
-            shares = {
-                name: Share(records, first, oldest, frozenset(report["sets"][at] for at in sets))
-                for name, (records, first, oldest, sets) in report["shares"].items()
-            }
+            shares = dict(report.shares)
             # the same one in every run: it is the topic of the first record that has one
             home = min(shares, key=lambda name: (shares[name].first, name), default=None)
             if home is not None:
                 shares[home] = replace(shares[home], counts_rest=True)
-            found[where] = shares
+            found[report.where] = shares
         shares_of = cls(found)
         for topic in {where.topic for where in found}:
             check(topic, len(shares_of.targets(topic)))

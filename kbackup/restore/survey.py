@@ -14,17 +14,16 @@ import pyarrow.compute as pc
 from kbackup.backup import merging
 from kbackup.backup.merging import Failed, Rows
 from kbackup.channel import Line
-from kbackup.engine import Report
 from kbackup.errors import BadRecordError, Failure, KbackupError, StoppedError
-from kbackup.records import NO_TIMESTAMP, TopicPartition
+from kbackup.records import NO_TIMESTAMP
 from kbackup.restore.account import SKIPPED_MOST
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.shares import check
+from kbackup.restore.shares import Share, Surveyed, check
 from kbackup.restore.transforming import Transforming
 from kbackup.stores import Store, open_store
 
 
-def survey(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterator[Report]:
+def survey(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterator[Surveyed]:
     """Read *units* and report where their records go; a failure is a report, not an exception.
 
     A record that has no topic is a bad record: the writing tasks count and name it, as
@@ -37,34 +36,12 @@ def survey(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterato
         if line.is_stopped():
             return
         source = unit.source
-        report: dict[str, Any] = {"topic": source.topic, "partition": source.partition}
         try:
-            report |= _Reading(job, unit).run(store, line)
+            yield _Reading(job, unit).run(store, line)
         except KbackupError as error:
             error.place.setdefault("topic", source.topic)
             error.place.setdefault("partition", source.partition)
-            report["failure"] = error.to_dict()
-        yield report
-
-
-def left_out(
-    reports: Sequence[Report],
-) -> Iterator[tuple[TopicPartition, int, int, list[Failure]]]:
-    """Yield the partitions that go to no topic, with what is wrong with their records.
-
-    Yields:
-        Partition, bad records, bad objects, and the first of either.
-    """
-    for each in reports:
-        if each.get("bad_records") or each.get("bad_objects"):
-            where = TopicPartition(each["topic"], each["partition"])
-            named = [Failure.from_dict(failure) for failure in each["skipped"]]
-            yield where, each["bad_records"], each["bad_objects"], named
-
-
-def failures(reports: Sequence[Report]) -> list[Failure]:
-    """Return what kept tasks from finding out."""
-    return [Failure.from_dict(each["failure"]) for each in reports if "failure" in each]
+            yield Surveyed(source, failure=error.failure())
 
 
 @dataclass(slots=True)
@@ -72,7 +49,7 @@ class _Found:
     records: int
     first: int
     oldest: int | None
-    sets: set[int]
+    sets: set[str]
 
 
 class _Reading:
@@ -81,12 +58,11 @@ class _Reading:
     def __init__(self, job: RestoreJob, unit: RestoreUnit) -> None:
         self._job, self._unit = job, unit
         self._transforming = Transforming(job, unit)
-        self._number = {files.id: at for at, files in enumerate(unit.sets)}
         self._found: dict[str, _Found] = {}
         self._skipped = list[Failure]()
         self._bad_records = self._bad_objects = 0
 
-    def run(self, store: Store, line: Line) -> dict[str, Any]:
+    def run(self, store: Store, line: Line) -> Surveyed:
         """Read it to its end.
 
         Raises:
@@ -104,35 +80,26 @@ class _Reading:
                 raise StoppedError(f"{unit.source} stopped while its topics were looked for")
             match step:
                 case Rows(batch, files):
-                    self._take(unit.window.rows(batch), {self._number[one.id] for one in files})
+                    self._take(unit.window.rows(batch), {one.id for one in files})
                 case Failed(files, error):
                     if job.on_error == "fail":
                         raise error
                     self._bad_objects += 1
                     self._skip(replace(error.failure(), place={**error.place, "key": files.id}))
         shares = {
-            name: (one.records, one.first, one.oldest, sorted(one.sets))
+            name: Share(one.records, one.first, one.oldest, frozenset(one.sets))
             for name, one in self._found.items()
         }
-        return {
-            "shares": shares,
-            "sets": [files.id for files in unit.sets],
-            # without a topic there is no writing task that would count them
-            **({} if shares else self._left_out()),
-        }
-
-    def _left_out(self) -> dict[str, Any]:
-        return {
-            "bad_records": self._bad_records,
-            "bad_objects": self._bad_objects,
-            "skipped": [failure.to_dict() for failure in self._skipped],
-        }
+        if shares:
+            return Surveyed(unit.source, shares)
+        # without a topic there is no writing task that would count them
+        return Surveyed(unit.source, {}, self._bad_records, self._bad_objects, tuple(self._skipped))
 
     def _skip(self, failure: Failure) -> None:
         if not self._found and len(self._skipped) < SKIPPED_MOST:
             self._skipped.append(failure)
 
-    def _take(self, batch: pa.RecordBatch, sets: set[int]) -> None:
+    def _take(self, batch: pa.RecordBatch, sets: set[str]) -> None:
         if not len(batch):
             return
         routed = self._transforming.routed(batch)
@@ -150,7 +117,7 @@ class _Reading:
             for row in sums.to_pylist():
                 self._add(row, sets)
 
-    def _add(self, row: Mapping[str, Any], sets: set[int]) -> None:
+    def _add(self, row: Mapping[str, Any], sets: set[str]) -> None:
         oldest = row["time_min"]
         one = self._found.get(row["topic"])
         if one is None:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Final
 
 from kbackup.channel import Line
-from kbackup.engine import Report
 from kbackup.errors import KbackupError
 from kbackup.kafka import Outage
+from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.pace import Pace, rate_of
 from kbackup.restore.work import Work
@@ -25,7 +25,9 @@ SIDE_BY_SIDE: Final = 8
 """How many of those: each mostly waits for the broker, which begins and ends a transaction."""
 
 
-def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterator[Report]:
+def put_back(
+    job: RestoreJob, units: Sequence[RestoreUnit], line: Line
+) -> Iterator[PartitionReport[OfRestore]]:
     """Work through *units*; a failure is a report, not an exception.
 
     Large ones go one after the other, then small ones some at a time, each by a writer of its own.
@@ -38,7 +40,7 @@ def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Itera
     pace = Pace(rate, units[0].writers) if rate.is_limited and units else None
     outage = Outage(job.kafka)
 
-    def report(unit: RestoreUnit) -> Report | None:
+    def report(unit: RestoreUnit) -> PartitionReport[OfRestore] | None:
         if line.is_stopped():
             return None
         work = Work(job, unit, store, line, pace)
@@ -50,7 +52,7 @@ def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Itera
             error.place.setdefault("topic", unit.target.topic)
             error.place.setdefault("partition", unit.target.partition)
             work.report = replace(work.report, failure=error.failure())
-        return work.report.to_dict()
+        return work.report
 
     small = [unit for unit in units if unit.size <= SMALL_BYTES]
     large = [unit for unit in units if unit.size > SMALL_BYTES]

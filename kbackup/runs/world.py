@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self, Unpack
 from kbackup import engine
 from kbackup.clock import Clock, SystemClock
 from kbackup.config import Settings
-from kbackup.engine import FindJvm, Manner, Report, Task
+from kbackup.engine import FindJvm, Manner, NotBegun, R, Task
 from kbackup.events import Event
 from kbackup.kafka import Connection
 from kbackup.runs import wiring
@@ -28,12 +28,12 @@ class RunTasks(Protocol):
 
     def __call__(
         self,
-        task: Task,
+        task: Task[R],
         units: Sequence[Any],
         hear: Callable[[Event], None],
         stop: threading.Event,
         **manner: Unpack[Manner],
-    ) -> list[Report]:
+    ) -> list[R | NotBegun]:
         """Return all reports.
 
         Raises:
@@ -108,12 +108,12 @@ class OnSpark:
 
     def __call__(
         self,
-        task: Task,
+        task: Task[R],
         units: Sequence[Any],
         hear: Callable[[Event], None],
         stop: threading.Event,
         **manner: Unpack[Manner],
-    ) -> list[Report]:
+    ) -> list[R | NotBegun]:
         """Run *task* over *units*: `RunTasks`."""
         given = self._engine_settings()
         starting, self._starting = self._starting or engine.Starting(lambda: given), None

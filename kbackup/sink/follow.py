@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from zlib import crc32
 
-from kbackup import engine
 from kbackup.backup.ledger import objects, place
 from kbackup.backup.ledger.rows import OBJECTS, table
 from kbackup.channel import Line
@@ -20,9 +19,11 @@ from kbackup.errors import KafkaError, KbackupError, SparkError
 from kbackup.events import Event, Warned
 from kbackup.kafka import PATIENCE_S, LogStartMovedError
 from kbackup.records import Span, TopicPartition
+from kbackup.reports import OfSink, PartitionReport
 from kbackup.sink.clients import Clients, connect
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.look import Look, Lookout
+from kbackup.sink.messages import ADOPT, GAVE_UP, Examined
 from kbackup.sink.watch import Watch
 from kbackup.sink.work import Work
 
@@ -31,15 +32,6 @@ POLL_S: Final = 1.0
 
 REPORT_S: Final = 10.0
 """How often the driver gets each partition's progress."""
-
-ADOPT: Final = "adopt"
-"""The driver's order to follow one more partition; each task takes those that are its own."""
-
-REPORT: Final = "report"
-"""A task's message about a partition that it has examined: a `PartitionReport`."""
-
-GAVE_UP: Final = "gave_up"
-"""A task's message when it ends without being asked to: the run ends with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +60,7 @@ def deal(units: Sequence[SinkUnit], slots: int) -> list[list[Share]]:
 
 def follow(
     job: SinkJob, idle_ms: int, shares: Sequence[Share], line: Line
-) -> Iterator[engine.Report]:
+) -> Iterator[PartitionReport[OfSink]]:
     """Back up a share's partitions until asked to stop; yields one report each, at the end.
 
     A task that has lost its connection to the driver fails, so that Spark runs it again: its
@@ -99,7 +91,7 @@ def follow(
             "run the same command again: it continues from the committed offsets",
         )
     for watch in following.watches.values():
-        yield watch.report.to_dict()
+        yield watch.report
 
 
 @dataclass(slots=True)
@@ -257,7 +249,7 @@ class Following:
         return gap
 
     def _report(self, watch: Watch) -> None:
-        self.line.tell({"type": REPORT, "run": self.job.run, **watch.report.to_dict()})
+        self.line.tell(Examined(self.job.run, watch.report).to_dict())
 
     def _give_up(self, error: KafkaError) -> None:
         for watch in self.watches.values():

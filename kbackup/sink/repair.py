@@ -21,14 +21,12 @@ from kbackup.config.parsing import ObjectPlace
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,
-    Failure,
     IncompleteBackupError,
     KbackupError,
 )
 from kbackup.events import Event
 from kbackup.kafka import Cluster
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
-from kbackup.reports import OfSink, PartitionReport
 from kbackup.runs import history, known, wiring
 from kbackup.runs.known import Known
 from kbackup.runs.locks import RunLock, lost_lock
@@ -136,11 +134,10 @@ class RepairRun:
             task, units, self._tell, self._stop.event, timings=self._timings
         )
         of_partition = {repair.at.where: repair for repair in repairs}
-        for data in found:
-            if "topic" not in data:  # of a task that could not begin
-                self._summary.fail(Failure.from_dict(data["failure"]))
+        for report in found:
+            if isinstance(report, engine.NotBegun):
+                self._summary.fail(report.failure)
                 continue
-            report = PartitionReport.from_dict(data, OfSink)
             repair = of_partition[report.where]
             row = accounting.after(accounting.row_of(repair.at), report)
             self._summary.partitions.append(row.to_dict())

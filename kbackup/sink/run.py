@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kbackup import engine, moments
 from kbackup.config import Settings
-from kbackup.errors import Failure, KbackupError, StoppedError, TopicChangedError
+from kbackup.errors import KbackupError, StoppedError, TopicChangedError
 from kbackup.events import PROGRESS, Event, Progress
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicPartition
@@ -26,8 +26,9 @@ from kbackup.sink import accounting, planner, schemas
 from kbackup.sink.accounting import Account
 from kbackup.sink.dead_letters import ensure_topic
 from kbackup.sink.entering import RunLedger
-from kbackup.sink.follow import ADOPT, GAVE_UP, REPORT, deal, follow
+from kbackup.sink.follow import deal, follow
 from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.messages import ADOPT, EXAMINED, GAVE_UP, Examined
 from kbackup.sink.newcomers import NEWCOMERS_S, Newcomers
 from kbackup.sink.news import News, Tell
 from kbackup.sink.opening import Opening
@@ -208,7 +209,9 @@ class SinkRun:
         }
         cluster.set_positions(group, behind)
 
-    def _tasks(self, task: engine.Task, units: Sequence[SinkUnit]) -> dict[TopicPartition, int]:
+    def _tasks(
+        self, task: engine.Task[PartitionReport[OfSink]], units: Sequence[SinkUnit]
+    ) -> dict[TopicPartition, int]:
         """Run *task* over *units*; return where it is in those that retention overtook."""
         overtaken = {}
         for report in self._run_tasks(task, units, self._stop.event):
@@ -221,22 +224,22 @@ class SinkRun:
 
     def _run_tasks(
         self,
-        task: engine.Task,
+        task: engine.Task[PartitionReport[OfSink]],
         units: Sequence[SinkUnit],
         stop: threading.Event,
         **how: Any,
     ) -> list[PartitionReport[OfSink]]:
         found = self._world.run_tasks(task, units, self._hear, stop, timings=self._timings, **how)
         self._summary.facts["timings"] = self._timings.to_dict()
-        for data in found:
-            if "topic" not in data:  # of a task that could not begin
-                self._summary.fail(Failure.from_dict(data["failure"]))
-        return [PartitionReport.from_dict(data, OfSink) for data in found if "topic" in data]
+        for each in found:
+            if isinstance(each, engine.NotBegun):
+                self._summary.fail(each.failure)
+        return [each for each in found if isinstance(each, PartitionReport)]
 
     def _hear(self, event: Event) -> None:
         """Update the account with what tasks report, and pass on what is for the screen."""
-        if event["type"] == REPORT:
-            self._take(PartitionReport.from_dict(event, OfSink))
+        if event["type"] == EXAMINED:
+            self._take(Examined.from_dict(event).report)
             return
         if event["type"] == GAVE_UP:
             self._ended.set()

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
-from kbackup import engine
 from kbackup.channel import Line
 from kbackup.errors import KbackupError
 from kbackup.kafka import Outage
+from kbackup.reports import OfSink, PartitionReport
 from kbackup.sink.clients import connect, storing
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.work import Work
@@ -23,7 +23,9 @@ from kbackup.sink.work import Work
 _log: Final = logging.getLogger(__name__)
 
 
-def back_up(job: SinkJob, units: Sequence[SinkUnit], line: Line) -> Iterator[engine.Report]:
+def back_up(
+    job: SinkJob, units: Sequence[SinkUnit], line: Line
+) -> Iterator[PartitionReport[OfSink]]:
     """Work through *units* one after the other; a failure is a report, not an exception.
 
     The last cut of a unit is stored and committed beside the units that follow.
@@ -55,10 +57,10 @@ def back_up(job: SinkJob, units: Sequence[SinkUnit], line: Line) -> Iterator[eng
             yield _finished(work, outage)
 
 
-def _finished(work: "Work", outage: Outage) -> engine.Report:
+def _finished(work: "Work", outage: Outage) -> PartitionReport[OfSink]:
     try:
         work.finish()
     except KbackupError as error:
         work.fail(error)
         outage.note(error)
-    return work.report.to_dict()
+    return work.report

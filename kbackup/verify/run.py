@@ -22,8 +22,8 @@ from kbackup.backup.findings import AGAIN, Finding, again
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.ledger.rows import Entry
 from kbackup.backup.recorded import Recorded
-from kbackup.engine import EngineSettings, Report
-from kbackup.errors import CorruptObjectError, Failure
+from kbackup.engine import EngineSettings, NotBegun
+from kbackup.errors import CorruptObjectError
 from kbackup.events import Event
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
@@ -36,7 +36,7 @@ from kbackup.stores import Store
 from kbackup.verify.share import EVERYTHING, Share
 from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 
-Read = Callable[[Sequence[VerifyUnit]], Iterable[Report]]
+Read = Callable[[Sequence[VerifyUnit]], Iterable[Checked | NotBegun]]
 """Reads units and reports on each: `verify_task` by way of Spark, or here."""
 
 _ERRORS_KEPT: Final = 100
@@ -182,14 +182,14 @@ def on_spark(
     return lambda units: engine.run(task, units, settings, hear, stop)
 
 
-def _checked(found: Iterable[Report], summary: Summary) -> dict[str, Checked]:
+def _checked(found: Iterable[Checked | NotBegun], summary: Summary) -> dict[str, Checked]:
     """Return what reading has shown, by set; a task that could not begin fails the run."""
     reports = {}
     for each in found:
-        if "id" in each:
-            reports[each["id"]] = Checked.from_dict(each)
+        if isinstance(each, NotBegun):
+            summary.fail(each.failure)
         else:
-            summary.fail(Failure.from_dict(each["failure"]))
+            reports[each.id] = each
     return reports
 
 

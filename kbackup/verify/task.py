@@ -16,7 +16,6 @@ from kbackup.backup.merging import ConflictError, woven
 from kbackup.backup.reading import read
 from kbackup.backup.window import Window
 from kbackup.channel import Line
-from kbackup.engine import Report
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,
@@ -68,7 +67,7 @@ class VerifyUnit:
         return sum(file.size for file in self.files.files)
 
 
-def verify_task(job: VerifyJob, units: Sequence[VerifyUnit], line: Line) -> Iterator[Report]:
+def verify_task(job: VerifyJob, units: Sequence[VerifyUnit], line: Line) -> Iterator[Checked]:
     """Read *units* one after the other and report on each; bad ones raise no exception.
 
     Memory: one object and a batch of it; where whole records overlap, the overlap, a few times.
@@ -76,9 +75,9 @@ def verify_task(job: VerifyJob, units: Sequence[VerifyUnit], line: Line) -> Iter
     store = open_store(job.store)
     for unit in units:
         try:
-            yield _Check(store, unit, job.reading).run().to_dict()
+            yield _Check(store, unit, job.reading).run()
         except KbackupError as error:
-            yield Checked(unit.files.id, failure=error.failure()).to_dict()
+            yield Checked(unit.files.id, failure=error.failure())
         if line.is_stopped():
             return
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from kbackup.channel import Line
-from kbackup.engine import Report, deal
+from kbackup.engine import deal
 from kbackup.events import Event
 from tests.simulation.determinism import Clock, SerialBeats
 
@@ -90,9 +90,7 @@ class Process:
             raise KilledError(is_now=True)
         return script.faults.get(at, "ok")
 
-    def attempt(
-        self, task: Any, share: Sequence[Any], hear: Callable[[Event], None]
-    ) -> list[Report]:
+    def attempt(self, task: Any, share: Sequence[Any], hear: Callable[[Event], None]) -> list[Any]:
         """Run a task, again where its worker died."""
         while True:
             self.is_in_task, self.has_no_worker = True, False
@@ -131,7 +129,7 @@ class Tasks:
         orders: object = None,
         timings: object = None,
         keeps: bool = False,
-    ) -> list[Report]:
+    ) -> list[Any]:
         """Return all reports."""
         del orders, timings, keeps
         shares = deal(units, min(len(units), (slices_per_core or 4) * CORES))

@@ -1,11 +1,11 @@
 """Tasks without Spark."""
 
-import json
+import pickle
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kbackup.engine import Deal, Report, Task, deal
+from kbackup.engine import Deal, R, Task, deal
 from kbackup.events import Event
 from tests.support.fakes import SilentLine
 
@@ -23,17 +23,17 @@ class InTurn:
 
     def __call__(
         self,
-        task: Task,
+        task: Task[R],
         units: Sequence[Any],
         _hear: Callable[[Event], None],
         _stop: threading.Event,
         *,
         deal: Deal = deal,
         **_: object,
-    ) -> list[Report]:
-        """`RunTasks`; reports come back as the plain data that Spark would bring."""
+    ) -> list[R]:
+        """`RunTasks`; reports come back as Spark would bring them."""
         return [
-            json.loads(json.dumps(report))
+            pickle.loads(pickle.dumps(report))
             for share in deal(units, 1)
             for report in task(share, SilentLine())
         ]

@@ -23,7 +23,7 @@ from kbackup.restore.plan import RestorePlan
 from kbackup.restore.planner import Planner
 from kbackup.restore.routing import to_survey
 from kbackup.restore.shares import Shares
-from kbackup.restore.survey import failures, survey
+from kbackup.restore.survey import survey
 from kbackup.restore.work import Work
 from kbackup.runs import wiring
 from kbackup.runs.known import Known, of_run_records
@@ -260,9 +260,10 @@ class Restoring:
         )  # fmt: skip
         units = to_survey(settings, self.store, Inventory(settings, self.store, found, known))
         reports = list(survey(job, units, SilentLine()))
-        for failure in failures(reports):
-            raise failure.error()
-        return Shares.read(reports)
+        for each in reports:
+            if each.failure is not None:
+                raise each.failure.error()
+        return Shares.of_reports(reports)
 
     def work(
         self, unit: RestoreUnit, group: str, *, run: str = "r1", crash_at: int = 0,
@@ -281,7 +282,7 @@ class Restoring:
         )  # fmt: skip
         work = Work(job, unit, self.store, SilentLine())
         work.run(FakeWriter(self.cluster, unit.group or group, unit.target, crash_at))
-        return PartitionReport.from_dict(work.report.to_dict(), OfRestore)
+        return work.report
 
     def restore(
         self, *, run: str = "r1", crash_at: int = 0, reading: ReadOptions | None = None,

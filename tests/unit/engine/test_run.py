@@ -1,14 +1,22 @@
 """The engine's pure parts; Spark itself is met in the integration tests."""
 
 import threading
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JError
 
-from kbackup.engine import EngineSettings, Report, check_whole, deal, translated
-from kbackup.errors import ConfigurationError, KafkaError, KbackupError, SparkError, StoppedError
+from kbackup.engine import EngineSettings, check_whole, deal, translated
+from kbackup.errors import (
+    ConfigurationError,
+    Failure,
+    KafkaError,
+    KbackupError,
+    SparkError,
+    StoppedError,
+)
 
 
 @given(st.lists(st.integers()), st.integers(1, 9))
@@ -50,9 +58,16 @@ def test_a_job_that_was_ended_after_a_signal_is_no_failure_of_spark(
         raise Py4JError("[SPARK_JOB_CANCELLED] Job 0 cancelled")
 
 
-def report(error: KbackupError | None = None) -> Report:
+@dataclass(frozen=True)
+class Told:
+    """What a task says of one unit: an `engine.Report`."""
+
+    failure: Failure | None = None
+
+
+def report(error: KbackupError | None = None) -> Told:
     """What a task says of one unit."""
-    return {} if error is None else {"failure": error.to_dict()}
+    return Told(None if error is None else error.failure())
 
 
 @pytest.mark.parametrize(
@@ -63,7 +78,7 @@ def report(error: KbackupError | None = None) -> Report:
     ],
 )
 def test_tasks_that_stopped_without_being_asked_are_a_failure(
-    reports: list[Report], units: int
+    reports: list[Told], units: int
 ) -> None:
     """
     A task that has lost its line assumes a dead driver; unfinished work is not a success.
@@ -75,7 +90,7 @@ def test_tasks_that_stopped_without_being_asked_are_a_failure(
 @pytest.mark.parametrize(
     "reports", [[report(), report()], [report(KafkaError("no broker"))]], ids=["all", "a failure"]
 )
-def test_tasks_that_say_what_became_of_their_units_are_believed(reports: list[Report]) -> None:
+def test_tasks_that_say_what_became_of_their_units_are_believed(reports: list[Told]) -> None:
     """
     A failure that was reported is not reported twice.
     """

@@ -9,6 +9,7 @@ from kbackup import config
 from kbackup.backup.catalog import Catalog
 from kbackup.backup.file_sets import FileSet
 from kbackup.clock import SystemClock
+from kbackup.engine import NotBegun
 from kbackup.errors import SparkError
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Bookmark, Done, Mark, OfRestore, PartitionReport, Place, Source
@@ -135,7 +136,7 @@ def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
     restoring.backup.put("orders", 0, range(5))
     run = a_run([])
     error = SparkError("driver and workers have different versions of kbackup")
-    found = [{"failure": error.to_dict()}]
+    found = [NotBegun(error.failure())]
     run._world = replace(run._world, run_tasks=lambda *_, **__: found)
 
     run._write(restoring.plan(), restoring.cluster)

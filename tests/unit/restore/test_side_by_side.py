@@ -64,9 +64,7 @@ def restored(kafka: Cluster) -> list[PartitionReport[OfRestore]]:
     job = RestoreJob(
         "r1", kafka, restoring.backup.settings, ReadOptions(), plan.group,  # type: ignore[arg-type]
     )  # fmt: skip
-    return [
-        PartitionReport.from_dict(one, OfRestore) for one in task.put_back(job, units, SilentLine())
-    ]
+    return list(task.put_back(job, units, SilentLine()))
 
 
 def test_small_partitions_do_not_wait_for_each_other() -> None:

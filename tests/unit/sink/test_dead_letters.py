@@ -234,8 +234,8 @@ def test_a_task_that_takes_over_names_what_the_one_before_it_left_out(
     [died] = back_up(job, [SinkUnit(ORDERS, Span(0, 7))], SilentLine())
     [report] = back_up(job, [SinkUnit(ORDERS, Span(0, 10))], SilentLine())
 
-    assert (2, 3) == (died["done"]["bad_records"], report["done"]["bad_records"])
-    assert [[2, 4], [8, 9]] == report["own"]["skipped"]
+    assert (2, 3) == (died.done.bad_records, report.done.bad_records)
+    assert (Span(2, 4), Span(8, 9)) == report.own.skipped
 
 
 def test_verify_names_what_was_left_out_and_misses_nothing(

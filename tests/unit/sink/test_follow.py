@@ -18,8 +18,9 @@ from kbackup.flow.schedule import Schedule
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.sink.follow import ADOPT, Following, Share, deal, follow
+from kbackup.sink.follow import Following, Share, deal, follow
 from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.messages import ADOPT
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import SilentLine
@@ -138,7 +139,7 @@ def test_failures_are_tried_less_and_less_often() -> None:
 
     visits = [event for event in task.told(where) if event.get("failure")]
     assert kafka.opened == 1
-    assert len({event["own"]["until"] for event in visits}) == 1
+    assert len({event["until"] for event in visits}) == 1
     assert 8 <= _reads(task) <= 20
 
 
@@ -244,7 +245,7 @@ def test_what_expires_before_it_is_read_is_written_down() -> None:
 
     task.turns(8)
 
-    assert [[10, 30]] == task.told(where)[-1]["own"]["gaps"]
+    assert [[10, 30]] == task.told(where)[-1]["gaps"]
     assert [45] == task.committed(where)
     assert any(event.get("code") == "gap" for event in task.line.told)
 

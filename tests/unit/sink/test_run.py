@@ -1,6 +1,6 @@
 """A whole run of the sink over a cluster in memory, its tasks in threads of this process."""
 
-import json
+import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +13,7 @@ import pytest
 
 from kbackup.channel import Hub, Line
 from kbackup.clock import SystemClock
-from kbackup.engine import Deal, Report, Task, deal
+from kbackup.engine import Deal, R, Task, deal
 from kbackup.errors import BadRecordError, StoreError
 from kbackup.events import Event
 from kbackup.kafka import Position
@@ -45,7 +45,7 @@ class InThreads:
 
     def __call__(
         self,
-        task: Task,
+        task: Task[R],
         units: Sequence[Any],
         hear: Callable[[Event], None],
         stop: threading.Event,
@@ -54,16 +54,16 @@ class InThreads:
         deal: Deal = deal,
         orders: "SimpleQueue[Event] | None" = None,
         timings: object = None,
-    ) -> list[Report]:
+    ) -> list[R]:
         """`RunTasks`."""
         del slices_per_core, timings
         self.jobs += 1
         hub = Hub("127.0.0.1", hear)
-        reports: list[Report] = []
+        reports: list[R] = []
 
         def work(share: Sequence[Any]) -> None:
             with Line(hub.address) as line:
-                reports.extend(json.loads(json.dumps(list(task(share, line)))))
+                reports.extend(pickle.loads(pickle.dumps(list(task(share, line)))))
 
         threads = [
             threading.Thread(target=work, args=(share,)) for share in deal(units, self.slots)

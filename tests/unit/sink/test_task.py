@@ -43,8 +43,8 @@ def test_a_cluster_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPat
     reports = list(back_up(job, units, SilentLine()))
 
     assert time.monotonic() - begin < 30  # 40 s of patience, if each unit had its own
-    assert list(range(20)) == [report["failure"]["partition"] for report in reports]
-    assert {("kafka", 0)} == {(found["failure"]["code"], found["committed"]) for found in reports}
+    assert list(range(20)) == [report.failure.place["partition"] for report in reports]
+    assert {("kafka", 0)} == {(found.failure.code, found.committed) for found in reports}
 
 
 @pytest.fixture
@@ -112,9 +112,10 @@ def test_a_full_disk_is_a_report_that_says_how_much_is_needed(
 
     (report,) = back_up(job, [SinkUnit(where, Span(0, 100))], SilentLine())
 
-    failure = report["failure"]
-    assert ("no_space", 1, 0) == (failure["code"], failure["exit_code"], report["committed"])
-    assert failure["why"].startswith("about ")
+    failure = report.failure
+    assert failure is not None
+    assert ("no_space", 1, 0) == (failure.code, failure.exit_code, report.committed)
+    assert failure.why.startswith("about ")
 
 
 class LineThatStops(SilentLine):
@@ -148,6 +149,7 @@ def test_a_task_stops_between_two_cuts_of_one_batch() -> None:
     )
     stored = list(open_store(settings).list("topics/"))
 
-    assert "stopped" == report["failure"]["code"]
+    assert report.failure is not None
+    assert "stopped" == report.failure.code
     assert 1 <= len(stored) <= 2
-    assert 2 * len(stored) == report["committed"] == report["done"]["records"]
+    assert 2 * len(stored) == report.committed == report.done.records

@@ -6,6 +6,9 @@ from typing import Any
 
 from backup_samples import Backup
 
+from kbackup.backup.checked import Checked
+from kbackup.engine import NotBegun
+from kbackup.errors import Failure
 from kbackup.flow.views import ReadOptions
 from kbackup.runs.locks import Holder
 from kbackup.verify.run import Notes
@@ -18,10 +21,10 @@ def test_a_store_that_fails_is_not_a_damaged_backup() -> None:
     """
     backup = Backup()
     backup.put("orders", 0, range(3))
-    failure = {"code": "store", "exit_code": 6, "what": "s3:GetObject", "why": "503", "do": ""}
+    failure = Failure("store", 6, "s3:GetObject", "503")
 
     def read(units: Any) -> Any:
-        return [{"id": unit.files.files[0].key, "failure": failure} for unit in units]
+        return [Checked(unit.files.files[0].key, failure=failure) for unit in units]
 
     verified = Verified(backup, read=read)
 
@@ -34,9 +37,9 @@ def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
     """
     backup = Backup()
     backup.put("orders", 0, range(3))
-    failure = {"code": "spark", "exit_code": 9, "what": "other versions", "why": "", "do": ""}
+    failure = Failure("spark", 9, "other versions")
 
-    verified = Verified(backup, read=lambda _: [{"failure": failure}])
+    verified = Verified(backup, read=lambda _: [NotBegun(failure)])
 
     assert (9, ["not read"], []) == (verified.exit_code, verified.states, verified.findings)
 
