@@ -131,7 +131,7 @@ def _restore(session: Session) -> Event:
     from kbackup.runs.world import World  # noqa: PLC0415
 
     world = World.of(session.settings, find_jvm)
-    return RestoreRun(session.settings, session.tell, session.stop, world)(_agree())
+    return RestoreRun(session.settings, session.tell, session.stop, world, _agree())()
 
 
 def _agree() -> Callable[[str], bool] | None:

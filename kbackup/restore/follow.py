@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Any, Final, Unpack
 
 from kbackup import engine, moments
-from kbackup.config import Settings
 from kbackup.errors import Failure, KafkaError, KbackupError, RefusedError, SparkError, StoppedError
 from kbackup.events import PROGRESS, Event
 from kbackup.kafka import Cluster, check_idle
@@ -31,9 +30,7 @@ from kbackup.restore.remarks import Remarks
 from kbackup.restore.task import put_back
 from kbackup.restore.visit import VisitPlanner
 from kbackup.runs import known, wiring
-from kbackup.runs.stopping import Stop
-from kbackup.runs.summary import Summary
-from kbackup.runs.world import World
+from kbackup.runs.frame import Frame
 from kbackup.stores import Store
 
 OVERDUE_S: Final = 600.0
@@ -44,39 +41,30 @@ class Following:
     """One restore that follows.
 
     Args:
-        settings: The configuration.
-        world: The cluster, the bucket, the workers, the time.
+        frame: The run's.
         store: Where the backup is, opened.
-        summary: Grows by what happens.
-        account: Likewise, by what becomes of each partition.
-        tell: Takes events.
-        stop: When set, the run ends at its next safe point.
+        account: Grows by what becomes of each partition.
         prepare: Registers the schemas of a plan, before anything of it is restored.
         job: Returns what the tasks of a plan need to know, by the number of the visit.
     """
 
     def __init__(
         self,
-        settings: Settings,
-        world: World,
+        frame: Frame,
         store: Store,
-        summary: Summary,
         account: Account,
-        tell: Callable[[Event], None],
-        stop: Stop,
         prepare: Callable[[RestorePlan], None],
         job: Callable[[RestorePlan, int], RestoreJob],
     ) -> None:
-        self._settings, self._world, self._store = settings, world, store
-        self._summary, self._tell, self._stop = summary, tell, stop
+        self._frame, self._store, self._account = frame, store, account
         self._prepare, self._job = prepare, job
-        self._layout = wiring.layout(settings)
+        settings, summary, world = frame.settings, frame.summary, frame.world
+        self._settings, self._summary, self._world = settings, summary, world
+        self._tell, self._stop, self._layout = frame.tell, frame.stop, frame.layout
         self._interval_s = settings.s3_poll_interval_ms / 1000
-        self._account = account
-        self._remarks = Remarks(summary, account.lock, tell)
+        self._remarks = Remarks(summary, account.lock, frame.tell)
         self._lookout = Lookout(settings, store, self._remarks, account.passes_over)
         self._asides, self._ready = Asides(self._interval_s), Ready(self._interval_s)
-        self._timings = engine.Timings()
         self._cluster: Cluster | None = None
         self._stamps: dict[str, str] = {}
         self._success: float | None = None
@@ -151,7 +139,7 @@ class Following:
             good = self._success
             return {
                 "plan": self._remarks.plans(),
-                "timings": self._timings.to_dict(),
+                "timings": self._frame.timings.to_dict(),
                 "last_success": (
                     None if good is None else moments.text(datetime.fromtimestamp(good, UTC))
                 ),
@@ -301,8 +289,8 @@ class Following:
     def _run_tasks(
         self, task: engine.Task[engine.R], units: Sequence[Any], **manner: Unpack[engine.Manner]
     ) -> list[engine.R | engine.NotBegun]:
-        manner |= {"timings": self._timings, "keeps": True}
-        return self._world.run_tasks(task, units, self._hear, self._stop.event, **manner)
+        manner["keeps"] = True
+        return self._frame.tasks(task, units, self._hear, **manner)
 
     def _hear(self, event: Event) -> None:
         self._tell(self._account.progress(event) if event["type"] == PROGRESS else event)

@@ -1,12 +1,13 @@
 """What a sink reports before and while it works."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from kbackup.config import Settings
-from kbackup.events import Event, SinkStart, Started, Warned
+from kbackup.events import SinkStart, Started, Warned
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import OfSink, PartitionReport
+from kbackup.runs.frame import Tell
 from kbackup.runs.record import NO_TOPIC
 from kbackup.runs.summary import Summary
 from kbackup.sink import accounting
@@ -14,8 +15,6 @@ from kbackup.sink.plan import PlannedPartition, SinkPlan
 
 _NAMED: Final = 20
 """The most ranges of skipped offsets in one line; the summary lists more."""
-
-Tell = Callable[[Event], None]
 
 
 class News:

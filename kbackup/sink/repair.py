@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kbackup import engine
 from kbackup.backup import catalog
 from kbackup.backup.agreement import sha256_of
 from kbackup.backup.catalog import Catalog
@@ -27,22 +26,20 @@ from kbackup.errors import (
 from kbackup.events import Event
 from kbackup.kafka import Cluster
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
-from kbackup.runs import history, known, wiring
+from kbackup.runs import known, wiring
+from kbackup.runs.frame import Frame, Tell
 from kbackup.runs.known import Known
-from kbackup.runs.locks import RunLock, lost_lock
 from kbackup.runs.selection import select
 from kbackup.runs.stopping import Stop
-from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
 from kbackup.sink import accounting, schemas
 from kbackup.sink.held import HeldCut, held
 from kbackup.sink.job import recreated
-from kbackup.sink.news import Tell
 from kbackup.sink.plan import PlannedPartition
 from kbackup.sink.start import Evidence, Start
 from kbackup.sink.task import back_up
-from kbackup.sink.wiring import job_of
-from kbackup.stores import Store, open_store
+from kbackup.sink.wiring import job_of, locked
+from kbackup.stores import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,85 +56,74 @@ class Repair:
 
 
 class RepairRun:
-    """One repair, from settings to summary."""
+    """One repair, from settings to summary: an `Errand`."""
 
     def __init__(self, settings: Settings, tell: Tell, stop: Stop, world: World) -> None:
-        self._settings, self._tell, self._stop, self._world = settings, tell, stop, world
-        self._run = history.new_run_id(world.clock.now())
-        self._summary = Summary(self._run, "sink")
-        self._layout = wiring.layout(settings)
-        self._timings = engine.Timings()
+        self._frame = Frame.of("sink", settings, tell, stop, world)
+        self._summary = self._frame.summary
 
     def __call__(self) -> Event:
         """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
-        try:
-            self._work()
-        except KbackupError as error:
-            if error.exit_code in (2, 8):
-                raise
-            self._summary.fail(error)
-        return self._summary.finish(self._stop.signal)
-
-    def _work(self) -> None:
-        settings, tasks = self._settings, self._world.run_tasks
-        if settings.follow:
+        if self._frame.settings.follow:
             raise ConfigurationError(
                 "--repair does not go with --follow",
                 "it ends once the objects are written",
                 "stop the sink that follows, repair, and start it again",
             )
-        _check_topics(settings)
-        cluster, store = self._world.kafka.cluster(), open_store(self._world.store)
-        if settings.dry_run:
-            self._plan(cluster, store)
-            return
-        names = list(settings.topics) or [settings.topics_regex or ""]
-        lock = RunLock.for_settings(
-            settings, store, self._layout, "sink", names, self._run, self._stop.event.wait
-        )
-        with lock as held:
-            tasks.begin()
-            try:
-                for number, repairs in enumerate(_rounds(self._plan(cluster, store))):
-                    self._write(repairs, number, store)
-            finally:
-                tasks.end()
-            if held is not None and held.is_lost:
-                self._summary.fail(lost_lock())
+        _check_topics(self._frame.settings)
+        return self._frame(self)
+
+    @property
+    def locks(self) -> Sequence[str]:
+        """The topics: no sink may write them meanwhile."""
+        return locked(self._frame.settings)
+
+    def preview(self, cluster: Cluster, store: Store) -> None:
+        """Report what would be written."""
+        found = self._plan(cluster, store)
+        self._summary.partitions = [accounting.row_of(repair.at).to_dict() for repair in found]
+
+    def work(self, cluster: Cluster, store: Store) -> bool:
+        """Write the objects again; no record is left, since nothing new is backed up."""
+        self._frame.world.run_tasks.begin()
+        for number, repairs in enumerate(_rounds(self._plan(cluster, store))):
+            self._write(repairs, number, store)
+        return False
+
+    def record(self, store: Store) -> None:
+        """Leave none."""
+
+    def finish(self) -> Event:
+        """Return the summary."""
+        return self._frame.finish()
 
     def _plan(self, cluster: Cluster, store: Store) -> list[Repair]:
         """Return what is to be written; a place that cannot be is an error of its own."""
-        plan = _Planner(self._settings, self._world, cluster, store)
+        settings = self._frame.settings
+        plan = _Planner(settings, self._frame.world, cluster, store)
         found = []
-        for place in dict.fromkeys(self._settings.repair):
+        for place in dict.fromkeys(settings.repair):
             try:
                 found.append(plan.repair(place))
             except IncompleteBackupError as error:
                 self._summary.fail(error)
         rows = [accounting.planned(repair.at) for repair in found]
-        self._tell({"type": "plan", "partitions": rows})
-        if self._settings.dry_run:
-            self._summary.partitions = [accounting.row_of(repair.at).to_dict() for repair in found]
+        self._frame.tell({"type": "plan", "partitions": rows})
         return found
 
     def _write(self, repairs: Sequence[Repair], number: int, store: Store) -> None:
         """Write one cut of each of some partitions."""
-        if self._stop.is_set():
+        frame = self._frame
+        if frame.stop.is_set():
             return
-        group = f"{self._settings.group}-repair-{self._run}-{number}"
-        job = job_of(self._settings, self._world, self._run, group, schemas.NO_SCHEMAS)
+        group = f"{frame.settings.group}-repair-{frame.run}-{number}"
+        job = job_of(frame.settings, frame.world, frame.run, group, schemas.NO_SCHEMAS)
         units = [unit for repair in repairs if (unit := repair.at.unit()) is not None]
         errors = replace(job.errors, topic=None)  # the sink has written its dead letters
         job = replace(job, flush_tail=True, points=False, errors=errors)
         task = functools.partial(back_up, job)
-        found = self._world.run_tasks(
-            task, units, self._tell, self._stop.event, timings=self._timings
-        )
         of_partition = {repair.at.where: repair for repair in repairs}
-        for report in found:
-            if isinstance(report, engine.NotBegun):
-                self._summary.fail(report.failure)
-                continue
+        for report in frame.begun(frame.tasks(task, units, frame.tell)):
             repair = of_partition[report.where]
             row = accounting.after(accounting.row_of(repair.at), report)
             self._summary.partitions.append(row.to_dict())

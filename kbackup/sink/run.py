@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Final
 
 from kbackup import engine, moments
 from kbackup.config import Settings
@@ -17,10 +17,9 @@ from kbackup.records import TopicPartition
 from kbackup.reports import OfSink, PartitionReport
 from kbackup.runs import history, wiring
 from kbackup.runs.beats import Beats
-from kbackup.runs.locks import RunLock, lost_lock
+from kbackup.runs.frame import Frame, Tell
 from kbackup.runs.record import RunRecord
 from kbackup.runs.stopping import Stop, linked
-from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
 from kbackup.sink import accounting, planner, schemas
 from kbackup.sink.accounting import Account
@@ -30,33 +29,27 @@ from kbackup.sink.follow import deal, follow
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.messages import ADOPT, EXAMINED, GAVE_UP, Examined
 from kbackup.sink.newcomers import NEWCOMERS_S, Newcomers
-from kbackup.sink.news import News, Tell
+from kbackup.sink.news import News
 from kbackup.sink.opening import Opening
 from kbackup.sink.plan import SinkPlan
 from kbackup.sink.task import back_up
-from kbackup.sink.wiring import error_policy, job_of
-from kbackup.stores import Store, open_store
+from kbackup.sink.wiring import error_policy, job_of, locked
+from kbackup.stores import Store
 
 _log: Final = logging.getLogger(__name__)
-
-RECORD_S: Final = 20.0
-"""Seconds between two run records of a sink that follows."""
 
 _ROUNDS: Final = 3
 """How often retention may overtake a run before it gives up on a partition."""
 
 
 class SinkRun:
-    """One run, from settings to summary."""
+    """One run, from settings to summary: an `Errand`."""
 
     def __init__(self, settings: Settings, tell: Tell, stop: Stop, world: World) -> None:
-        self._settings, self._tell, self._stop, self._world = settings, tell, stop, world
-        self._run = history.new_run_id(world.clock.now())
-        self._summary = Summary(self._run, "sink")
-        self._layout = wiring.layout(settings)
+        frame = self._frame = Frame.of("sink", settings, tell, stop, world)
+        self._summary = frame.summary
         self._account = Account(self._summary)
         self._news = News(settings, self._summary, tell)
-        self._timings = engine.Timings()
         self._ended = threading.Event()
         self._newcomers: Newcomers | None = None
         self._schemas = schemas.NO_SCHEMAS
@@ -65,81 +58,80 @@ class SinkRun:
 
     def __call__(self) -> Event:
         """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
+        settings = self._frame.settings
+        if not settings.dry_run:
+            self._summary.facts |= {"names": self.locks, "topics_regex": settings.topics_regex}
+        return self._frame(self)
+
+    @property
+    def locks(self) -> Sequence[str]:
+        """The topics, or the pattern."""
+        return locked(self._frame.settings)
+
+    def preview(self, cluster: Cluster, store: Store) -> None:
+        """Report what would be done with each topic and partition."""
+        frame = self._frame
+        plan = planner.make(frame.settings, cluster, store, frame.world.clock)
+        self._open(store).report(plan, cluster)
+        routes = wiring.routes(frame.settings)
+        for planned in accounting.plan_topics(plan, frame.layout, routes):
+            frame.tell(planned.to_dict())
+        for event in accounting.plan_partitions(plan, frame.settings):
+            frame.tell(event)
+        for at in plan.partitions:
+            self._news.expired(at)
+
+    def work(self, cluster: Cluster, store: Store) -> bool:
+        """Back up what there is, or until asked to stop; what fails is in the summary."""
         try:
-            self._work()
+            self._earlier = history.read_success(store, self._frame.layout, self.locks)
+            self._noted = None if self._earlier is None else moments.text(self._earlier)
+            self._back_up(cluster, store)
         except KbackupError as error:
-            if error.exit_code in (2, 8):
-                raise
             self._summary.fail(error)
-        return self._finish()
+        return True
 
-    def _work(self) -> None:
-        settings = self._settings
-        cluster = self._world.kafka.cluster()
-        store = open_store(self._world.store)
+    def _back_up(self, cluster: Cluster, store: Store) -> None:
+        settings, world, layout = self._frame.settings, self._frame.world, self._frame.layout
+        opening = self._open(store)
+        looked = world.clock.now().timestamp()
+        plan = planner.make(settings, cluster, store, world.clock, likely=world.run_tasks.begin)
+        opening.report(plan, cluster)
+        opening.enter(plan, cluster)
+        if (topic := error_policy(settings).topic) is not None:
+            ensure_topic(cluster, topic, settings.errors_deadletterqueue_topic_replication_factor)
+        opening.start(plan.partitions, plan.group, cluster)
+        self._schemas = schemas.begin(wiring.source_registries(settings), store, layout)
+        with Beats("folding the ledger", self._ledger.fold):
+            if settings.follow:
+                self._newcomers = Newcomers(settings, world, store, opening, plan, looked)
+                self._follow(plan, store, self._newcomers)
+            else:
+                self._once(plan, cluster, store, opening)
+        self._fold()
         routes = wiring.routes(settings)
-        self._ledger = RunLedger(store, self._layout, self._run, self._world.clock, routes)
-        self._opening = Opening(settings, self._summary, self._account, self._news, self._ledger)
-        if settings.dry_run:
-            plan = planner.make(settings, cluster, store, self._world.clock)
-            self._opening.report(plan, cluster)
-            for planned in accounting.plan_topics(plan, self._layout, routes):
-                self._tell(planned.to_dict())
-            for event in accounting.plan_partitions(plan, settings):
-                self._tell(event)
-            for at in plan.partitions:
-                self._news.expired(at)
-            return
-        names = list(settings.topics) or [settings.topics_regex or ""]
-        self._summary.facts |= {"names": names, "topics_regex": settings.topics_regex}
-        lock = RunLock.for_settings(
-            settings, store, self._layout, "sink", names, self._run, self._stop.event.wait
-        )
-        tasks = self._world.run_tasks
-        with lock as held:
-            try:
-                self._earlier = history.read_success(store, self._layout, names)
-                self._noted = None if self._earlier is None else moments.text(self._earlier)
-                looked = self._world.clock.now().timestamp()
-                plan = planner.make(settings, cluster, store, self._world.clock, likely=tasks.begin)
-                self._opening.report(plan, cluster)
-                self._opening.enter(plan, cluster)
-                if (topic := error_policy(settings).topic) is not None:
-                    factor = settings.errors_deadletterqueue_topic_replication_factor
-                    ensure_topic(cluster, topic, factor)
-                self._opening.start(plan.partitions, plan.group, cluster)
-                registries = wiring.source_registries(settings)
-                self._schemas = schemas.begin(registries, store, self._layout)
-                with Beats("folding the ledger", self._ledger.fold):
-                    if settings.follow:
-                        self._newcomers = Newcomers(
-                            settings, self._world, store, self._opening, plan, looked
-                        )
-                        self._follow(plan, store, self._newcomers)
-                    else:
-                        self._once(plan, cluster, store)
-                self._fold()
-                with self._account.lock:
-                    topics = {routes.topic(row["topic"]) for row in self._account.rows()}
-                schemas.report(self._schemas, store, self._layout, topics, self._summary)
-            except KbackupError as error:
-                self._summary.fail(error)
-            finally:
-                tasks.end()
-            if held is not None and held.is_lost:
-                self._summary.fail(lost_lock())
-            self._write_record(store)
+        with self._account.lock:
+            topics = {routes.topic(row["topic"]) for row in self._account.rows()}
+        schemas.report(self._schemas, store, layout, topics, self._summary)
 
-    def _write_record(self, store: Store) -> None:
-        summary = self._finish()
-        history.write_run(store, self._layout, summary)
+    def _open(self, store: Store) -> Opening:
+        """Open the ledger, and return what enters the plan into it."""
+        frame = self._frame
+        routes = wiring.routes(frame.settings)
+        self._ledger = RunLedger(store, frame.layout, frame.run, frame.world.clock, routes)
+        return Opening(frame.settings, self._summary, self._account, self._news, self._ledger)
+
+    def record(self, store: Store) -> None:
+        """Leave the run record, and up to when all is backed up where that is news."""
+        summary = self.finish()
+        history.write_run(store, self._frame.layout, summary)
         if summary["last_success"] not in (None, self._noted):
-            history.write_success(store, self._layout, summary)
+            history.write_success(store, self._frame.layout, summary)
             self._noted = summary["last_success"]
 
     def _fold(self) -> None:
         """Fold the ledger, unless asked to stop; what cannot be folded now is by a later run."""
-        if self._stop.is_set():
+        if self._frame.stop.is_set():
             return
         try:
             self._ledger.fold(at_end=True)
@@ -147,24 +139,26 @@ class SinkRun:
             _log.warning("folding the ledger: %s", error)
 
     def _job(self, plan: SinkPlan) -> SinkJob:
-        return job_of(self._settings, self._world, self._run, plan.group, self._schemas)
+        frame = self._frame
+        return job_of(frame.settings, frame.world, frame.run, plan.group, self._schemas)
 
-    def _once(self, plan: SinkPlan, cluster: Cluster, store: Store) -> None:
+    def _once(self, plan: SinkPlan, cluster: Cluster, store: Store, opening: Opening) -> None:
+        settings, clock = self._frame.settings, self._frame.world.clock
         units: Sequence[SinkUnit] = plan.units()
         for _ in range(_ROUNDS):
-            if not units or self._stop.is_set():
+            if not units or self._frame.stop.is_set():
                 return
             overtaken = self._tasks(functools.partial(back_up, self._job(plan)), units)
             if not overtaken:
                 return
-            plan = planner.make(self._settings, cluster, store, self._world.clock, overtaken)
+            plan = planner.make(settings, cluster, store, clock, overtaken)
             again = [at for at in plan.partitions if at.where in overtaken]
             for at in again:
                 self._news.odd(at)
                 self._account.plan_again(at)
             for where in overtaken.keys() - {at.where for at in again}:
                 self._summary.fail(_gone(where))
-            self._opening.start(again, plan.group, cluster)
+            opening.start(again, plan.group, cluster)
             units = [unit for at in again if (unit := at.unit()) is not None]
         for where in {unit.where for unit in units}:
             self._summary.fail(
@@ -176,10 +170,10 @@ class SinkRun:
     def _follow(self, plan: SinkPlan, store: Store, newcomers: Newcomers) -> None:
         """Keep tasks at work until someone stops them, or nothing is left to follow."""
         units = [unit for at in plan.partitions if (unit := at.followed()) is not None]
-        record = functools.partial(self._write_record, store)
-        with Beats("leaving a run record", record, RECORD_S, at_once=True):
-            units += newcomers.wait(self._stop.event)
-            if not units or self._stop.is_set():
+        settings, stop = self._frame.settings, self._frame.stop
+        with self._frame.recording(functools.partial(self.record, store), at_once=True):
+            units += newcomers.wait(stop.event)
+            if not units or stop.is_set():
                 return
             orders: SimpleQueue[Event] = SimpleQueue()
 
@@ -187,13 +181,14 @@ class SinkRun:
                 for unit in newcomers.adopt():
                     orders.put({"type": ADOPT, **unit.to_dict()})
 
-            task = functools.partial(follow, self._job(plan), self._settings.rotate_idle_ms)
+            task = functools.partial(follow, self._job(plan), settings.rotate_idle_ms)
             looks = Beats("looking for new topics", look, NEWCOMERS_S)
-            with looks, linked(self._stop.event, self._ended):
-                reports = self._run_tasks(
-                    task, units, self._ended, slices_per_core=1, deal=deal, orders=orders
-                )
-        for report in reports:
+            with looks, linked(stop.event, self._ended):
+                found = self._frame.tasks(
+                    task, units, self._hear, self._ended, slices_per_core=1, deal=deal,
+                    orders=orders,
+                )  # fmt: skip
+        for report in self._frame.begun(found):
             self._take(report)
         self._leave_behind(plan.group)
 
@@ -201,7 +196,7 @@ class SinkRun:
         """Move the group past the gaps that tasks recorded, where one ends a backup."""
         if not (ends := self._account.gap_ends()):
             return
-        cluster = self._world.kafka.cluster()
+        cluster = self._frame.world.kafka.cluster()
         behind = {
             where: Position(ends[where], position.metadata)
             for where, position in cluster.committed(group, ends).items()
@@ -214,27 +209,13 @@ class SinkRun:
     ) -> dict[TopicPartition, int]:
         """Run *task* over *units*; return where it is in those that retention overtook."""
         overtaken = {}
-        for report in self._run_tasks(task, units, self._stop.event):
+        for report in self._frame.begun(self._frame.tasks(task, units, self._hear)):
             if report.failure is not None and report.failure.code == LogStartMovedError.code:
                 overtaken[report.where] = report.reached
             elif report.failure is not None:
                 self._summary.fail(report.failure)
             self._account_for(report)
         return overtaken
-
-    def _run_tasks(
-        self,
-        task: engine.Task[PartitionReport[OfSink]],
-        units: Sequence[SinkUnit],
-        stop: threading.Event,
-        **how: Any,
-    ) -> list[PartitionReport[OfSink]]:
-        found = self._world.run_tasks(task, units, self._hear, stop, timings=self._timings, **how)
-        self._summary.facts["timings"] = self._timings.to_dict()
-        for each in found:
-            if isinstance(each, engine.NotBegun):
-                self._summary.fail(each.failure)
-        return [each for each in found if isinstance(each, PartitionReport)]
 
     def _hear(self, event: Event) -> None:
         """Update the account with what tasks report, and pass on what is for the screen."""
@@ -249,7 +230,7 @@ class SinkRun:
             if not said.open:  # a commit, and a part of the ledger before it
                 self._ledger.note(said.where.topic)
             self._account.progress(said)
-        self._tell(event)
+        self._frame.tell(event)
 
     def _account_for(self, report: PartitionReport[OfSink]) -> bool:
         """Take in a report, and announce what it left out; as `Account.take`."""
@@ -261,22 +242,22 @@ class SinkRun:
     def _take(self, report: PartitionReport[OfSink]) -> None:
         """Take in the progress of a partition that is followed, and report it if it is stalled."""
         if self._account_for(report):
-            self._tell(report.progress(self._run, 0).to_dict())
+            self._frame.tell(report.progress(self._frame.run, 0).to_dict())
         failure = report.failure
         is_stopped = failure is not None and failure.code == StoppedError.code
         if self._account.set_aside(report.where, None if is_stopped else failure):
             self._news.standing(report)
-        if not self._settings.topics_regex and self._account.is_lost():
+        if not self._frame.settings.topics_regex and self._account.is_lost():
             self._ended.set()
 
-    def _finish(self) -> Event:
+    def finish(self) -> Event:
         """Return the summary; it says up to when everything is known to be backed up."""
         with self._account.lock:
             self._summary.partitions = self._account.rows()
-            summary = self._summary.finish(self._stop.signal)
+            summary = self._frame.finish()
             until = self._account.until()
         good: datetime | None = None
-        if not self._settings.follow:
+        if not self._frame.settings.follow:
             ended = RunRecord(summary)
             if ended.is_good and not summary["errors"] and not ended.matched_nothing:
                 good = ended.started

@@ -8,6 +8,11 @@ from kbackup.sink.rejects import ErrorPolicy
 from kbackup.sink.schemas import SchemaSource
 
 
+def locked(settings: Settings) -> list[str]:
+    """Return what one sink at a time works on: the topics, or the pattern."""
+    return list(settings.topics) or [settings.topics_regex or ""]
+
+
 def job_of(
     settings: Settings, world: World, run: str, group: str, schemas: SchemaSource
 ) -> SinkJob:

@@ -210,7 +210,7 @@ class Stage:
         stop = Stop()
         stop.event = Looks(process)
         summary = self._survive(
-            process, lambda: RestoreRun(settings, told.append, stop, self._world(process))(None)
+            process, lambda: RestoreRun(settings, told.append, stop, self._world(process))()
         )
         targets = {
             where: TopicPartition(COPY.replace("$0", where.topic), where.partition)

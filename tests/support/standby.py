@@ -189,9 +189,9 @@ class Standby:
             self.tasks,
             self.time,
         )
-        self.run = RestoreRun(settings, self.told.append, stop, world)
+        self.run = RestoreRun(settings, self.told.append, stop, world, agree)
         try:
-            return self.run(agree)
+            return self.run()
         finally:
             self.waited = ticks.waited
 

@@ -42,7 +42,7 @@ def test_a_store_that_may_only_be_read_does_not_fail_a_restore() -> None:
     run = a_run(told)
     read_only = FaultyStore("403", MemoryStore(StoreSettings(f"memory://{uuid4()}")))
 
-    run._leave_record(read_only)
+    run.record(read_only)
 
     assert ["no_run_record"] == [event["code"] for event in told]
     assert (0, told) == (run._summary.finish()["exit_code"], run._summary.finish()["warnings"])
@@ -137,7 +137,8 @@ def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
     run = a_run([])
     error = SparkError("driver and workers have different versions of kbackup")
     found = [NotBegun(error.failure())]
-    run._world = replace(run._world, run_tasks=lambda *_, **__: found)
+    world = replace(run._frame.world, run_tasks=lambda *_, **__: found)
+    run._frame = replace(run._frame, world=world)
 
     run._write(restoring.plan(), restoring.cluster)
 

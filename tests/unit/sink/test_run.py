@@ -19,7 +19,7 @@ from kbackup.events import Event
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.runs import history, status
+from kbackup.runs import frame, history, status
 from kbackup.runs.stopping import Stop
 from kbackup.runs.world import World
 from kbackup.sink import follow, newcomers, watch
@@ -132,7 +132,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "REPORT_S", 0.05)
     monkeypatch.setattr(running, "NEWCOMERS_S", 0.05)
     monkeypatch.setattr(newcomers, "NEWCOMERS_S", 0.05)
-    monkeypatch.setattr(running, "RECORD_S", 0.05)
+    monkeypatch.setattr(frame, "RECORD_S", 0.05)
     monkeypatch.setattr(watch, "FIRST_PAUSE_S", 0.05)
 
 

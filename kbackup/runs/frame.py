@@ -1,0 +1,176 @@
+"""The frame of every run that writes: plan, lock, tasks, account, record.
+
+A run is an `Errand` within it.  The frame owns what all of them need and the order in which it
+happens, so that a stop, a lost lock and an error end every run in the same way.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, Self, Unpack
+
+from kbackup.config import Settings
+from kbackup.engine import Manner, NotBegun, R, Task, Timings
+from kbackup.errors import KbackupError
+from kbackup.events import Event
+from kbackup.kafka import Cluster
+from kbackup.naming import Layout
+from kbackup.runs import history, wiring
+from kbackup.runs.beats import Beats
+from kbackup.runs.locks import RunLock, lost_lock
+from kbackup.runs.stopping import Stop
+from kbackup.runs.summary import Summary
+from kbackup.runs.world import World
+from kbackup.stores import Store, open_store
+
+RECORD_S: Final = 20.0
+"""Seconds between two run records of a run that follows."""
+
+_USAGE: Final = (2, 8)
+"""Exit codes of errors that are raised: the run was asked for wrongly, or may not begin."""
+
+Tell = Callable[[Event], None]
+
+
+class Errand(Protocol):
+    """What one kind of run does within the frame."""
+
+    @property
+    def locks(self) -> Sequence[str]:
+        """What no other run of its kind may work on meanwhile."""
+        ...
+
+    def preview(self, cluster: Cluster, store: Store) -> None:
+        """Plan and report the plan; with ``--dry-run`` that is all there is."""
+        ...
+
+    def work(self, cluster: Cluster, store: Store) -> bool:
+        """Plan, and carry the plan out; return whether there is anything to leave a record of.
+
+        Raises:
+            KbackupError: What ends the run without a record.
+        """
+        ...
+
+    def record(self, store: Store) -> None:
+        """Leave the run record."""
+        ...
+
+    def finish(self) -> Event:
+        """Return the summary as it is now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What every run has.
+
+    Attributes:
+        settings: The configuration.
+        tell: Takes events, for the screen.
+        stop: When set, the run ends at its next safe point.
+        world: The cluster, the bucket, the workers, the time.
+        run: The run's id.
+        summary: Grows by what happens.
+        layout: How objects are named.
+        timings: Grows by what Spark takes.
+    """
+
+    settings: Settings
+    tell: Tell
+    stop: Stop
+    world: World
+    run: str
+    summary: Summary
+    layout: Layout
+    timings: Timings
+
+    @classmethod
+    def of(cls, command: str, settings: Settings, tell: Tell, stop: Stop, world: World) -> Self:
+        """Return the frame of a new run of *command*, ``sink`` or ``restore``."""
+        run = history.new_run_id(world.clock.now())
+        summary = Summary(run, command)
+        return cls(settings, tell, stop, world, run, summary, wiring.layout(settings), Timings())
+
+    def __call__(
+        self, errand: Errand, beside: AbstractContextManager[object] | None = None
+    ) -> Event:
+        """Run to the end; what fails is in the summary that is returned.
+
+        Args:
+            errand: What to do.
+            beside: Held from before the lock is taken until after it is released.
+
+        Raises:
+            KbackupError: If the run was asked for wrongly, or another one has its lock.
+        """
+        try:
+            self._through(errand, beside or nullcontext())
+        except KbackupError as error:
+            if error.exit_code in _USAGE:
+                raise
+            self.summary.fail(error)
+        return errand.finish()
+
+    def _through(self, errand: Errand, beside: AbstractContextManager[object]) -> None:
+        cluster, store = self.world.kafka.cluster(), open_store(self.world.store)
+        if self.settings.dry_run:
+            errand.preview(cluster, store)
+            return
+        lock = RunLock.for_settings(
+            self.settings, store, self.layout, self.summary.command, errand.locks, self.run,
+            self.stop.event.wait,
+        )  # fmt: skip
+        with beside, lock as held:
+            try:
+                has_begun = errand.work(cluster, store)
+            finally:
+                self.world.run_tasks.end()
+            if held is not None and held.is_lost:
+                self.summary.fail(lost_lock())
+            if has_begun:
+                errand.record(store)
+
+    def finish(self) -> Event:
+        """Return the summary line as it is now."""
+        return self.summary.finish(self.stop.signal)
+
+    def recording(self, record: Callable[[], None], *, at_once: bool = False) -> Beats:
+        """Return a context in which a run that follows leaves its record every now and then."""
+        return Beats("leaving a run record", record, RECORD_S, at_once=at_once)
+
+    def tasks(
+        self,
+        task: Task[R],
+        units: Sequence[Any],
+        hear: Callable[[Event], None],
+        stop: threading.Event | None = None,
+        **manner: Unpack[Manner],
+    ) -> list[R | NotBegun]:
+        """Run *task* over *units* and return all reports; the summary says what it took.
+
+        Args:
+            task: A module's function.
+            units: Plain data, the largest first.
+            hear: Takes what tasks report while they run.
+            stop: Ends them in place of the run's own stop.
+            manner: How they are run.
+
+        Raises:
+            SparkError: If a task cannot run to its end.
+        """
+        manner["timings"] = self.timings
+        found = self.world.run_tasks(task, units, hear, stop or self.stop.event, **manner)
+        self.summary.facts["timings"] = self.timings.to_dict()
+        return found
+
+    def begun(self, found: Sequence[R | NotBegun]) -> list[R]:
+        """Return the reports of tasks that began; the others' failures are the run's."""
+        reports: list[R] = []
+        for each in found:
+            if isinstance(each, NotBegun):
+                self.summary.fail(each.failure)
+            else:
+                reports.append(each)
+        return reports
