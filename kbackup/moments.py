@@ -1,4 +1,4 @@
-"""Points in time as text: RFC 3339, UTC, such as ``2026-11-21T02:00:00Z``."""
+"""Points in time as text: RFC 3339, mostly UTC, such as ``2026-11-21T02:00:00Z``."""
 
 from datetime import UTC, datetime
 
@@ -10,4 +10,9 @@ def text(moment: datetime) -> str:
 
 def with_milliseconds(moment: datetime) -> str:
     """Return an aware *moment* as text with three digits of a second; the rest is cut off."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return in_its_zone(moment.astimezone(UTC))
+
+
+def in_its_zone(moment: datetime) -> str:
+    """Return an aware *moment* as `with_milliseconds` does, with its own distance from UTC."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

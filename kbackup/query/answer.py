@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from kbackup import moments
 from kbackup.backup.shown import shown_bytes
 
 
@@ -86,7 +87,7 @@ def _json(value: Any) -> Any:
         case bytes():
             return shown_bytes(value)
         case datetime():
-            return _moment(value)
+            return value.isoformat() if value.tzinfo is None else moments.in_its_zone(value)
         case dict():
             return {name: _json(one) for name, one in value.items()}
         case list() | tuple():
@@ -101,12 +102,6 @@ def _text(value: Any) -> str | None:
     if shown is None or isinstance(shown, str):
         return shown
     return json.dumps(shown, ensure_ascii=False)
-
-
-def _moment(value: datetime) -> str:
-    if value.tzinfo is None:
-        return value.isoformat()
-    return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _is_number(kind: pa.DataType) -> bool:
