@@ -14,28 +14,15 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from kbackup.errors import ConfigurationError
 from kbackup.java_regex import MATCH_TIMEOUT, JavaPattern, PatternError, translate
+from kbackup.places import Place
 from kbackup.renaming import parts_of
 
 _NEXT: Final = re.compile(r",(?=\s*[\w.$\{\}-]{1,249}:)", re.ASCII)
 """A comma that begins another entry; other commas are part of a pattern."""
-
-
-class Place(NamedTuple):
-    """Where an object belongs, as its key says.
-
-    Attributes:
-        topic: The topic; not checked.
-        partition: The Kafka partition, 0 where the key does not say.
-        offset: Offset of its first record, 0 where the key does not say.
-    """
-
-    topic: str
-    partition: int
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)

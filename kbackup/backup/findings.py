@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from kbackup.errors import CorruptObjectError, IncompleteBackupError, KbackupError
 from kbackup.events import Event
+from kbackup.places import Place
 from kbackup.records import TopicPartition
 
 AGAIN: Final = "back these offsets up again while the cluster still has the records"
@@ -80,6 +81,6 @@ def again(findings: Iterable[Finding]) -> str | None:
     }
     if not named:
         return None
-    shown = [f"{where.topic}:{where.partition}:{offset}" for where, offset in named]
+    shown = [str(Place(where.topic, where.partition, offset)) for where, offset in named]
     rest = len(shown) - _NAMED_AGAIN
     return ",".join(shown[:_NAMED_AGAIN]) + (f" and {rest} more" if rest > 0 else "")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, SkipValidation
@@ -20,6 +20,7 @@ from kbackup.expressions import Expression
 from kbackup.java_regex import PatternError, translate
 from kbackup.literals import names_host, read_boolean, read_duration, read_integer, read_names
 from kbackup.naming import PARTITION_MAX, check_topic
+from kbackup.places import Place
 
 PARTITIONS_MAX: Final = 200_000
 """The most partitions that one ``--partitions`` may name: more than a cluster can hold."""
@@ -224,29 +225,15 @@ def _java_pattern(value: object) -> object:
     return text
 
 
-class ObjectPlace(NamedTuple):
-    """Where objects begin: an entry of ``--repair``."""
-
-    topic: str
-    partition: int
-    offset: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}:{self.partition}:{self.offset}"
-
-
 def _places(value: object) -> object:
     """``TOPIC:PARTITION:OFFSET,...``, as `restore verify` prints it."""
     names: Iterable[str] = read_names((value,) if isinstance(value, str) else value)
     if isinstance(value, str) and not names:
         names = [value]  # of nothing, such as a variable that is not set, no run is to be made
-    found = []
-    for text in names:
-        match = re.fullmatch(r"([\w.-]+):(\d{1,10}):(\d{1,19})", text, re.ASCII)
-        if match is None:
-            raise ValueError("expected TOPIC:PARTITION:OFFSET, separated by commas")
-        found.append(ObjectPlace(match[1], int(match[2]), int(match[3])))
-    return tuple(found)
+    try:
+        return tuple(Place.parse(text) for text in names)
+    except ValueError:
+        raise ValueError("expected TOPIC:PARTITION:OFFSET, separated by commas") from None
 
 
 def _expressions(value: object) -> object:
@@ -280,7 +267,7 @@ ConsumerGroup = Annotated[str | None, *_read(_group, "text")]
 Partitions = Annotated[tuple[int, ...] | None, *_read(_partitions, "partitions")]
 StoreUrl = Annotated[str | None, *_read(_store_url, "URL")]
 ObjectPlaces = Annotated[
-    SkipValidation[tuple[ObjectPlace, ...]], *_read(_places, "TOPIC:PARTITION:OFFSET")
+    SkipValidation[tuple[Place, ...]], *_read(_places, "TOPIC:PARTITION:OFFSET")
 ]
 Expressions = Annotated[
     SkipValidation[tuple[Expression, ...]], *_read(_expressions, "TOPIC:PATTERN")

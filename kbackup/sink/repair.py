@@ -16,7 +16,6 @@ from kbackup.backup.catalog import Catalog
 from kbackup.backup.ledger.objects import PartitionLedger
 from kbackup.backup.ledger.rows import Entry, is_main
 from kbackup.config import Settings
-from kbackup.config.parsing import ObjectPlace
 from kbackup.errors import (
     ConfigurationError,
     CorruptObjectError,
@@ -25,6 +24,7 @@ from kbackup.errors import (
 )
 from kbackup.events import Event
 from kbackup.kafka import Cluster
+from kbackup.places import Place
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known, wiring
 from kbackup.runs.frame import Frame, Tell
@@ -194,7 +194,7 @@ class _Planner:
     store: Store
     _known: dict[str, tuple[Known, Catalog]] = field(default_factory=dict)
 
-    def repair(self, place: ObjectPlace) -> Repair:
+    def repair(self, place: Place) -> Repair:
         """Return what to write again.
 
         Raises:

@@ -4,7 +4,8 @@ import pytest
 
 from kbackup import config, expressions
 from kbackup.errors import ConfigurationError
-from kbackup.expressions import Expression, Place
+from kbackup.expressions import Expression
+from kbackup.places import Place
 
 
 def test_a_comma_in_a_pattern_does_not_end_an_entry() -> None:
