@@ -218,6 +218,13 @@ class Safety(Group):
     behavior_on_error: Annotated[Literal["fail", "ignore", "log"], *Word] = declare(
         "fail", "How a restore handles a bad record or object.", commands=RESTORE
     )
+    parse_error_topic_prefix: OptionalText = declare(
+        None,
+        "With behavior.on.error=ignore or log, write what a restore cannot read to the topic "
+        "PREFIX-NAME, where NAME is the property name, or kbackup.",
+        commands=RESTORE,
+        example="error",
+    )
     max_record_bytes: Integer = declare(
         268_435_456,
         "Refuse larger records when reading a backup.",

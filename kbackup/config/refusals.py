@@ -54,13 +54,6 @@ _ROWS: Final = (
         READING,
     ),
     Refusal(
-        "parse.error.topic.prefix",
-        other_than("error", ""),
-        "this version sends no topic the records that it cannot read",
-        "remove it; behavior.on.error=log names each object and record that is left out",
-        READING,
-    ),
-    Refusal(
         "filename.regex",
         other_than(r"(.+)\+(\d+)\+.+$", ""),
         "names are parsed by directory.delim and file.delim",

@@ -26,6 +26,7 @@ class RestoreJob:
         group: The consumer group that keeps the positions.
         exactly_once: Write in transactions that carry the position.
         on_error: ``fail``, ``ignore`` or ``log``: what a bad record or object does.
+        error_topic: Where what cannot be read is written to; None for nowhere.
         max_record_bytes: Larger records are bad records.
         offset_header: A header that keeps the offset of the backup; None if there is none.
         transforms: What is done to records before they are written, in order.
@@ -45,6 +46,7 @@ class RestoreJob:
     group: str
     exactly_once: bool = True
     on_error: str = "fail"
+    error_topic: str | None = None
     max_record_bytes: int = 2**28
     offset_header: str | None = None
     transforms: tuple[Step, ...] = ()

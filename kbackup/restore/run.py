@@ -11,7 +11,7 @@ from kbackup.errors import KbackupError, StoppedError
 from kbackup.events import PROGRESS, Event
 from kbackup.kafka import Cluster, check_idle
 from kbackup.reports import OfRestore, PartitionReport
-from kbackup.restore import audit, news, pace
+from kbackup.restore import audit, malformed, news, pace
 from kbackup.restore.account import SKIPPED_MOST, Account
 from kbackup.restore.beginning import begin
 from kbackup.restore.follow import Following
@@ -62,6 +62,7 @@ class RestoreRun:
             self._summary, SKIPPED_MOST if settings.follow else None, self._skip_list
         )
         self._schemas = TargetSchemas(settings, frame.layout, self._summary, tell)
+        self._error_topic = malformed.topic_of(settings)
         self._following: Following | None = None
 
     def __call__(self) -> Event:
@@ -92,7 +93,7 @@ class RestoreRun:
         """
         self._frame.world.run_tasks.begin()  # few restores have nothing to do, and discard it
         if self._frame.settings.follow:
-            self._follow(store)
+            self._follow(cluster, store)
             return True
         plan = self._plan(cluster, store)
         self._show(plan, cluster)
@@ -120,8 +121,9 @@ class RestoreRun:
             summary = self._frame.finish()
             return summary if self._following is None else summary | self._following.facts()
 
-    def _follow(self, store: Store) -> None:
+    def _follow(self, cluster: Cluster, store: Store) -> None:
         """Restore what arrives until asked to stop, leaving a run record regularly."""
+        malformed.ready(self._error_topic, cluster, self._frame.settings.replication_factor)
         following = self._following = Following(
             self._frame, store, self._account, self._prepare, self._job
         )
@@ -176,6 +178,7 @@ class RestoreRun:
             self._account.lacks(error)
             self._frame.tell(self._summary.warn("missing_object", f"{error}; left out"))
         if not plan.refusals:
+            malformed.check(self._error_topic, plan)
             self._schemas.plan(plan, open_store(self._frame.world.store))
         return plan
 
@@ -242,6 +245,7 @@ class RestoreRun:
         if frame.stop.is_set():
             return
         self._schemas.register()
+        malformed.ready(self._error_topic, cluster, settings.replication_factor)
         begun = begin(  # empty topics too
             plan, cluster, settings.replication_factor, exactly_once=settings.exactly_once
         )
@@ -267,6 +271,7 @@ class RestoreRun:
 
     def _prepare(self, plan: RestorePlan) -> None:
         """Register the schemas that have come since the last visit."""
+        malformed.check(self._error_topic, plan)
         self._schemas.plan(plan, open_store(self._frame.world.store))
         self._schemas.show()
         self._schemas.register()
@@ -281,6 +286,7 @@ class RestoreRun:
             group=plan.group,
             exactly_once=settings.exactly_once,
             on_error=settings.behavior_on_error,
+            error_topic=self._error_topic,
             max_record_bytes=settings.max_record_bytes,
             offset_header=settings.offset_header,
             transforms=settings.transforms,

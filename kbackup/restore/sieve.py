@@ -33,14 +33,18 @@ class Sieve:
         job: The run's settings.
         unit: The partition.
         count: Takes how many records are left out.
-        skip: Takes the error of each that the report names.
+        skip: Takes the error of each that the report names, and the records if they can be written.
 
     Raises:
         ConfigurationError: If a transform needs a converter, and none is given.
     """
 
     def __init__(
-        self, job: RestoreJob, unit: RestoreUnit, count: Count, skip: Callable[[KbackupError], None]
+        self,
+        job: RestoreJob,
+        unit: RestoreUnit,
+        count: Count,
+        skip: Callable[[KbackupError, pa.RecordBatch | None], None],
     ) -> None:
         self._job, self._unit = job, unit
         self._count, self._skip = count, skip
@@ -82,7 +86,8 @@ class Sieve:
                         f"{self._unit.source}: {len(untimed)} records from offset "
                         f"{untimed['offset'][0].as_py()} on have no timestamp",
                         "--from-time and --to-time cannot place them: they are left out",
-                    )
+                    ),
+                    None,
                 )
         return window.rows(batch)
 
@@ -106,8 +111,8 @@ class Sieve:
             if self._job.on_error == "fail":
                 raise errors[0]
             self._count(bad_records=len(errors))
-            for error in errors:
-                self._skip(error)
+            for one, error in zip(found.bad, errors, strict=True):
+                self._skip(error, batch.filter(pc.equal(batch["offset"], one.offset)))
         self._count(filtered=found.filtered)
         return found.batch
 
@@ -133,6 +138,6 @@ class Sieve:
             )
             if self._job.on_error == "fail":
                 raise error
-            self._skip(error)
+            self._skip(error, None)
         self._count(bad_records=len(offsets))
         return batch.filter(pc.invert(is_giant))

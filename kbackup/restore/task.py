@@ -16,6 +16,7 @@ from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.pace import Pace, rate_of
 from kbackup.restore.work import Work
+from kbackup.runs.letters import DeadLetters
 from kbackup.stores import open_store
 
 SMALL_BYTES: Final = 2**18
@@ -43,7 +44,9 @@ def put_back(
     def report(unit: RestoreUnit) -> PartitionReport[OfRestore] | None:
         if line.is_stopped():
             return None
-        work = Work(job, unit, store, line, pace)
+        topic = job.error_topic
+        letters = None if topic is None else DeadLetters(job.kafka, job.group, topic)
+        work = Work(job, unit, store, line, pace, letters)
         try:
             outage.check()
             _write(work)
@@ -71,8 +74,12 @@ def _write(work: "Work") -> None:
     )
     try:
         work.run(writer)
+        if work.letters is not None:
+            work.letters.flush()
     except BaseException:
         writer.abort()
         raise
     finally:
         writer.close()
+        if work.letters is not None:
+            work.letters.close()

@@ -29,7 +29,7 @@ from kbackup.reports import (
     WrittenTo,
     digest,
 )
-from kbackup.restore import same_ids
+from kbackup.restore import malformed, same_ids
 from kbackup.restore.ahead import Ahead
 from kbackup.restore.begun import Begun
 from kbackup.restore.chain import chain
@@ -39,6 +39,7 @@ from kbackup.restore.partition_map import spread
 from kbackup.restore.remaining import unfinished
 from kbackup.restore.sieve import Sieve
 from kbackup.restore.transaction import FIRST_BYTES, TRANSACTION_RECORDS, Transaction, next_limit
+from kbackup.runs.letters import DeadLetters
 from kbackup.stores import Store
 
 TELL_S: Final = 0.5
@@ -55,6 +56,7 @@ class Work:
         store: Where the backup is.
         line: To the driver.
         pace: How fast the task may write; None for no limit.
+        letters: Takes what is left out; None for nowhere.
         report: How far it is; what it counts is committed.
     """
 
@@ -63,6 +65,7 @@ class Work:
     store: Store
     line: Line
     pace: Pace | None = None
+    letters: DeadLetters | None = None
     report: PartitionReport[OfRestore] = field(init=False)
     _lanes: dict[TopicPartition, Lane] = field(init=False)
     _written: dict[TopicPartition, WrittenTo] = field(init=False)
@@ -310,7 +313,7 @@ class Work:
             raise error
         self._count(bad_objects=1)
         self._open.passed = None  # how many records it has is not known
-        self._skip(error, key=files.id)
+        self._skip(error, None, key=files.id)
         if self.job.on_error == "log":
             text = f"{error}; the rest of it is skipped"
             self.line.tell(Warned("bad_object", text, self.job.run, {"key": files.id}).to_dict())
@@ -318,9 +321,12 @@ class Work:
     def _count(self, **more: int) -> None:
         self._open.count(**more)
 
-    def _skip(self, error: KbackupError, **more: str) -> None:
+    def _skip(self, error: KbackupError, records: pa.RecordBatch | None, **more: str) -> None:
+        """Report what is left out, and write it to the topic for that, if there is one."""
         failure = error.failure()
         failure = replace(failure, place={**failure.place, **more})
+        if self.letters is not None:
+            self.letters.send(malformed.letters(failure, self.unit.source, records))
         own = replace(self.report.own, skipped=(*self.report.own.skipped, failure))
         self.report = replace(self.report, own=own)
 
@@ -358,6 +364,8 @@ class Work:
         self._lanes[at] = replace(self._lanes[at], bookmark=bookmark)
 
     def _commit_marks(self, writer: Writer) -> None:
+        if self.letters is not None:
+            self.letters.flush()
         positions = {at: lane.position() for at, lane in self._lanes.items()}
         writer.commit(positions.pop(self.unit.target), positions)
 

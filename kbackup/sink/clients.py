@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kbackup.channel import Line
 from kbackup.kafka import Positions, Reader
-from kbackup.sink.dead_letters import DeadLetters
+from kbackup.runs.letters import DeadLetters
 from kbackup.sink.job import SinkJob
 from kbackup.sink.schemas import SchemaKeeper
 from kbackup.sink.storing import Storing

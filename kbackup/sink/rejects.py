@@ -16,7 +16,8 @@ from kbackup.channel import Line
 from kbackup.events import Warned
 from kbackup.flow.rows import BadRecord, Rows
 from kbackup.records import Span, TopicPartition, joined
-from kbackup.sink.dead_letters import DeadLetters, of_offsets, with_context
+from kbackup.runs.letters import DeadLetters
+from kbackup.sink.dead_letters import of_offsets, with_context
 
 ENTRIES_MOST: Final = 1000
 """Spans of one cut that the ledger names one by one; more of them are named as one."""

@@ -18,12 +18,12 @@ from kbackup.reports import OfSink, PartitionReport
 from kbackup.runs import history, wiring
 from kbackup.runs.beats import Beats
 from kbackup.runs.frame import Frame, Tell
+from kbackup.runs.letters import ensure_topic
 from kbackup.runs.record import RunRecord
 from kbackup.runs.stopping import Stop, linked
 from kbackup.runs.world import World
 from kbackup.sink import accounting, planner, schemas
 from kbackup.sink.accounting import Account
-from kbackup.sink.dead_letters import ensure_topic
 from kbackup.sink.entering import RunLedger
 from kbackup.sink.follow import deal, follow
 from kbackup.sink.job import SinkJob, SinkUnit

@@ -243,14 +243,16 @@ def test_an_object_with_a_wrong_bit_can_be_passed_over(
     policy: str, kbackup: Kbackup, proxy: S3Faults, cluster: TestCluster, stored: Stored
 ) -> None:
     """
-    Exit 3 counts and names what was left out, and all the rest is restored.  Run again, it goes on
-    after that, and still exits 3: not even with a sound object has the target all records.
+    Exit 3 counts and names what was left out, a topic too, and all the rest is restored.  Run
+    again, it goes on after that, and still exits 3: not even with a sound object has the target all
+    records.
     """
     proxy.faults = [Fault(r"GET .*s3-faults(%2B|\+)1(%2B|\+)0000000400", "corrupt")]
     here, words, target = stored.restore(kbackup)
     behind = here.with_environment(KBACKUP_STORE_URL=proxy.url)
 
-    run = behind.json(*words, "--behavior-on-error", policy, expect=3)
+    bad = ("--parse-error-topic-prefix", f"bad-{policy}")
+    run = behind.json(*words, "--behavior-on-error", policy, *bad, expect=3)
     proxy.faults = []
     again, plan = (
         behind.json(*line, expect=3) for line in (words, ("restore", "plan", *words[1:]))
@@ -260,6 +262,8 @@ def test_an_object_with_a_wrong_bit_can_be_passed_over(
     assert (skipped, skipped) == (again.summary["skipped"], plan.summary["skipped"])
     assert {"bad_objects": 1} == run.summary["skipped"]
     assert any("s3-faults+1+0000000400" in entry["text"] for entry in run.summary["warnings"])
+    [letter] = cluster.read(f"bad-{policy}-kbackup", 0)
+    assert b"s3-faults+1+0000000400" in (letter.key or b"")
     assert RECORDS[0] == cluster.read(target, 0)
     assert RECORDS[1][:400] + RECORDS[1][600:] == cluster.read(target, 1)
 

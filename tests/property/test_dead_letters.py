@@ -24,8 +24,8 @@ from kbackup.kafka import KafkaSettings
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import LastObject
+from kbackup.runs.letters import DeadLetters
 from kbackup.sink.clients import Clients
-from kbackup.sink.dead_letters import DeadLetters
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import ErrorPolicy
 from kbackup.sink.work import Work

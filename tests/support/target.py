@@ -178,6 +178,12 @@ class FakeWriter:
         self.cluster.set_positions(self.group, {self.where: position, **others})
         self._open = {}
 
+    def flush(self) -> None:
+        """Records become visible; their partition is the client's choice."""
+        for where, rows in self._open.items():
+            self.cluster.logs[TopicPartition(where.topic, max(0, where.partition))].rows += rows
+        self._open = {}
+
     def abort(self) -> None:
         """Forget what is not committed."""
         self._open = {}

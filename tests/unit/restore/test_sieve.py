@@ -32,7 +32,9 @@ class Sifted:
         )
         bookmark = Bookmark(Mark(Source("", ORDERS), "", Span(0, 0), Place(0, 0)))
         unit = RestoreUnit(TopicPartition("copy", 0), (), bookmark)
-        self.sieve = Sieve(job, unit, self.counted.update, self.skipped.append)
+        self.sieve = Sieve(
+            job, unit, self.counted.update, lambda error, _: self.skipped.append(error)
+        )
 
 
 def records(**sizes: int) -> pa.RecordBatch:

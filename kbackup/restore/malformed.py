@@ -1,0 +1,106 @@
+"""What a restore leaves out because it cannot read it, in a topic: ``parse.error.topic.prefix``.
+
+A record that can be read, but not be changed or converted as it is to be written, is written there
+as it was.  Of anything else the topic gets what is wrong, as JSON.  Both have headers that say what
+it is about.  Records there are dead letters: acknowledged before the position after them.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+
+from kbackup.config import Settings
+from kbackup.errors import Failure, RefusedError
+from kbackup.kafka import Cluster
+from kbackup.naming import check_topic
+from kbackup.records import NO_TIMESTAMP, SCHEMA, TopicPartition
+from kbackup.restore.plan import RestorePlan
+from kbackup.runs.letters import ensure_topic
+
+PREFIX: Final = "__connect.errors."
+"""What the names of the headers begin with, as in Kafka Connect's dead letters."""
+
+
+def topic_of(settings: Settings) -> str | None:
+    """Return the topic that a restore writes to what it cannot read; None for none.
+
+    Source: the connector, which names it after its prefix and itself.
+
+    Raises:
+        IllegalTopicNameError: If it cannot be the name of a topic.
+    """
+    prefix = settings.parse_error_topic_prefix
+    if not prefix or settings.behavior_on_error == "fail":
+        return None
+    topic = f"{prefix}-{settings.name or 'kbackup'}"
+    check_topic(topic)
+    return topic
+
+
+def check(topic: str | None, plan: RestorePlan) -> None:
+    """Check that nothing else is written to the topic.
+
+    Raises:
+        RefusedError: If it is a target of the restore.
+    """
+    if any(each.intent.target == topic for each in plan.topics):
+        raise RefusedError(
+            f"{topic} would get the records of a backup and those that cannot be read",
+            "parse.error.topic.prefix names a topic that is restored to",
+            "choose another prefix, or another --rename",
+            topic=topic,
+        )
+
+
+def ready(topic: str | None, cluster: Cluster, factor: int | None) -> None:
+    """Create the topic, unless it is there or none is asked for.
+
+    Args:
+        topic: The topic.
+        cluster: The target.
+        factor: Replicas of each partition; None for the cluster's default.
+
+    Raises:
+        KafkaError: If it cannot be created.
+    """
+    if topic is not None:
+        ensure_topic(cluster, topic, -1 if factor is None else factor)
+
+
+def letters(
+    failure: Failure, where: TopicPartition, records: pa.RecordBatch | None
+) -> pa.RecordBatch:
+    """Return what to write to the topic, ``records.SCHEMA``.
+
+    Args:
+        failure: What is left out, and why.
+        where: Its partition in the backup.
+        records: The records themselves; None where they cannot be read.
+    """
+    context = list(_context(failure, where))
+    if records is not None:
+        headers = [[*own, *context] for own in records["headers"].to_pylist()]
+        at = SCHEMA.get_field_index("headers")
+        return records.set_column(at, SCHEMA.field(at), pa.array(headers, SCHEMA.field(at).type))
+    key = failure.place.get("key")
+    row: dict[str, Any] = {
+        "offset": 0, "timestamp": NO_TIMESTAMP, "timestamp_type": 0,
+        "key": None if key is None else str(key).encode(),
+        "value": orjson.dumps(failure.to_dict()), "headers": context,
+    }  # fmt: skip
+    return pa.RecordBatch.from_pylist([row], SCHEMA)
+
+
+def _context(failure: Failure, where: TopicPartition) -> Iterator[dict[str, Any]]:
+    facts: Sequence[tuple[str, object]] = (
+        ("topic", where.topic),
+        ("partition", where.partition),
+        ("offset", failure.place.get("offset")),
+        ("object", failure.place.get("key")),
+        ("exception.message", ": ".join(filter(None, (failure.what, failure.why)))),
+    )
+    for name, fact in facts:
+        if fact is not None:
+            yield {"key": PREFIX + name, "value": str(fact).encode()}

@@ -1,0 +1,104 @@
+"""Dead letters: records that were left out, kept in a topic of their own.
+
+They are written as they are found and acknowledged before the position after them is committed, so
+none is lost; a run that dies between the two writes some of them again.
+
+Source of topic and partitions: Kafka Connect's ``DeadLetterQueueReporter``.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+
+from kbackup.errors import KafkaError, KbackupError
+from kbackup.kafka import Cluster, Connection, Writer
+from kbackup.records import TopicPartition
+
+ANY_PARTITION: Final = -1
+"""Librdkafka's: the record's key chooses the partition."""
+
+_PARTITIONS: Final = 1
+_CONFIG: Final = {"retention.ms": "-1"}
+"""Of a topic that is created: a dead letter keeps the record's timestamp, and the default retention
+would delete an old one at once."""
+
+
+class DeadLetters:
+    """The dead letter topic, as a task writes to it; opened for the first letter.
+
+    Not safe to use from several threads at once.
+    """
+
+    def __init__(self, kafka: Connection, group: str, topic: str) -> None:
+        self._kafka, self._group, self.topic = kafka, group, topic
+        self._writer: Writer | None = None
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Hand over letters, `records.SCHEMA`; `flush` says whether they have arrived.
+
+        Raises:
+            KbackupError: If one could not be written.
+        """
+        try:
+            if self._writer is None:
+                target = TopicPartition(self.topic, ANY_PARTITION)
+                self._writer = self._kafka.writer(target, self._group, exactly_once=False)
+            self._writer.write(batch)
+        except KbackupError as error:
+            raise self._failed(error) from error
+
+    def flush(self) -> None:
+        """Wait until the cluster has acknowledged every dead letter.
+
+        Raises:
+            KbackupError: If one could not be written; what it belongs to must not be committed.
+        """
+        if self._writer is not None:
+            try:
+                self._writer.flush()
+            except KbackupError as error:
+                raise self._failed(error) from error
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _failed(self, error: KbackupError) -> KbackupError:
+        """Return *error* as one of dead letters; the next letter gets a new writer."""
+        self.close()
+        why = error.why or error.what  # what failed names a partition that the client chooses
+        failed = type(error)(
+            f"dead letters cannot be written to {self.topic}", why, error.do, **error.place
+        )
+        if isinstance(failed, KafkaError) and isinstance(error, KafkaError):
+            failed.is_away = error.is_away
+        return failed
+
+
+def ensure_topic(cluster: Cluster, topic: str, replication_factor: int) -> None:
+    """Create the dead letter topic, with one partition that keeps everything, unless it is there.
+
+    Args:
+        cluster: Where.
+        topic: Its name.
+        replication_factor: -1 takes the cluster's default.
+
+    Raises:
+        KafkaError: If it cannot be created.
+    """
+    if topic in cluster.topics([topic]):
+        return
+    try:
+        cluster.create_topic(topic, _PARTITIONS, replication_factor, _CONFIG)
+    except KafkaError as error:
+        if topic in cluster.topics([topic]):  # someone else was faster
+            return
+        raise KafkaError(
+            f"the dead letter topic {topic} cannot be created",
+            str(error),
+            "create it, or set errors.deadletterqueue.topic.replication.factor to at most the "
+            "number of brokers",
+            topic=topic,
+        ) from error

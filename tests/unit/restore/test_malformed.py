@@ -1,0 +1,84 @@
+"""What a restore cannot read, in a topic: ``parse.error.topic.prefix``."""
+
+import json
+
+import pytest
+
+from kbackup.errors import IllegalTopicNameError
+from tests.support.standby import Standby, codes
+from tests.support.target import MARKER, values
+
+PREFIX = "__connect.errors."
+
+
+def letters(standby: Standby, topic: str = "error-kbackup") -> list[dict[str, object]]:
+    """What the topic has."""
+    [rows] = [log.rows for where, log in standby.target.logs.items() if where.topic == topic]
+    return [row for row in rows if row is not MARKER]
+
+
+def test_a_damaged_object_is_written_to_the_topic_of_errors(standby: Standby) -> None:
+    """
+    With what is wrong with it and where; what is intact is restored, and the run exits 3.
+    """
+    [_, bad] = standby.sink("orders", 0, range(5), range(5, 10))
+    standby.backup.replace(bad, standby.backup.body(bad)[:-9])
+
+    done = standby.follow(
+        lambda _: False, follow=False, behavior_on_error="log", parse_error_topic_prefix="error"
+    )
+
+    [letter] = letters(standby)
+    assert (3, values(range(5))) == (done["exit_code"], standby.target.values("copy_of_orders"))
+    headers = {each["key"]: each["value"] for each in letter["headers"]}  # type: ignore[attr-defined]
+    assert (bad.encode(), b"orders", b"0", bad.encode()) == (
+        letter["key"], headers[PREFIX + "topic"], headers[PREFIX + "partition"],
+        headers[PREFIX + "object"],
+    )  # fmt: skip
+    assert "corrupt" == json.loads(letter["value"])["code"]  # type: ignore[arg-type]
+
+
+def test_a_record_that_a_transform_does_not_take_is_written_there_as_it_was(
+    standby: Standby,
+) -> None:
+    """
+    The topic is named after the connector, and a restore that follows writes to it too.
+    """
+    standby.sink("orders", 0, range(3))
+    cast = {
+        "transforms": "c", "transforms.c.type": "org.apache.kafka.connect.transforms.Cast$Value",
+        "transforms.c.spec": "int32", "value.converter": "string", "name": "back",
+    }  # fmt: skip
+
+    done = standby.follow(
+        lambda look: look < 2, behavior_on_error="ignore", parse_error_topic_prefix="bad", **cast
+    )
+
+    found = letters(standby, "bad-back")
+    assert ([], values(range(3))) == (done["errors"], [each["value"] for each in found])
+    assert {"bad_records": 3} == done["skipped"]
+
+
+def test_without_tolerance_there_is_no_such_topic(standby: Standby) -> None:
+    """
+    A restore that ends at what it cannot read writes it nowhere else.
+    """
+    standby.sink("orders", 0, range(5))
+
+    standby.follow(lambda _: False, follow=False, parse_error_topic_prefix="error")
+
+    assert ["copy_of_orders"] == sorted(standby.target.ids)
+
+
+def test_the_topic_of_errors_is_no_target(standby: Standby) -> None:
+    """
+    Records of a backup are never mixed with those that cannot be read.
+    """
+    standby.sink("orders", 0, range(5))
+    given = {"behavior_on_error": "log", "parse_error_topic_prefix": "error"}
+
+    done = standby.follow(lambda _: False, follow=False, rename="error-kbackup", **given)
+
+    assert (4, ["refused"], {}) == (done["exit_code"], codes(done), standby.target.ids)
+    with pytest.raises(IllegalTopicNameError):
+        standby.follow(lambda _: False, **{**given, "parse_error_topic_prefix": "a/b"})
