@@ -39,6 +39,10 @@ class FaultyStore:
         self._store = MemoryStore(StoreSettings(f"memory://{uuid4()}")) if store is None else store
         self._methods = methods
 
+    @staticmethod
+    def check_url(url: str) -> None:
+        """Accept any."""
+
     def put(
         self,
         key: str,

@@ -1,6 +1,6 @@
 """When the connectors close files, case by case: the rules of `cut` against their own tests."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
@@ -28,6 +28,14 @@ class Hourly:
     """Hours of local time: as much of the connectors' partitioner as the cases need."""
 
     class_names: ClassVar[tuple[str, ...]] = ()
+    goes_by_time: ClassVar[bool] = True
+    no_directory: ClassVar[tuple[str, str]] = ("every record has one", "")
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take nothing."""
+
+    def only_directory(self, _where: TopicPartition) -> None:
+        """Return nothing: it follows from the record."""
 
     def encode(self, _where: TopicPartition, batch: pa.RecordBatch) -> pa.Array:
         """Return ``year=.../hour=...``."""

@@ -1,7 +1,7 @@
 """Whatever is registered passes the suites that `kbackup.testing` gives to plugin authors."""
 
 import struct
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -99,7 +99,7 @@ class TestPartitioners(PartitionerContract):
         return partitioners.by_name(request.param, OPTIONS)
 
 
-TRANSFORMS: Final = {
+TRANSFORMS: Final[dict[str, dict[str, Any]]] = {
     "insert_field": {"offset.field": "o", "timestamp.field": "a"},
     "replace_field": {"exclude": ("a",), "renames": ("b:B",)},
     "timestamp_converter": {"field": "a", "target.type": "unix"},

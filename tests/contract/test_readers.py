@@ -16,8 +16,9 @@ from record_samples import batch_of
 from kbackup.errors import BadRecordError, KbackupError, TopicChangedError
 from kbackup.kafka import KafkaSettings
 from kbackup.kafka.native.library import choose
-from kbackup.kafka.reader import LogStartMovedError, Reader
+from kbackup.kafka.reader import Reader
 from kbackup.kafka.reader_source import BATCH_BYTES
+from kbackup.kafka.transport import LogStartMovedError
 from kbackup.kafka.writer import Writer
 from kbackup.records import HEADER, SCHEMA, Span, TopicPartition
 from tests.support.cluster import Record, varied

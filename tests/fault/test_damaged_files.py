@@ -224,7 +224,7 @@ def test_a_file_under_another_name_is_refused(file: File) -> None:
     """
     A format refuses a file that another format wrote. (F5)
     """
-    others = {
+    others: dict[tuple[Any, str], View] = {
         (ParquetFormat, ".zstd.parquet"): View.RECORD,
         (JsonFormat, ".json"): View.VALUE,
         (JsonFormat, ".json.gz"): View.VALUE,

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 from s3fault import Fault, S3Faults
@@ -69,7 +70,7 @@ def test_a_broker_that_dies_and_comes_back_is_waited_for(s3: LocalS3) -> None:
             stored = sink.finish(300)
         backup = Backup(s3, "broker-dies-again")
 
-        ends = [(0, []), (0, [])]
+        ends: list[tuple[int, list[Any]]] = [(0, []), (0, [])]
         assert ends == [(run.code, run.summary["errors"]) for run in (restored, stored)]
         assert big.restored(cluster, f"copy_of_{big.topic}")
         for partition in range(partitions):

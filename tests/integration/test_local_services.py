@@ -63,7 +63,8 @@ def consume(kafka: LocalKafka, topic: str) -> bytes | None:
         message = consumer.poll(60)
         assert message is not None
         assert message.error() is None
-        return message.value()
+        value: bytes | None = message.value()
+        return value
     finally:
         consumer.close()
 

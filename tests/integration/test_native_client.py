@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -296,7 +297,7 @@ def test_a_broker_that_holds_back_and_restarts_is_waited_for(topic: str) -> None
         writer.commit(Position(6000))
         writer.close()
         crash.join()
-        limit_consumers(broker, 1_000_000)
+        limit_consumers(cast("LocalKafka", broker), 1_000_000)
         begin = time.monotonic()
 
         reader = Reader(_in_small_steps(broker.bootstrap_servers), "native-client")
@@ -328,7 +329,8 @@ def test_a_leader_that_dies_is_followed_by_another(topic: str) -> None:
     """
     rows = batch_of([{"value": b"%06d" % at + b"x" * 1000} for at in range(12_000)])
     where = TopicPartition(topic, 0)
-    with start_kafka() as first, _with_coordinators(first), SecondBroker(first) as second:
+    first = cast("LocalKafka", start_kafka())
+    with first, _with_coordinators(first), SecondBroker(first) as second:
         cluster = TestCluster(first.bootstrap_servers)
         new = NewTopic(topic, 1, replica_assignment=[[2, 1]], config={"retention.ms": "-1"})
         cluster.admin.create_topics([new])[topic].result(30)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from backup_samples import JSON, SIBLINGS, Backup
 
 from kbackup import config
 from kbackup.cli.running import find_jvm
@@ -12,7 +13,6 @@ from kbackup.engine import EngineSettings
 from kbackup.engine.sql import session
 from kbackup.naming import Layout
 from kbackup.query.source import BackupSource
-from tests.backup_samples import JSON, SIBLINGS, Backup
 from tests.support.command import Kbackup
 
 pytestmark = pytest.mark.integration

@@ -3,6 +3,7 @@
 import itertools
 import random
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from s3fault import Fault, S3Faults
@@ -129,7 +130,7 @@ def test_s3_that_throttles_for_ever_ends_the_run_behind_the_last_whole_object(
 
 @pytest.mark.parametrize("do", ["reset_after", "status_after"])
 def test_lost_answers_to_uploads_leave_one_object_each(
-    do: str, behind: Kbackup, proxy: S3Faults, backup: Backup, filled: str
+    do: Any, behind: Kbackup, proxy: S3Faults, backup: Backup, filled: str
 ) -> None:
     """
     An object whose upload was carried out and not confirmed is recognised as ours.

@@ -179,7 +179,9 @@ def test_whole_records_go_into_another_registry(apicurio: LocalRegistry) -> None
     person = {"type": "record", "name": "x.Person", "fields": [{"name": "n", "type": "x.Name"}]}
     with FakeRegistry() as source:
         source.add("names", name)
-        refers = {"references": [{"name": "x.Name", "subject": "names", "version": 1}]}
+        refers: dict[str, Any] = {
+            "references": [{"name": "x.Name", "subject": "names", "version": 1}]
+        }
         ids = source.add("people-value", person, **refers), source.add("people-value", ORDER)
         values = [head_of(ids[at % 2]) + bytes([at]) for at in range(10)]
         kafka = FakeKafka()

@@ -1,5 +1,7 @@
 """Restored topics that get the settings of their originals, in a real cluster."""
 
+from typing import Any
+
 import pytest
 
 from tests.support.cluster import TestCluster, varied
@@ -14,8 +16,13 @@ def test_a_restored_topic_is_settled_once_somebody_has_looked(
     """
     The copy keeps everything at first, then has what its original had, and nothing else.
     """
-    original = {"cleanup.policy": "compact", "segment.ms": "600000", "retention.ms": "86400000"}
-    cluster.create(topic, **{name.replace(".", "_"): value for name, value in original.items()})
+    original: dict[str, Any] = {
+        "cleanup.policy": "compact",
+        "segment.ms": "600000",
+        "retention.ms": "86400000",
+    }
+    changed: Any = {name.replace(".", "_"): value for name, value in original.items()}
+    cluster.create(topic, **changed)
     cluster.write(topic, varied(5))
     kbackup.json("sink", "-t", topic)
     renamed = ("-t", topic, "--rename", "copy_of_$0")

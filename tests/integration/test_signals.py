@@ -135,7 +135,7 @@ def test_a_second_signal_ends_at_once(
         begin = time.monotonic()
         # two signals at the same time are one: whoever is impatient asks until it helps
         wait_until(
-            lambda: command.is_over or command.signal(signal.SIGTERM),  # type: ignore[func-returns-value]
+            lambda: command.is_over or command.signal(signal.SIGTERM),
             "the end",
         )
         stopped = command.finish()

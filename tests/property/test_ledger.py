@@ -96,11 +96,12 @@ class SlowStore(MemoryStore):
         self._world = world
 
     def put(self, key: str, body: BinaryIO, *, sha256: str, metadata: Mapping[str, str],
-            if_absent: bool = False) -> bool:  # fmt: skip
+            if_absent: bool = False, if_match: str | None = None) -> bool:  # fmt: skip
         def land() -> bool:
             return MemoryStore.put(
-                self, key, body, sha256=sha256, metadata=metadata, if_absent=if_absent
-            )
+                self, key, body, sha256=sha256, metadata=metadata, if_absent=if_absent,
+                if_match=if_match,
+            )  # fmt: skip
 
         self._world.pause()
         fate = self._world.random.random()

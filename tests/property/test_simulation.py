@@ -1,6 +1,7 @@
 """A sink under random faults, against fakes: the promises hold for every schedule."""
 
 from contextlib import suppress
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -52,7 +53,7 @@ def run_once(
     return work.report
 
 
-def stored(store: Store) -> tuple[list[str], list[dict[str, object]]]:
+def stored(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
     """Keys, and the records below them, in restore order."""
     found = catalog.read(store, Layout(), FormatOptions())
     sets = found.sets.get(WHERE, [])

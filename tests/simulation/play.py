@@ -268,7 +268,7 @@ class Play(Stage):
             process: (lambda kind=kind, process=process: getattr(self, kind)(process))
             for kind, process in zip(kinds, processes, strict=True)
         }
-        together.run(works)  # type: ignore[arg-type]
+        together.run(works)
 
     def _add_partition(self, rng: Random) -> None:
         name, _ = rng.choice(self.shape.topics)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from kbackup import config
 from kbackup.config import Settings
@@ -99,9 +99,9 @@ class Stage:
 
     def _world(self, process: Process) -> World:
         return World(
-            SimConnection(self.kafka, process),
-            SimStoreSettings(self.bucket, process),  # type: ignore[arg-type]
-            Tasks(process),
+            cast("Any", SimConnection(self.kafka, process)),
+            cast("Any", SimStoreSettings(self.bucket, process)),
+            cast("Any", Tasks(process)),
             self.clock,
         )
 

@@ -1,6 +1,7 @@
 """The checker finds what is planted in a history, and nothing in a good one."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,8 @@ def shown(*found: Row) -> list[Event]:
     return [*GOOD[:-2], TargetShows(COPY, found), GOOD[-1]]
 
 
-SINK, RESTORE = GOOD[9], GOOD[-1]
+SINK: Any = GOOD[9]
+RESTORE: Any = GOOD[-1]
 STANDBY, LATER = (StandsBy(until, {WHERE: COPY}) for until in (5, 9))
 
 
@@ -133,7 +135,7 @@ def test_a_good_history_breaks_nothing() -> None:
         pytest.param("P5", [*GOOD, Touched("group", "theirs")], id="a group of somebody else's"),
         pytest.param("P5", [*GOOD, Removed(FIRST)], id="an object is deleted"),
         pytest.param("P6", [*GOOD, Produced("id", WHERE, rows(4)),
-                            replace(SINK, planned={WHERE: ("id", 5)})], id="exit 0 and not done"),  # type: ignore[type-var]
+                            replace(SINK, planned={WHERE: ("id", 5)})], id="exit 0 and not done"),
         pytest.param("P6", [*GOOD[:7], Removed(SECOND, "person"), SINK],
                      id="people removed what nothing knows of, and it is not stored again"),
         pytest.param("P6", [*GOOD[1:4], Entered(FIRST), Removed(FIRST, "person"),
@@ -148,8 +150,8 @@ def test_a_good_history_breaks_nothing() -> None:
         pytest.param("P6", [*GOOD, Stored(FIRST, rows(2, 3), "person"), ended("verify --deep")],
                      id="verify takes a copy for the object"),
         pytest.param("P6", [*GOOD, ended("verify", 7)], id="verify finds fault with a whole one"),
-        pytest.param("P6", [*GOOD, replace(SINK, records=5)], id="a sink counts wrong"),  # type: ignore[type-var]
-        pytest.param("P6", [*GOOD, replace(RESTORE, records=5)], id="a restore counts wrong"),  # type: ignore[type-var]
+        pytest.param("P6", [*GOOD, replace(SINK, records=5)], id="a sink counts wrong"),
+        pytest.param("P6", [*GOOD, replace(RESTORE, records=5)], id="a restore counts wrong"),
         pytest.param("P6", [*GOOD, GapKept(WHERE, 0, 2)], id="a gap that is none"),
         pytest.param("P6", [*GOOD, Produced("id", WHERE, rows(4), 5), Vouched(6, {WHERE: "id"})],
                      id="status vouches for what is not stored"),
@@ -250,7 +252,8 @@ def test_values_alone_are_held_to_what_they_can_keep(is_broken: bool, history: l
     """
     Order within a directory, and each record once unless two objects of it hold it, which is said.
     """
-    history = [replace(one, records=4, done=4) if one == RESTORE else one for one in history]  # type: ignore[type-var]
+    whole = replace(RESTORE, records=4, done=4)
+    history = [whole if one == RESTORE else one for one in history]
 
     assert is_broken == bool(check(history))
 

@@ -20,7 +20,7 @@ class Clocks:
 
     def __init__(self) -> None:
         self.host, self.store, self.seconds = START, START, 0.0
-        self.while_asleep = lambda: None
+        self.while_asleep: Any = lambda: None
 
     def pass_by(self, seconds: float) -> None:
         self.seconds += seconds

@@ -116,7 +116,7 @@ class _Tasks:
         """Return all reports."""
         self.units.append(list(units))
         line = SilentLine()
-        line.tell = hear  # type: ignore[method-assign]
+        line.tell = hear  # type: ignore[assignment,method-assign]
         if stop.is_set():
             line._stopped.set()
         return list(task(units, line))

@@ -12,8 +12,7 @@ from kbackup.backup import catalog
 from kbackup.backup.ledger.objects import TopicLedger
 from kbackup.backup.ledger.rows import Entry
 from kbackup.flow.views import ReadOptions
-from kbackup.kafka import NO_OTHERS, KafkaSettings, Position
-from kbackup.kafka.cluster import Topic
+from kbackup.kafka import NO_OTHERS, KafkaSettings, Position, Topic
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore.beginning import begin
@@ -287,7 +286,8 @@ class Restoring:
             on_error=on_error, offset_header=offset_header, transforms=transforms, is_renamed=True,
         )  # fmt: skip
         work = Work(job, unit, self.store, SilentLine())
-        work.run(FakeWriter(self.cluster, unit.group or group, unit.target, crash_at))
+        writer: Any = FakeWriter(self.cluster, unit.group or group, unit.target, crash_at)
+        work.run(writer)
         return work.report
 
     def restore(

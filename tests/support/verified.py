@@ -49,7 +49,7 @@ class Verified:
         options = {"notes": Notes(of_run_records(backup.runs)), "now": NOW} | options
         if deep:
             options = {"read": here(backup, reading)} | options
-        store = options.pop("store", backup.store)
+        store: Any = options.pop("store", backup.store)
         self.events = [*verify(store, backup.layout, reading, summary, **options)]
         self.summary = summary.finish()
 

@@ -205,7 +205,7 @@ def test_orders_reach_every_task_and_those_that_call_later() -> None:
 def orders(line: Line, count: int) -> list[Event]:
     """The next *count* orders a task hears."""
     heard: list[Event] = []
-    wait_for(lambda: heard.extend(line.orders()) or len(heard) >= count)  # type: ignore[func-returns-value]
+    wait_for(lambda: heard.extend(line.orders()) or len(heard) >= count)
     return heard
 
 

@@ -3,7 +3,7 @@
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from uuid import uuid4
 
 import pyarrow as pa
@@ -33,9 +33,11 @@ class CountingStore(MemoryStore):
         self.requests: Counter[str] = Counter()
 
     def put(self, key: str, body: BinaryIO, *, sha256: str, metadata: Mapping[str, str],
-            if_absent: bool = False) -> bool:  # fmt: skip
+            if_absent: bool = False, if_match: str | None = None) -> bool:  # fmt: skip
         self.requests["put"] += 1
-        return super().put(key, body, sha256=sha256, metadata=metadata, if_absent=if_absent)
+        return super().put(
+            key, body, sha256=sha256, metadata=metadata, if_absent=if_absent, if_match=if_match
+        )
 
     def open(self, key: str) -> BinaryIO:
         self.requests["open"] += 1
@@ -53,7 +55,7 @@ def stream(store: MemoryStore, time: HandClock) -> Stream:
     return place.of_topic(store, Layout(), "orders", time)
 
 
-def row(offset: int, records: int = 10, **more: int) -> Entry:
+def row(offset: int, records: int = 10, **more: Any) -> Entry:
     """The row of an object of partition 0."""
     last = offset + records - 1
     return Entry("object", 0, offset, last, f"key-{offset}", records=records, sha256="0", **more)

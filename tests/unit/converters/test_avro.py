@@ -126,7 +126,9 @@ def test_types_of_other_schemas_are_found(registry: FakeRegistry) -> None:
     A schema may refer to types that are registered under other subjects.
     """
     registry.add("x.Order", ORDER)
-    refers = {"references": [{"name": "x.Order", "subject": "x.Order", "version": 1}]}
+    refers: dict[str, Any] = {
+        "references": [{"name": "x.Order", "subject": "x.Order", "version": 1}]
+    }
     schema = {"type": "array", "items": "x.Order"}
     schema_id = registry.add("orders-value", schema, **refers)
     value = framed(schema_id, {"type": "array", "items": ORDER}, [{"id": 1, "note": None}])

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -106,9 +107,10 @@ def test_a_dead_letter_topic_that_may_not_be_written_to_is_found_before_a_run(
     """
     A dead letter topic that cannot be written to is reported before the first bad record.
     """
-    cluster = FakeCluster({"letters": "id"}, {TopicPartition("letters", 0): Span(0, 0)})
+    cluster: Any = FakeCluster({"letters": "id"}, {TopicPartition("letters", 0): Span(0, 0)})
+    allowed: Any = Allowed(frozenset(operations))
 
-    found = kafka.dead_letters("letters", cluster, Allowed(frozenset(operations)))
+    found = kafka.dead_letters("letters", cluster, allowed)
 
     assert (level, code, text) == (found.level, found.code, found.text)
     assert (level != "ok") == bool(found.do)
@@ -118,7 +120,10 @@ def test_a_dead_letter_topic_that_is_missing_is_no_fault() -> None:
     """
     A missing dead letter topic is reported as fine: the first run creates it.
     """
-    found = kafka.dead_letters("letters", FakeCluster({}, {}), Allowed(frozenset()))
+    cluster: Any = FakeCluster({}, {})
+    allowed: Any = Allowed(frozenset())
+
+    found = kafka.dead_letters("letters", cluster, allowed)
 
     assert ("ok", True) == (found.level, "creates it" in found.text)
 

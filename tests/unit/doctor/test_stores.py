@@ -29,7 +29,7 @@ class Bucket(MemoryStore):
         self, upload: StoreError | None = None, ignored: tuple[str, ...] = (), **facts: Any
     ) -> None:
         super().__init__(StoreSettings(f"memory://{uuid4()}"))
-        known = {
+        known: dict[str, Any] = {
             "clock_ahead_s": 0.0,
             "versioning": "Enabled",
             "object_lock": "",

@@ -37,6 +37,6 @@ def test_the_driver_logs_what_a_task_warns_of(caplog: pytest.LogCaptureFixture) 
     driver = logged(shown.append)
     for event in (*told, *told):
         driver(event)
-    (line,) = caplog.records
-    assert (logging.WARNING, "a value of 7 bytes") == (line.levelno, line.getMessage())
+    (said,) = caplog.records
+    assert (logging.WARNING, "a value of 7 bytes") == (said.levelno, said.getMessage())
     assert [{"type": "progress"}] * 2 == shown

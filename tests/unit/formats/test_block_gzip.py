@@ -66,7 +66,7 @@ def test_each_block_is_read_by_its_place_in_the_index(
     """
     data, index = written(rows, block_bytes, first_offset=first)
 
-    found = []
+    found: list[bytes] = []
     for block in index.blocks:
         some = read(data[block.byte_offset : block.byte_offset + block.byte_length])
         assert len(some) == block.num_records

@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,7 @@ def test_a_second_use_fetches_nothing() -> None:
         pytest.param(lambda path: path.write_bytes(b""), id="file empty"),
     ],
 )
-def test_a_damaged_cache_is_fetched_again(harm, cache: Path) -> None:
+def test_a_damaged_cache_is_fetched_again(harm: Callable[[Path], object], cache: Path) -> None:
     """
     A jar that is not what it was is never run, but replaced.
     """

@@ -128,7 +128,7 @@ def test_days_are_those_of_the_records() -> None:
     """
     Days are known only for objects with timestamps.
     """
-    times = {"min_timestamp": 3 * DAY_MS - 1, "max_timestamp": 3 * DAY_MS}
+    times: dict[str, Any] = {"min_timestamp": 3 * DAY_MS - 1, "max_timestamp": 3 * DAY_MS}
     said = ledger(entry(0, 9, **times), entry(10, 19), entry(20, 29, min_timestamp=9 * DAY_MS))
     sets = [files(0), files(10)]
     present = {file.key for each in sets for file in each.files}

@@ -26,7 +26,8 @@ LINES = jsonschema.Draft202012Validator(schema())
 
 def look(backup: Backup, what: str, count: int = 10) -> list[dict[str, Any]]:
     """Return the records that `peek` shows."""
-    return [*peek(backup.store, backup.layout, ReadOptions(), what, count=count)]
+    found: Any = peek(backup.store, backup.layout, ReadOptions(), what, count=count)
+    return [*found]
 
 
 def offsets(backup: Backup, what: str, count: int = 10) -> list[tuple[int, int]]:
@@ -221,12 +222,12 @@ def test_every_record_can_be_shown(records: Any) -> None:
         assert [row["timestamp"] for row in records.to_pylist()] == [row["ts"] for row in shown]
 
 
-RECORD = {
+RECORD: Any = {
     "topic": "orders", "partition": 3, "offset": 42, "tstype": "create", "ts": 1000,
     "headers": [["a", "1"], ["b", None], ["c", {"$base64": "/w=="}]],
     "key": "ké", "payload": {"$base64": "/wA="},
 }  # fmt: skip
-NULLS = RECORD | {"key": None, "payload": None, "headers": [], "ts": None}
+NULLS: Any = RECORD | {"key": None, "payload": None, "headers": [], "ts": None}
 
 
 @pytest.mark.parametrize(
@@ -249,9 +250,7 @@ NULLS = RECORD | {"key": None, "payload": None, "headers": [], "ts": None}
         pytest.param(RECORD | {"payload": "%t\\n"}, "%s", b"%t\\n", id="record text is no format"),
     ],
 )
-def test_a_format_prints_what_kcat_prints(
-    record: dict[str, Any], template: str, expected: bytes
-) -> None:
+def test_a_format_prints_what_kcat_prints(record: Any, template: str, expected: bytes) -> None:
     """
     A format string prints what kcat prints.
     """

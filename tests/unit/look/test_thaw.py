@@ -37,7 +37,8 @@ def store() -> FrozenStore:
 
 def ask(store: Store, **options: Any) -> list[dict[str, Any]]:
     """What the command tells."""
-    options = {"days": 7, "tier": "Standard"} | options
+    options.setdefault("days", 7)
+    options.setdefault("tier", "Standard")
     events = [*thaw(store, Layout(), FormatOptions(), **options)]
     for event in events:
         LINES.validate(event)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from backup_samples import JSON, TIME, Backup, batch
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, LessThan
 
 from kbackup.config import load
@@ -13,7 +14,6 @@ from kbackup.errors import ConfigurationError, KbackupError
 from kbackup.query.ask import mentioned
 from kbackup.query.source import Found, Reader
 from kbackup.records import Facts
-from tests.backup_samples import JSON, TIME, Backup, batch
 from tests.support.query import SCHEMA
 
 

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,10 +66,12 @@ def test_schemas_come_with_what_they_refer_to(registry: FakeRegistry, connected:
     """
     name = {"type": "record", "name": "x.Name", "fields": [{"name": "n", "type": "string"}]}
     person = {"type": "record", "name": "x.Person", "fields": [{"name": "n", "type": "x.Name"}]}
-    refers = {"references": [{"name": "x.Name", "subject": "names", "version": 1}]}
+    refers: Any = {"references": [{"name": "x.Name", "subject": "names", "version": 1}]}
     registry.add("names", name)
     registry.add("people", person, **refers)
-    whole = {"references": [{"name": "x.Person", "subject": "people", "version": 1}]}
+    whole: dict[str, Any] = {
+        "references": [{"name": "x.Person", "subject": "people", "version": 1}]
+    }
     schema_id = registry.add("teams-value", {"type": "array", "items": "x.Person"}, **whole)
 
     found = connected().schema(schema_id)

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -252,7 +253,7 @@ def test_another_backup_begins_in_a_target_that_is_empty(again: Restoring) -> No
     "other", [{"rename": "copy_of_orders"}, {"group": "another"}], ids=["renaming", "group"]
 )
 def test_another_renaming_or_group_is_another_restore(
-    again: Restoring, other: dict[str, str]
+    again: Restoring, other: dict[str, Any]
 ) -> None:
     """
     Under another group or renaming, what is in the target stops the restore.

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from backup_samples import BYTES, JSON, OPTIONS, RECORD, SIBLINGS, Backup, batch
@@ -84,7 +85,7 @@ def test_no_record_of_an_object_in_the_wrong_place_is_written(
     keys = again.backup.put("orders", 0, range(10), range(10, 20), range(20, 30))
     name = misplace(again.backup, keys)
     good = name not in keys
-    options = {"topics": "orders", "on_error": on_error}
+    options: dict[str, Any] = {"topics": "orders", "on_error": on_error}
 
     if on_error == "fail":
         with pytest.raises(CorruptObjectError) as caught:

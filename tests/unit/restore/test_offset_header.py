@@ -52,7 +52,8 @@ def test_a_restore_gives_it_where_it_is_asked_to(name: str | None) -> None:
     restoring = Restoring()
     restoring.backup.put("orders", 0, batch(AT, headers=[]))
 
-    restoring.restore(**({} if name is None else {"offset_header": name}))
+    options: dict[str, Any] = {} if name is None else {"offset_header": name}
+    restoring.restore(**options)
 
     rows = restoring.cluster.logs[TopicPartition("copy_of_orders", 0)].rows
     expected = [[]] * 3 if name is None else [[{"key": "was", "value": b"%d" % at}] for at in AT]

@@ -54,7 +54,13 @@ def test_aivens_json_lines_come_back_whole() -> None:
     header = [{"key": "h", "value": b64("x")}, {"key": "n", "value": None}]
     time = "2020-01-01T00:00:01Z"
     first = {"key": b64("k"), "value": b64("v"), "offset": 9, "timestamp": time, "headers": header}
-    tombstone = {"key": b64("k"), "value": None, "offset": 10, "timestamp": time, "headers": []}
+    tombstone: Any = {
+        "key": b64("k"),
+        "value": None,
+        "offset": 10,
+        "timestamp": time,
+        "headers": [],
+    }
     properties = {
         "topic.regex.list": AIVEN, "format.class": "json", "record.encoding": "base64",
         "record.fields": "key=key,value=value,timestamp=timestamp,headers=headers",

@@ -1,6 +1,7 @@
 """A restore that is no faster than asked for."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from backup_samples import JSON, RECORD
@@ -78,10 +79,10 @@ def test_records_are_written_in_portions_that_are_committed_in_time(
     job = RestoreJob("r", KafkaSettings("-"), restoring.backup.settings, ReadOptions(), plan.group)
     own = Pace(Rate(records=2), steady_s=time, sleep=time.sleep)
     work = Work(job, unit, restoring.store, SilentLine(), own)
-    writer = FakeWriter(restoring.cluster, plan.group, unit.target)
+    writer: Any = FakeWriter(restoring.cluster, plan.group, unit.target)
     commit = work._commit
 
-    def timed(to: FakeWriter) -> None:
+    def timed(to: Any) -> None:
         if work._open.records:
             longest[0] = max(longest[0], time.now - work._open.begun)
         commit(to)

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from backup_samples import JSON, SIBLINGS, batch
+from case_files import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +22,6 @@ from kbackup.restore import audit
 from kbackup.restore.murmur2 import _of_key, murmur2, partitions_of
 from kbackup.restore.partition_map import MODULO, PartitionMap, spread
 from kbackup.restore.target import asked
-from tests.case_files import cases
 from tests.support.standby import Standby
 from tests.support.target import MARKER, CrashError, FakeTarget, Log, Restoring, values
 
@@ -138,7 +138,7 @@ def test_a_restore_by_key_that_died_goes_on(
     more = {} if views == "record" else {"views": views}
     restoring.backup.put("orders", 0, range(6), range(6, 12), **more)
     restoring.backup.put("orders", 1, range(20, 32), **more)
-    options = {"partition_map": "key", "target_partitions": 4}
+    options: dict[str, Any] = {"partition_map": "key", "target_partitions": 4}
 
     with pytest.raises(CrashError):
         restoring.restore(run="r1", crash_at=crash_at, **options)
@@ -158,7 +158,7 @@ def test_a_partition_whose_position_was_lost_is_not_restored_twice(restoring: Re
     """
     for partition in range(3):
         restoring.backup.put("orders", partition, range(10))
-    options = {"partition_map": "modulo", "target_partitions": 2}
+    options: dict[str, Any] = {"partition_map": "modulo", "target_partitions": 2}
     restoring.restore(**options)
     group = restoring.plan(**options).group
     del restoring.cluster.groups[f"{group}.0"]
@@ -174,7 +174,7 @@ def test_a_partition_without_objects_has_a_position_for_those_that_come(
     It begins with the others: what comes later is new, and not what was lost.
     """
     restoring.backup.put("orders", 2, range(10))
-    options = {"partition_map": "modulo", "target_partitions": 2}
+    options: dict[str, Any] = {"partition_map": "modulo", "target_partitions": 2}
     restoring.restore(**options)
     restoring.backup.put("orders", 0, range(40, 45))
 
@@ -189,7 +189,7 @@ def test_a_run_that_died_before_its_first_record_begins_again(restoring: Restori
     """
     for partition in range(3):
         restoring.backup.put("orders", partition, range(10))
-    options = {"partition_map": "modulo", "target_partitions": 2}
+    options: dict[str, Any] = {"partition_map": "modulo", "target_partitions": 2}
     plan = restoring.plan(**options)
     restoring.cluster.create_topic(COPY, 2, 1, {})
     (topic,) = restoring.plan(**options).topics

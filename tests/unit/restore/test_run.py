@@ -136,11 +136,12 @@ def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
     restoring.backup.put("orders", 0, range(5))
     run = a_run([])
     error = SparkError("driver and workers have different versions of kbackup")
-    found = [NotBegun(error.failure())]
-    world = replace(run._frame.world, run_tasks=lambda *_, **__: found)
+    nothing: Any = lambda *_, **__: [NotBegun(error.failure())]  # noqa: E731
+    world = replace(run._frame.world, run_tasks=nothing)
     run._frame = replace(run._frame, world=world)
 
-    run._write(restoring.plan(), restoring.cluster)
+    there: Any = restoring.cluster
+    run._write(restoring.plan(), there)
 
     summary = run._summary.finish()
     assert (9, [error.what]) == (summary["exit_code"], [one["what"] for one in summary["errors"]])

@@ -55,12 +55,8 @@ def restored(kafka: Cluster) -> list[PartitionReport[OfRestore]]:
     for partition in range(PARTITIONS):
         restoring.backup.put("orders", partition, range(partition, partition + 5))
     plan = restoring.plan()
-    units: list[RestoreUnit] = begin(
-        plan,
-        restoring.cluster,
-        None,
-        exactly_once=True,  # type: ignore[arg-type]
-    ).units
+    there: Any = restoring.cluster
+    units: list[RestoreUnit] = begin(plan, there, None, exactly_once=True).units
     job = RestoreJob(
         "r1", kafka, restoring.backup.settings, ReadOptions(), plan.group,  # type: ignore[arg-type]
     )  # fmt: skip

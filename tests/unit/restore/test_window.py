@@ -1,5 +1,7 @@
 """A restore of some records: by offset, and as a topic was at a point in time."""
 
+from typing import Any
+
 import pytest
 from backup_samples import JSON, TIME, Backup, batch
 
@@ -37,7 +39,7 @@ def offsets(some: Restoring) -> list[int]:
     ],
 )
 def test_only_the_records_asked_for_are_restored(
-    some: Restoring, window: dict[str, int], expected: range
+    some: Restoring, window: dict[str, Any], expected: range
 ) -> None:
     """
     From what they begin with, up to what they end with; a rerun finds nothing to do.
@@ -89,7 +91,7 @@ def test_a_killed_restore_of_a_window_goes_on(some: Restoring) -> None:
     """
     The position moves past what is left out; what was committed is not written again.
     """
-    window = {"from_offset": 3, "to_offset": 27}
+    window: dict[str, Any] = {"from_offset": 3, "to_offset": 27}
     some.backup.put("orders", 0, range(30, 40))
     with pytest.raises(CrashError):
         some.restore(crash_at=1, **window)

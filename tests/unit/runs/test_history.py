@@ -17,7 +17,7 @@ from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import history
 from kbackup.runs.record import RunRecord
-from kbackup.stores import StoreSettings
+from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore, put_bytes
 
@@ -134,7 +134,7 @@ def test_only_what_is_asked_for_is_read() -> None:
     assert 1 == sum(method == "open" for method, _, _ in store.calls)
 
 
-def of_years(store: MemoryStore, now: datetime) -> list[str]:
+def of_years(store: Store, now: datetime) -> list[str]:
     """Leave a run each quarter of an hour of the last days, and each day of two years before."""
     starts = [now - timedelta(minutes=15 * at) for at in range(300)]
     starts += [now - timedelta(days=at) for at in range(5, 730)]

@@ -304,7 +304,7 @@ def test_an_object_without_its_index_is_a_warning_of_verify() -> None:
     store = a_store()
     run_once(batch(range(12)), FakePositions(), store, at(5))
 
-    def findings() -> list[tuple[bool, str]]:
+    def findings() -> list[tuple[bool, str | None]]:
         sets = catalog.read(store, LAYOUT, OPTIONS).sets[WHERE]
         wanted = {View.KEY: False, View.HEADERS: False}
         return [(one.is_error, one.text) for one in siblings.lacking(sets, LAYOUT, wanted)]

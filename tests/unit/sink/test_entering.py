@@ -9,7 +9,7 @@ import pytest
 from backup_samples import RECORD, SIBLINGS, TIME, Backup, batch
 
 from kbackup.backup.ledger import place
-from kbackup.backup.ledger.objects import PartitionLedger
+from kbackup.backup.ledger.objects import PartitionLedger, TopicLedger
 from kbackup.backup.ledger.rows import OBJECTS, Entry, entries, table
 from kbackup.clock import SystemClock
 from kbackup.errors import StoreError, TopicChangedError
@@ -51,13 +51,12 @@ def plan(backup: Backup, there: FakeCluster, **options: object) -> SinkPlan:
     return make(settings, there, backup.store, SystemClock())  # type: ignore[arg-type]
 
 
-def begin(backup: Backup, there: FakeCluster, run: str = RUN, **options: object) -> None:
+def begin(backup: Backup, there: Any, run: str = RUN, **options: object) -> None:
     """Enter what the driver of a run enters."""
     planned = plan(backup, there, **options)
     sought = asked(planned.group, planned.topics, None)
-    RunLedger(backup.store, backup.layout, run, SystemClock()).begin(
-        planned, there, sought, ReadOptions()
-    )  # type: ignore[arg-type]
+    ledger = RunLedger(backup.store, backup.layout, run, SystemClock())
+    ledger.begin(planned, there, sought, ReadOptions())
 
 
 def back_up(backup: Backup, first: int, end: int, views: tuple[Any, ...] = RECORD) -> None:
@@ -76,7 +75,7 @@ def read(backup: Backup) -> Known:
 def partition(backup: Backup) -> PartitionLedger:
     """What the ledger says of ``orders``, partition 0."""
     found = place.of_topic(backup.store, backup.layout, "orders", SystemClock()).read()
-    return known.TopicLedger.of(entries(found.rows)).partition(0)
+    return TopicLedger.of(entries(found.rows)).partition(0)
 
 
 def record(backup: Backup, run: str, topics: Mapping[str, Any], rows: Sequence[Any] = ()) -> None:

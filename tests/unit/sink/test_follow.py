@@ -37,7 +37,7 @@ class Task:
         line: What it told.
     """
 
-    def __init__(self, kafka: FakeKafka, wheres: list[TopicPartition], size: int = 10) -> None:
+    def __init__(self, kafka: Any, wheres: list[TopicPartition], size: int = 10) -> None:
         settings = StoreSettings(f"memory://{uuid4()}")
         self.kafka, self.store, self.time = kafka, open_store(settings), HandClock()
         self.line = SilentLine()

@@ -1,7 +1,7 @@
 """What a connector left is counted before its group is believed."""
 
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import jsonschema
 import pytest
@@ -240,7 +240,7 @@ def test_the_next_objects_directory_is_not_guessed(config: Path) -> None:
     """
     Where the records decide it, the plan names no key.
     """
-    options = {"partitioner_class": "field", "partition_field_name": "region"}
+    options: dict[str, Any] = {"partitioner_class": "field", "partition_field_name": "region"}
     plan = planned(Backup(), config, None, **options)
 
     (line,) = plan_partitions(plan, load("sink", config, **options).settings)

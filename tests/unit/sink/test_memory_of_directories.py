@@ -73,7 +73,7 @@ def _peak(folder: Path) -> float:
 
     def back_up(partition: int, end: int) -> int:
         unit = SinkUnit(TopicPartition("orders", partition), Span(0, end))
-        work = Work(job, unit, clients, SilentLine())  # type: ignore[arg-type]
+        work = Work(job, unit, clients, SilentLine())
         work.run()
         return work.report.done.objects
 

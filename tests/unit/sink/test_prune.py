@@ -50,7 +50,7 @@ class Uploading(MemoryStore):
 @pytest.fixture
 def store() -> Uploading:
     """Old and new ones, and others' ones."""
-    hours = {
+    hours: dict[str, float] = {
         key("orders", 0): 30, key("orders", 1): 25, key("payments", 0): 99, key("orders", 2): 1,
         "topics/orders/partition=0/movie.mp4": 99, "elsewhere/x": 99,
     }  # fmt: skip

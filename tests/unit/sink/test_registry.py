@@ -107,7 +107,7 @@ def test_avro_files_hold_the_records_under_their_schema(registry: FakeRegistry) 
         "0000000000.avro": [{"id": 0}, {"id": 1}, {"id": 2}],
         "0000000003.avro": [{"id": 3}, {"id": 4}],
     } == {name: [*reader] for name, reader in files.items()}
-    schema = files["0000000000.avro"].writer_schema
+    schema: Any = files["0000000000.avro"].writer_schema
     assert ("x.Order", 1) == (schema["name"], schema["connect.version"])
     assert 5 == work.report.committed
 

@@ -33,7 +33,7 @@ class KafkaWithGroups(FakeKafka):
 
     def positions(self, group: str) -> Any:
         """The group's positions."""
-        return (FakeKafka() if "-repair-" in group else super()).positions(group)
+        return FakeKafka().positions(group) if "-repair-" in group else super().positions(group)
 
 
 @dataclass
@@ -57,11 +57,13 @@ class Bucket:
 
     def run(self, kind: type[SinkRun] | type[RepairRun], **given: Any) -> dict[str, Any]:
         """Run to the end; return the summary."""
-        options = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics": "orders"}
-        options |= {"no_lock": True, "flush_size": 10, **self.options, **given}
+        options: dict[str, Any] = {"bootstrap_servers": "h:1", "s3_bucket_name": "b"}
+        options |= {"topics": "orders", "no_lock": True, "flush_size": 10}
+        options |= self.options | given
         world = World(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
         settings = load("sink", **options).settings
-        return kind(settings, [].append, Stop(), world)()
+        told: list[Any] = []
+        return kind(settings, told.append, Stop(), world)()
 
     def repair(self, *places: str, **given: Any) -> dict[str, Any]:
         """Write objects again."""

@@ -127,7 +127,7 @@ def test_a_schema_comes_with_all_that_it_refers_to(
     A restore needs no other registry than the target's.
     """
     registry.add("names", '"string"')
-    refers = {"references": [{"name": "x.Name", "subject": "names", "version": 1}]}
+    refers: Any = {"references": [{"name": "x.Name", "subject": "names", "version": 1}]}
     registry.add("orders-value", {"type": "array", "items": "x.Name"}, **refers)
 
     sink(orders(head_of(2) + b"\0"), store, schema_registry_url=registry.url)
@@ -256,7 +256,7 @@ def test_a_registry_that_was_set_up_anew_is_noticed(store: StoreSettings, follow
         opened: Store = open_store(store)
         source = begin(registry_of(registry), opened, LAYOUT)
         line = SilentLine()
-        keeper = SchemaKeeper(source, opened, LAYOUT, time, "r", line)  # type: ignore[arg-type]
+        keeper = SchemaKeeper(source, opened, LAYOUT, time, "r", line)
         registry.empty()
         registry.add("other", '"long"')
         registry.add("orders-value", '"string"')

@@ -93,7 +93,7 @@ def test_a_full_disk_is_a_report_that_says_how_much_is_needed(
     """
     E1: TMPDIR without room fails the partition with exit 1, and no writer's own error hides it.
     """
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"offset": at, "timestamp": 1, "timestamp_type": 1, "key": None, "headers": [],
          "value": b'"' + os.urandom(100_000).hex().encode() + b'"'}
         for at in range(100)
@@ -131,7 +131,7 @@ def test_a_task_stops_between_two_cuts_of_one_batch() -> None:
     However many files the records at hand would fill, a stop waits for no more than those that
     are on their way, and what is stored is committed.
     """
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"offset": at, "timestamp": 1, "timestamp_type": 1, "key": None, "headers": [],
          "value": b"%d" % at}
         for at in range(1000)

@@ -122,7 +122,7 @@ def test_a_partition_that_failed_is_left_alone_until_its_pause_is_over() -> None
     at = see(watch(), 0.0, look(120))
     visit(at, 105, StoreError("put", "503"), 1.0)
     waits = see(at, 1.9, look(130)).is_due(1.9, IDLE_S), see(at, 2.0, look(130)).is_due(2.0, IDLE_S)
-    aside = code(at), at.report.end - at.report.committed
+    aside = code(at), (at.report.end or 0) - (at.report.committed or 0)
     visit(at, 130, None, 3.0)
 
     assert ((False, True), ("store", 25)) == (waits, aside)

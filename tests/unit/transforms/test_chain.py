@@ -53,7 +53,7 @@ def stored(
 
 def offsets(found: Records | Rows) -> list[int]:
     """Return the offsets of the records that are left."""
-    return found.batch["offset"].to_pylist()
+    return list(found.batch["offset"].to_pylist())
 
 
 SOME = [row(4, b"a", "x"), row(5, None), row(7, b"", "y", "x"), row(8, b"b", "y")]
