@@ -6,7 +6,6 @@ the events say was really there.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from kbackup.records import TopicPartition
 from tests.simulation.events import (
@@ -31,6 +30,7 @@ from tests.simulation.events import (
     Touched,
     Vouched,
 )
+from tests.simulation.restored import Broken, Restored
 from tests.simulation.truth import Truth, partition_of
 
 CANARY = "c4n4ry-5ecret"
@@ -80,8 +80,7 @@ class Checker:
     def __init__(self) -> None:
         self.truth = Truth()
         self._at = -1
-        self._targets: dict[TopicPartition, TargetShows] = {}
-        self._listed: dict[str, dict[TopicPartition, set[int]]] = {}
+        self._restored = Restored(self.truth)
         self._size: int | None = None
         self._unruled: set[TopicPartition] = set()
         self._broken: list[Violation] = []
@@ -110,11 +109,11 @@ class Checker:
             case Touched():
                 self._touched(event)
             case TargetShows():
-                self._shown(event)
+                self._take(self._restored.show(event))
             case Ended():
                 self._ended(event)
             case Listed():
-                self._listed.setdefault(event.run, self.truth.offsets())
+                self._restored.list(event.run)
             case Ruled():
                 self._size = event.size
             case Moved():
@@ -122,13 +121,17 @@ class Checker:
             case Vouched():
                 self._vouched(event)
             case StandsBy():
-                self._stands_by(event)
+                self._take(self._restored.stand_by(event))
             case Note():
                 pass
         return self._broken
 
     def _break(self, promise: str, text: str) -> None:
         self._broken.append(Violation(promise, text, self._at))
+
+    def _take(self, broken: Broken) -> None:
+        for promise, text in broken:
+            self._break(promise, text)
 
     # what is true
 
@@ -275,29 +278,6 @@ class Checker:
         if not event.name.startswith(allowed):
             self._break("P5", f"{event.kind} {event.name} was written")
 
-    # the restore
-
-    def _shown(self, event: TargetShows) -> None:
-        self._targets[event.target] = event
-        by_source: dict[TopicPartition, list[int]] = {}
-        for row in event.rows:
-            where, offset = _origin(row)
-            by_source.setdefault(where, []).append(offset)
-        for where, offsets in by_source.items():
-            of = event.target.topic.removeprefix("copy-").removesuffix("-end")
-            if event.target.topic != "merged" and where != TopicPartition(
-                of, event.target.partition
-            ):
-                self._break("P4", f"{event.target} shows records of {where}")
-            may_repeat = event.repeats or event.target.topic == "merged"  # who appends, appends
-            if may_repeat or where in self.truth.doubled:
-                continue
-            folders = {self.truth.folders.get((where, offset), "") for offset in offsets}
-            for folder in folders:  # values alone keep their order within a directory
-                its = [at for at in offsets if self.truth.folders.get((where, at), "") == folder]
-                if sorted(set(its)) != its:
-                    self._break("P4", f"{event.target} shows {where} as {offsets}")
-
     def _ended(self, event: Ended) -> None:
         if CANARY in event.text:
             self._break("P8", f"{event.kind} told a secret")
@@ -310,7 +290,7 @@ class Checker:
         if event.kind == "sink":
             self._sink_ended(event)
         elif event.kind == "restore":
-            self._restore_ended(event)
+            self._take(self._restored.end(event))
         elif event.kind.startswith("verify"):
             self._verify_ended(event)
 
@@ -360,52 +340,6 @@ class Checker:
             if len(left) > event.may_leave:
                 self._break("P6", f"status vouches for {where}, which lacks {sorted(left)[:9]}")
 
-    def _stands_by(self, event: StandsBy) -> None:
-        """What was committed before then, and is there, is in the targets.
-
-        An object that people replaced is waited for, for ten minutes, before that is not claimed.
-        """
-        if self.truth.is_tampered:
-            return
-        for where, target in event.targets.items():
-            source = self.truth.original(where)
-            claims = () if source is None else source.claims
-            end = max((offset for at_ms, offset in claims if at_ms < event.until_ms), default=0)
-            shown = self._targets.get(target, TargetShows(target, ()))
-            seen = {_origin(row)[1] for row in shown.rows if _origin(row)[0] == where}
-            lacks = sorted(at for at in self.truth.stored(where) if at < end and at not in seen)
-            if lacks:
-                self._break("P4", f"a standby says that it is complete, and {target} lacks {lacks}")
-
-    def _restore_ended(self, event: Ended) -> None:
-        if event.code != 0:
-            return
-        comes_twice = not self.truth.doubled.isdisjoint(event.targets)  # a world counts each once
-        if event.records is not None and event.records != event.done and not comes_twice:
-            text = f"a restore says that it wrote {event.records} records, and wrote {event.done}"
-            self._break("P6", text)
-        listed = self._listed.get(event.run, self.truth.offsets())
-        for where, target in event.targets.items():
-            shown = self._targets.get(target, TargetShows(target, ()))
-            mine = [row for row in shown.rows if _origin(row)[0] == where]
-            if len(mine) > len(set(mine)) and where in self.truth.doubled and not shown.repeats:
-                self._break("P6", f"exit 0, and {target} has records twice")
-            seen: dict[int, Row] = {}
-            for row in mine:
-                seen.setdefault(_origin(row)[1], row)
-            wanted = self.truth.stored(where)
-            lacks = sorted(listed.get(where, set()) - seen.keys())
-            if where in {at for at, _ in self.truth.folders} & {
-                at for at, _ in self.truth.lost_by_people
-            }:
-                continue  # what took a deleted object's place may pass for it: rows say nothing
-            if lacks:
-                self._break("P4", f"exit 0, and {target} lacks {where} {lacks[:9]}")
-            for offset in sorted(wanted.keys() & seen.keys()):
-                if not _is_restored(seen[offset], wanted[offset]):
-                    self._break("P4", f"{target}: {where} {offset} came back as {seen[offset]}")
-                    break
-
     def _verify_ended(self, event: Ended) -> None:
         is_deep = event.kind.endswith("--deep")
         unseen = set() if is_deep else self.truth.alike  # without reading, more is no less
@@ -428,20 +362,6 @@ class Checker:
         is_fault = event.code not in (0, 3) and not self.excuses(event)
         if is_fault and is_whole and any(self.truth.objects.values()):
             self._break("P6", f"{event.kind} finds fault with a whole backup: {event.text[-400:]}")
-
-
-@lru_cache(100_000)
-def _origin(row: Row) -> tuple[TopicPartition, int]:
-    """Where a record came from: its name says so."""
-    topic, partition, offset = (row.name or b"").decode().split("/")[:3]
-    return TopicPartition(topic, int(partition)), int(offset)
-
-
-def _is_restored(row: Row, kept: Row) -> bool:
-    """Whether *row* is all of *kept* that can be brought back; the client writes time 0 as 1."""
-    if kept.timestamp_type == NO_TYPE:
-        return row.content[1:] == (None, kept.value, ())
-    return row.content == (kept.timestamp or 1, *kept.content[1:])
 
 
 def check(history: Sequence[Event]) -> list[Violation]:

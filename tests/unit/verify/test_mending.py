@@ -1,90 +1,28 @@
 """A ledger that is damaged or lost, and objects that were removed on purpose."""
 
-import io
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
-from backup_samples import JSON, RECORD, Backup, batch
+from backup_samples import Backup, batch
 
 from kbackup.backup.ledger import place
-from kbackup.backup.ledger.rows import OBJECTS, TOPICS, TopicEntry, entries, stored, table
+from kbackup.backup.ledger.rows import entries
 from kbackup.errors import ConfigurationError
-from kbackup.flow.views import ReadOptions, ViewSpec
-from kbackup.naming import View
-from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
+from kbackup.flow.views import ReadOptions
 from kbackup.runs import history, known
 from kbackup.runs.summary import Summary
-from kbackup.verify.mending import Acceptance, Mending
+from kbackup.verify.mending import Acceptance
 from kbackup.verify.run import Notes, verify
-from tests.support.hand_clock import HandClock
-from tests.support.verified import NOW, here
-
-WHERE = TopicPartition("orders", 0)
-ID = TopicIdentity("cluster-1", "id")
-CLOCK = HandClock(NOW.timestamp() * 1000 + 10**12)
-
-
-def backup_with_ledger(
-    *cuts: range, views: tuple[ViewSpec, ...] = RECORD, into: Backup | None = None
-) -> tuple[Backup, list[str]]:
-    """A backup of ``orders`` as a sink leaves it, and its keys."""
-    backup = Backup() if into is None else into
-    topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1)]
-    place.of_topics(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
-    keys = backup.put("orders", 0, *cuts, views=views, identity=ID)
-    for key, cut in zip(keys, cuts, strict=True):
-        enter(backup, key, cut)
-    return backup, keys
-
-
-def enter(backup: Backup, key: str, cut: range, *, after_ms: int = 0) -> None:
-    """Enter an object into the ledger, as its sink does when it is stored, or that much later."""
-    head = backup.store.head(key)
-    assert head is not None
-    facts = Facts.from_metadata(head.metadata)
-    assert facts is not None
-    time_ms = int(head.modified.timestamp() * 1000) + after_ms
-    span = Span(cut.start, cut.stop)
-    view = View.RECORD if ".record." in key else View.VALUE
-    row = stored(WHERE, key, view, facts, head.size, span, "r1", time_ms)
-    place.of_topic(backup.store, backup.layout, "orders", CLOCK).append(table([row], OBJECTS))
-
-
-def mending(backup: Backup) -> Mending:
-    """What mends the ledger of *backup*."""
-    summary = Summary("r2", "restore verify")
-    return Mending(backup.store, backup.layout, ReadOptions(), summary, CLOCK)
-
-
-def rows(backup: Backup, *, deep: bool) -> list[tuple[int | None, list[str]]]:
-    """Records of each partition as a verify counts them, and the codes of its findings."""
-    summary, reading = Summary("r2", "restore verify"), ReadOptions()
-    notes = Notes(known.read(backup.store, backup.layout, CLOCK))
-    read = here(backup, reading) if deep else None
-    events = [
-        *verify(backup.store, backup.layout, reading, summary, now=NOW, notes=notes, read=read)
-    ]
-    codes = [event["code"] for event in events if event["type"] == "finding"]
-    return [(row["records"], codes) for row in summary.partitions]
-
-
-def verified(backup: Backup, *, deep: bool = False) -> tuple[int, list[dict[str, Any]]]:
-    """Exit code and findings of a verify, shallow if nothing else is said."""
-    summary, reading = Summary("r2", "restore verify"), ReadOptions()
-    notes = Notes(known.read(backup.store, backup.layout, CLOCK))
-    read = here(backup, reading) if deep else None
-    events = [
-        *verify(backup.store, backup.layout, reading, summary, now=NOW, notes=notes, read=read)
-    ]
-    return summary.exit_code(), [event for event in events if event["type"] == "finding"]
-
-
-def damage(backup: Backup, folder: str) -> None:
-    """Overwrite every file of a part of the ledger."""
-    for entry in [*backup.store.list(place.folder(backup.layout) + folder)]:
-        backup.store.put(entry.key, io.BytesIO(b"no Parquet"), sha256="", metadata={})
+from tests.support.ledgers import (
+    CLOCK,
+    ID,
+    WHERE,
+    backup_with_ledger,
+    damage,
+    enter,
+    mending,
+    rows,
+    verified,
+)
+from tests.support.verified import NOW
 
 
 def test_a_missing_object_is_named_by_the_ledger() -> None:
@@ -187,162 +125,6 @@ def test_the_command_that_backs_offsets_up_again_is_named() -> None:
 
     (text,) = (one["text"] for one in events if one.get("code") == "repair")
     assert "kbackup sink --repair orders:0:10,orders:0:20 with the sink's" in text
-
-
-def test_an_object_that_holds_less_than_was_stored_is_found_without_reading_it() -> None:
-    """
-    A slow write of an earlier, shorter one landed on it.
-    """
-    backup, keys = backup_with_ledger(range(30))
-    shorter = Backup()
-    (key,) = shorter.put("orders", 0, range(20), identity=ID)
-    head = shorter.store.head(key)
-    assert head is not None
-    backup.replace(keys[0], shorter.body(key), head.metadata)
-
-    code, (finding,) = verified(backup)
-
-    assert (7, "count_mismatch", keys[0]) == (code, finding["code"], finding["key"])
-    assert "20 records up to offset 19; 30" in finding["text"]
-
-
-def test_an_object_that_grew_since_the_ledger_was_read_is_no_error() -> None:
-    """
-    Its row comes after it; until then that it holds more is said.
-    """
-    backup, keys = backup_with_ledger(range(20))
-    backup.put("orders", 0, range(30), identity=ID)
-
-    code, (finding,) = verified(backup)
-
-    assert (0, "note", keys[0]) == (code, finding["level"], finding["key"])
-    assert "30 records up to offset 29; 20 records" in finding["text"]
-
-
-def test_growth_that_no_later_run_has_entered_is_an_error() -> None:
-    """
-    A legitimate one would have a row by now; if it is right, a rebuild enters it.
-    """
-    backup, keys = backup_with_ledger(range(20))
-    backup.put("orders", 0, range(30), identity=ID)
-    (later,) = backup.put("orders", 0, range(30, 40), identity=ID)
-    enter(backup, later, range(30, 40), after_ms=3_600_000)
-
-    code, findings = verified(backup)
-
-    errors = [(one["code"], one["key"]) for one in findings if one["level"] == "error"]
-    assert (7, [("count_mismatch", keys[0])]) == (code, errors)
-    list(mending(backup).rebuild())
-    assert (0, []) == verified(backup)
-
-
-@pytest.mark.parametrize("deep", [False, True], ids=["names", "deep"])
-@pytest.mark.parametrize(
-    ("stranger", "code", "text"),
-    [
-        pytest.param(
-            lambda other: other.put("orders", 0, batch(range(20), value=b"x"), identity=ID),
-            "corrupt", "its sha256 differs", id="as many other records",
-        ),
-        pytest.param(
-            lambda other: other.put("orders", 0, range(30), identity=TopicIdentity("c", "other")),
-            "wrong_topic", "judging by the topic's id", id="another topic's",
-        ),
-        pytest.param(
-            lambda other: other.put("orders", 0, range(5, 40), identity=ID),
-            "corrupt", "it starts at offset 5", id="a later one",
-        ),
-        pytest.param(
-            lambda other: other.put("orders", 1, range(30), identity=ID),
-            "wrong_topic", "written as partition 1", id="another partition's",
-        ),
-        pytest.param(
-            lambda other: other.put("paid", 0, range(30), identity=ID),
-            "wrong_topic", "of paid", id="by what the file says",
-        ),
-    ],
-)  # fmt: skip
-def test_another_object_in_a_stored_ones_place_is_found(
-    stranger: Callable[[Backup], list[str]], code: str, text: str, deep: bool
-) -> None:
-    """
-    However many records it has: the ledger, its metadata and the file must agree.
-    """
-    backup, keys = backup_with_ledger(range(20))
-    other = Backup()
-    (key,) = stranger(other)
-    head = other.store.head(key)
-    assert head is not None
-    backup.replace(keys[0], other.body(key), head.metadata)
-
-    exit_code, findings = verified(backup, deep=deep)
-
-    assert (7, [(code, keys[0])]) == (exit_code, [(one["code"], one["key"]) for one in findings])
-    assert text in findings[0]["text"]
-
-
-@pytest.mark.parametrize("deep", [False, True], ids=["names", "deep"])
-def test_values_of_another_partition_are_no_growth(deep: bool) -> None:
-    """
-    They begin at the same offset and are more, but their metadata says whose they are.
-    """
-    backup, (key,) = backup_with_ledger(range(3), views=JSON)
-    (other,) = (elsewhere := Backup()).put("orders", 1, range(5), views=JSON, identity=ID)
-    head = elsewhere.store.head(other)
-    assert head is not None
-    backup.replace(key, elsewhere.body(other), head.metadata)
-
-    code, findings = verified(backup, deep=deep)
-
-    assert (7, [("wrong_topic", key)]) == (code, [(one["code"], one["key"]) for one in findings])
-
-
-def test_a_copy_of_another_object_is_found_though_its_format_says_nothing() -> None:
-    """
-    The ledger knows its bytes by their checksum.
-    """
-    backup, (first, second) = backup_with_ledger(range(3), range(3, 9), views=JSON)
-    head = backup.store.head(second)
-    assert head is not None
-    facts = {**head.metadata, "first-offset": "0"}  # as a tool would that edits what it copies
-    backup.replace(first, backup.body(second), facts)
-
-    code, findings = verified(backup)
-
-    assert (7, ["corrupt"]) == (code, [one["code"] for one in findings])
-    assert f"it is a copy of {second}" == findings[0]["text"]
-
-
-def test_the_ledger_vouches_for_an_object_that_has_lost_its_metadata(tmp_path: Path) -> None:
-    """
-    Its bytes are compared with the checksum that was stored; plain JSON has no other.
-    """
-    backup, (key,) = backup_with_ledger(range(20), views=JSON, into=Backup.in_folder(tmp_path))
-    (tmp_path / ".kbackup" / "facts" / key).unlink()
-    assert (0, []) == verified(backup, deep=True)
-
-    path = backup.path(key)
-    path.write_bytes(path.read_bytes().replace(b"19", b"91"))
-
-    assert (0, []) == verified(backup)  # of the same size, and nothing says more
-    code, findings = verified(backup, deep=True)
-    assert (7, [("corrupt", key)]) == (code, [(one["code"], one["key"]) for one in findings])
-
-
-def test_an_object_of_another_size_under_the_same_facts_is_found() -> None:
-    """
-    Metadata that was copied with it does not vouch for it.
-    """
-    backup, (key,) = backup_with_ledger(range(20))
-    head = backup.store.head(key)
-    assert head is not None
-    body = io.BytesIO(backup.body(key) + b"x")
-    backup.store.put(key, body, sha256=head.metadata["sha256"], metadata=head.metadata)
-
-    code, findings = verified(backup)
-
-    assert (7, ["corrupt"]) == (code, [one["code"] for one in findings])
-    assert "were stored" in findings[0]["text"]
 
 
 @pytest.mark.parametrize("folder", ["objects/", "topics/", ""])

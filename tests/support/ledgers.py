@@ -1,0 +1,87 @@
+"""A backup of ``orders`` with a ledger, as a sink leaves it, and what `verify` says of it."""
+
+import io
+from typing import Any
+
+from backup_samples import RECORD, Backup
+
+from kbackup.backup.ledger import place
+from kbackup.backup.ledger.rows import OBJECTS, TOPICS, TopicEntry, stored, table
+from kbackup.flow.views import ReadOptions, ViewSpec
+from kbackup.naming import View
+from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
+from kbackup.runs import known
+from kbackup.runs.summary import Summary
+from kbackup.verify.mending import Mending
+from kbackup.verify.run import Notes, verify
+from tests.support.hand_clock import HandClock
+from tests.support.verified import NOW, here
+
+WHERE = TopicPartition("orders", 0)
+
+
+ID = TopicIdentity("cluster-1", "id")
+
+
+CLOCK = HandClock(NOW.timestamp() * 1000 + 10**12)
+
+
+def backup_with_ledger(
+    *cuts: range, views: tuple[ViewSpec, ...] = RECORD, into: Backup | None = None
+) -> tuple[Backup, list[str]]:
+    """A backup of ``orders`` as a sink leaves it, and its keys."""
+    backup = Backup() if into is None else into
+    topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1)]
+    place.of_topics(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
+    keys = backup.put("orders", 0, *cuts, views=views, identity=ID)
+    for key, cut in zip(keys, cuts, strict=True):
+        enter(backup, key, cut)
+    return backup, keys
+
+
+def enter(backup: Backup, key: str, cut: range, *, after_ms: int = 0) -> None:
+    """Enter an object into the ledger, as its sink does when it is stored, or that much later."""
+    head = backup.store.head(key)
+    assert head is not None
+    facts = Facts.from_metadata(head.metadata)
+    assert facts is not None
+    time_ms = int(head.modified.timestamp() * 1000) + after_ms
+    span = Span(cut.start, cut.stop)
+    view = View.RECORD if ".record." in key else View.VALUE
+    row = stored(WHERE, key, view, facts, head.size, span, "r1", time_ms)
+    place.of_topic(backup.store, backup.layout, "orders", CLOCK).append(table([row], OBJECTS))
+
+
+def mending(backup: Backup) -> Mending:
+    """What mends the ledger of *backup*."""
+    summary = Summary("r2", "restore verify")
+    return Mending(backup.store, backup.layout, ReadOptions(), summary, CLOCK)
+
+
+def rows(backup: Backup, *, deep: bool) -> list[tuple[int | None, list[str]]]:
+    """Records of each partition as a verify counts them, and the codes of its findings."""
+    summary, reading = Summary("r2", "restore verify"), ReadOptions()
+    notes = Notes(known.read(backup.store, backup.layout, CLOCK))
+    read = here(backup, reading) if deep else None
+    events = [
+        *verify(backup.store, backup.layout, reading, summary, now=NOW, notes=notes, read=read)
+    ]
+    codes = [event["code"] for event in events if event["type"] == "finding"]
+    return [(row["records"], codes) for row in summary.partitions]
+
+
+def verified(backup: Backup, *, deep: bool = False) -> tuple[int, list[dict[str, Any]]]:
+    """Exit code and findings of a verify, shallow if nothing else is said."""
+    summary, reading = Summary("r2", "restore verify"), ReadOptions()
+    notes = Notes(known.read(backup.store, backup.layout, CLOCK))
+    read = here(backup, reading) if deep else None
+    events = [
+        *verify(backup.store, backup.layout, reading, summary, now=NOW, notes=notes, read=read)
+    ]
+    return summary.exit_code(), [event for event in events if event["type"] == "finding"]
+
+
+def damage(backup: Backup, folder: str) -> None:
+    """Overwrite every file of a part of the ledger."""
+    for entry in [*backup.store.list(place.folder(backup.layout) + folder)]:
+        backup.store.put(entry.key, io.BytesIO(b"no Parquet"), sha256="", metadata={})

@@ -1,0 +1,99 @@
+"""Plans on the screen, and what comes before and after them."""
+
+from typing import Any
+
+import pytest
+
+from kbackup.cli.screens import restored
+
+
+def test_a_sink_plan_names_its_group(told: Any, show: Any) -> None:
+    """
+    A sink's plan names its group, for those who need to set it back.
+    """
+    each = told("sink-plan")
+
+    shown = show(each.command, each.lines[:-1], each.summary)
+
+    assert "positions are kept in group connect-s3-sink" == shown.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("facts", "lines"),
+    [
+        pytest.param({}, [], id="nothing known"),
+        pytest.param(
+            {"audit": "counted"},
+            ["audit: the records in the target were counted, no difference"],
+            id="counted",
+        ),
+        pytest.param(
+            {"audit": "plain"},
+            ["audit: the target has grown by exactly the records that were written"],
+            id="plain",
+        ),
+        pytest.param({"audit": "counted", "errors": [{"code": "audit"}]}, [], id="a difference"),
+        pytest.param(
+            {
+                "plan": [
+                    {
+                        "action": "create",
+                        "source": "a",
+                        "target": "copy_of_a",
+                        "retention_ms": "-1",
+                    },
+                    {"action": "append", "source": "b", "target": "copy_of_b"},
+                ]
+            },
+            ["created to keep everything until retention.ms is set back: copy_of_a"],
+            id="created",
+        ),
+    ],
+)
+def test_a_restore_says_what_is_to_be_known_of_the_target(
+    facts: dict[str, Any], lines: list[str]
+) -> None:
+    """
+    A restore's screen shows its audit, and which topics will grow without limit.
+    """
+    assert lines == restored({"command": "restore", "records": 1} | facts)
+
+
+def test_a_refusal_is_told_below_its_plan(told: Any, show: Any) -> None:
+    """
+    A plan names what it refuses and what to do, once, on stderr.
+    """
+    each = told("restore-plan,refused")
+
+    shown = show(each.command, each.lines[:-1], each.summary)
+
+    assert [
+        (
+            "refused: copy_of_audit has 3 partitions, the backup has 6. Add partitions, choose "
+            "another name, or use --partition-map modulo (order per key is lost)."
+        ),
+        "warning: topics/orders/README.avro: name is not one of ours",
+        "exit 4: 1 topic refused, nothing will run",
+    ] == shown.stderr.splitlines()
+
+
+def test_a_real_restore_shows_its_plan_before_its_work(told: Any, show: Any) -> None:
+    """
+    A restore shows its plan before it writes its first record.
+    """
+    each = told("restore")
+
+    shown = show(each.command, each.lines[:-1], each.summary).stdout
+
+    assert shown.index("target topic") < shown.index("restore finished")
+
+
+def test_a_command_that_failed_at_once_shows_no_empty_table(told: Any, show: Any) -> None:
+    """
+    A usage error is an error, not a table of nothing.
+    """
+    each = told("sink,configuration")
+
+    shown = show(each.command, each.lines[:-1], each.summary)
+
+    assert ("", "error:") == (shown.stdout, shown.stderr[:6])

@@ -1,0 +1,173 @@
+"""Objects that are no longer what the ledger says was stored."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from backup_samples import JSON, Backup, batch
+
+from kbackup.records import TopicIdentity
+from tests.support.ledgers import (
+    ID,
+    backup_with_ledger,
+    enter,
+    mending,
+    verified,
+)
+
+
+def test_an_object_that_holds_less_than_was_stored_is_found_without_reading_it() -> None:
+    """
+    A slow write of an earlier, shorter one landed on it.
+    """
+    backup, keys = backup_with_ledger(range(30))
+    shorter = Backup()
+    (key,) = shorter.put("orders", 0, range(20), identity=ID)
+    head = shorter.store.head(key)
+    assert head is not None
+    backup.replace(keys[0], shorter.body(key), head.metadata)
+
+    code, (finding,) = verified(backup)
+
+    assert (7, "count_mismatch", keys[0]) == (code, finding["code"], finding["key"])
+    assert "20 records up to offset 19; 30" in finding["text"]
+
+
+def test_an_object_that_grew_since_the_ledger_was_read_is_no_error() -> None:
+    """
+    Its row comes after it; until then that it holds more is said.
+    """
+    backup, keys = backup_with_ledger(range(20))
+    backup.put("orders", 0, range(30), identity=ID)
+
+    code, (finding,) = verified(backup)
+
+    assert (0, "note", keys[0]) == (code, finding["level"], finding["key"])
+    assert "30 records up to offset 29; 20 records" in finding["text"]
+
+
+def test_growth_that_no_later_run_has_entered_is_an_error() -> None:
+    """
+    A legitimate one would have a row by now; if it is right, a rebuild enters it.
+    """
+    backup, keys = backup_with_ledger(range(20))
+    backup.put("orders", 0, range(30), identity=ID)
+    (later,) = backup.put("orders", 0, range(30, 40), identity=ID)
+    enter(backup, later, range(30, 40), after_ms=3_600_000)
+
+    code, findings = verified(backup)
+
+    errors = [(one["code"], one["key"]) for one in findings if one["level"] == "error"]
+    assert (7, [("count_mismatch", keys[0])]) == (code, errors)
+    list(mending(backup).rebuild())
+    assert (0, []) == verified(backup)
+
+
+@pytest.mark.parametrize("deep", [False, True], ids=["names", "deep"])
+@pytest.mark.parametrize(
+    ("stranger", "code", "text"),
+    [
+        pytest.param(
+            lambda other: other.put("orders", 0, batch(range(20), value=b"x"), identity=ID),
+            "corrupt", "its sha256 differs", id="as many other records",
+        ),
+        pytest.param(
+            lambda other: other.put("orders", 0, range(30), identity=TopicIdentity("c", "other")),
+            "wrong_topic", "judging by the topic's id", id="another topic's",
+        ),
+        pytest.param(
+            lambda other: other.put("orders", 0, range(5, 40), identity=ID),
+            "corrupt", "it starts at offset 5", id="a later one",
+        ),
+        pytest.param(
+            lambda other: other.put("orders", 1, range(30), identity=ID),
+            "wrong_topic", "written as partition 1", id="another partition's",
+        ),
+        pytest.param(
+            lambda other: other.put("paid", 0, range(30), identity=ID),
+            "wrong_topic", "of paid", id="by what the file says",
+        ),
+    ],
+)  # fmt: skip
+def test_another_object_in_a_stored_ones_place_is_found(
+    stranger: Callable[[Backup], list[str]], code: str, text: str, deep: bool
+) -> None:
+    """
+    However many records it has: the ledger, its metadata and the file must agree.
+    """
+    backup, keys = backup_with_ledger(range(20))
+    other = Backup()
+    (key,) = stranger(other)
+    head = other.store.head(key)
+    assert head is not None
+    backup.replace(keys[0], other.body(key), head.metadata)
+
+    exit_code, findings = verified(backup, deep=deep)
+
+    assert (7, [(code, keys[0])]) == (exit_code, [(one["code"], one["key"]) for one in findings])
+    assert text in findings[0]["text"]
+
+
+@pytest.mark.parametrize("deep", [False, True], ids=["names", "deep"])
+def test_values_of_another_partition_are_no_growth(deep: bool) -> None:
+    """
+    They begin at the same offset and are more, but their metadata says whose they are.
+    """
+    backup, (key,) = backup_with_ledger(range(3), views=JSON)
+    (other,) = (elsewhere := Backup()).put("orders", 1, range(5), views=JSON, identity=ID)
+    head = elsewhere.store.head(other)
+    assert head is not None
+    backup.replace(key, elsewhere.body(other), head.metadata)
+
+    code, findings = verified(backup, deep=deep)
+
+    assert (7, [("wrong_topic", key)]) == (code, [(one["code"], one["key"]) for one in findings])
+
+
+def test_a_copy_of_another_object_is_found_though_its_format_says_nothing() -> None:
+    """
+    The ledger knows its bytes by their checksum.
+    """
+    backup, (first, second) = backup_with_ledger(range(3), range(3, 9), views=JSON)
+    head = backup.store.head(second)
+    assert head is not None
+    facts = {**head.metadata, "first-offset": "0"}  # as a tool would that edits what it copies
+    backup.replace(first, backup.body(second), facts)
+
+    code, findings = verified(backup)
+
+    assert (7, ["corrupt"]) == (code, [one["code"] for one in findings])
+    assert f"it is a copy of {second}" == findings[0]["text"]
+
+
+def test_the_ledger_vouches_for_an_object_that_has_lost_its_metadata(tmp_path: Path) -> None:
+    """
+    Its bytes are compared with the checksum that was stored; plain JSON has no other.
+    """
+    backup, (key,) = backup_with_ledger(range(20), views=JSON, into=Backup.in_folder(tmp_path))
+    (tmp_path / ".kbackup" / "facts" / key).unlink()
+    assert (0, []) == verified(backup, deep=True)
+
+    path = backup.path(key)
+    path.write_bytes(path.read_bytes().replace(b"19", b"91"))
+
+    assert (0, []) == verified(backup)  # of the same size, and nothing says more
+    code, findings = verified(backup, deep=True)
+    assert (7, [("corrupt", key)]) == (code, [(one["code"], one["key"]) for one in findings])
+
+
+def test_an_object_of_another_size_under_the_same_facts_is_found() -> None:
+    """
+    Metadata that was copied with it does not vouch for it.
+    """
+    backup, (key,) = backup_with_ledger(range(20))
+    head = backup.store.head(key)
+    assert head is not None
+    body = io.BytesIO(backup.body(key) + b"x")
+    backup.store.put(key, body, sha256=head.metadata["sha256"], metadata=head.metadata)
+
+    code, findings = verified(backup)
+
+    assert (7, ["corrupt"]) == (code, [one["code"] for one in findings])
+    assert "were stored" in findings[0]["text"]
