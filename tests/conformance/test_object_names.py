@@ -16,7 +16,8 @@ VIEWS = {View.VALUE: "value", View.KEY: "keys", View.HEADERS: "headers"}
 @pytest.mark.parametrize("case", cases("object_names", part="encode"))
 def test_a_key_is_put_together_as_the_connectors_do(case: dict[str, Any]) -> None:
     """
-    Folder, topic, directory, partition, padded offset, extension.
+    An object's key is put together as the connectors do: folder, topic, directory, partition,
+    padded offset, extension.
     """
     layout = Layout(topics_dir=case["topics_dir"], offset_width=case.get("pad", 10))
     view = next((view for view in VIEWS if view and case["ext"].startswith(view)), View.VALUE)

@@ -173,7 +173,8 @@ def schemas(case: dict[str, Any]) -> tuple[Schema, Schema]:
 @pytest.mark.parametrize("case", cases("schema_rotation"))
 def test_schemas_share_a_file_where_the_connectors_let_them(case: dict[str, Any]) -> None:
     """
-    ``schema.compatibility`` decides between appending, projecting, closing and refusing.
+    ``schema.compatibility`` decides as in the connectors whether a record of another schema is
+    appended, projected, begins a file or is refused.
     """
     mode, (file, record) = Compatibility(case["mode"]), schemas(case)
     if case["id"] == "none-same":

@@ -84,7 +84,7 @@ def test_bytes_come_back(converter: Converter, values: pa.Array) -> None:
 
 def test_null_stays_null(converter: Converter) -> None:
     """
-    A tombstone stays a tombstone in every format.
+    A tombstone stays a tombstone through every converter.
     """
     nulls = pa.nulls(3, pa.binary())
     typed = decoded(converter, nulls)

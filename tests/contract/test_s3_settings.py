@@ -152,7 +152,8 @@ def test_an_object_that_cannot_be_tagged_is_stored_all_the_same(
     policy: str, bucket: str, proxy: S3Faults, truth: S3Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    s3.object.behavior.on.tagging.error decides whether that is an error.
+    An object that cannot be tagged is stored, and s3.object.behavior.on.tagging.error decides
+    whether that is an error.
     """
     proxy.faults = [Fault(r"PUT .*\?tagging", "status", status=403, code="AccessDenied")]
     more = {"s3_object_tagging": True, "s3_object_behavior_on_tagging_error": policy}

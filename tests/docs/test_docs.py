@@ -292,7 +292,7 @@ def test_each_command_line_is_one_that_kbackup_takes(line: str) -> None:
 
 def test_the_documentation_shows_command_lines() -> None:
     """
-    The check above finds something to check.
+    The documentation shows command lines, so the check of them checks something.
     """
     assert {"README.md", "docs/how-to/cron.md"} <= {page for page, _ in LINES}
 

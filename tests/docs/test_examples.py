@@ -129,7 +129,7 @@ def test_what_cron_runs_is_found_by_cron(page: str) -> None:
 
 def test_there_are_scheduled_commands() -> None:
     """
-    The check above finds something to check.
+    The examples have scheduled commands, so the check of them checks something.
     """
     assert (4, 1) == (len(typed("crontab")), len(typed("kbackup.service")))
 
@@ -257,7 +257,8 @@ def test_plugins_of_ones_own_are_found(installed: str) -> None:
 @a_plugin
 def test_a_plugin_of_ones_own_passes_the_suite_of_its_seam(plugin: Path, installed: str) -> None:
     """
-    Its author runs the public suite, and what is registered passes those for built-in plugins.
+    The author of a plugin can run the public suite, and an installed plugin passes the same suites
+    as the built-in ones.
     """
     own = run(
         "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", plugin,
@@ -284,7 +285,7 @@ def test_a_format_of_ones_own_passes_the_contract_suite(installed: str) -> None:
 
 def test_a_store_of_ones_own_is_a_store_url(installed: str, tmp_path: Path) -> None:
     """
-    Its scheme names it on the command line, and it checks its own URLs.
+    A third party's store is chosen by the scheme of --store-url, and checks its own URLs.
     """
     words = ("-m", "kbackup", "restore", "topics", "--json", "--store-url")
     good = run(*words, f"sqlite://{tmp_path}/backup.db", PYTHONPATH=installed)

@@ -117,7 +117,7 @@ def test_a_foreign_object_is_checked_against_the_servers_checksum(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str
 ) -> None:
     """
-    B12: where others stored a checksum, it counts.
+    B12: an object of another tool is checked against the checksum that the server has of it.
     """
     truth.put_object(Bucket=bucket, Key="a", Body=SMALL, ChecksumAlgorithm="SHA256")
     proxy.faults = [Fault(GET, "corrupt")]

@@ -150,7 +150,7 @@ def test_a_head_that_may_say_that_credentials_have_expired_renews_them(
 
 def test_credentials_that_stay_expired_end_in_an_error(store: S3Store, proxy: S3Faults) -> None:
     """
-    B4: credentials are renewed only once.
+    B4: expired credentials are renewed once; if that does not help, the run ends with an error.
     """
     proxy.faults = [Fault(PUT, "status", status=400, code="ExpiredToken")]
 

@@ -152,7 +152,7 @@ def test_a_forgotten_upload_is_looked_for_and_sent_again(
     store: S3Store, proxy: S3Faults, truth: S3Client, bucket: str, do: Action, uploads: int
 ) -> None:
     """
-    B8: NoSuchUpload may mean that all is well.
+    B8: after NoSuchUpload an object is looked for, and uploaded again if it is not there.
     """
     proxy.faults = [Fault(COMPLETE, do, status=404, code="NoSuchUpload", nth=(1,))]
 

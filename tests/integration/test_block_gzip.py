@@ -21,8 +21,8 @@ def test_the_connectors_file_writes_its_objects_and_they_come_back(
     kbackup: Kbackup, cluster: TestCluster, store: Store, bucket: str, s3: LocalS3, tmp_path: Path
 ) -> None:
     """
-    Its name for every object, its bytes where gzip's level is its own, its pointer; restore,
-    verify and peek find all of it.
+    The block-gzip connector's own configuration writes its object names, pointer and, at its level
+    of gzip, its bytes; restore, verify and peek find all of it.
     """
     if "system-test" in cluster.admin.list_topics(timeout=10).topics:
         cluster.delete("system-test")

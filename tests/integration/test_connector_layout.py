@@ -112,7 +112,7 @@ def test_a_connectors_file_alone_gives_the_connectors_objects(
     tmp_path: Path,
 ) -> None:  # fmt: skip
     """
-    Same configuration, same records: same keys, same bytes.
+    A connector's configuration gives the keys and bytes that the connector would write.
     """
     scenario = SCENARIOS / name
     records = inputs(scenario)

@@ -181,8 +181,8 @@ def test_the_doctor_makes_the_archive_that_lets_spark_start_faster(
     kbackup: Kbackup, tmp_path: Path
 ) -> None:
     """
-    It is made once, in strict mode Java would not start if it could not use it, and one that is
-    cut short, with which Java crashes or does without it, is replaced at once.
+    The doctor makes the archive that lets Spark start faster, once, and replaces one that is
+    damaged and could crash Java.
     """
     own = kbackup.with_environment(KBACKUP_CACHE_DIR=str(tmp_path))
 

@@ -302,7 +302,7 @@ def test_a_plan_writes_nothing_and_exits_as_the_run_would(
     kbackup: Kbackup, cluster: TestCluster, topic: str
 ) -> None:
     """
-    Neither plan touches bucket, group or topics.
+    The plans of sink and restore touch neither bucket, group nor topics, and exit as the run would.
     """
     cluster.create(topic)
     cluster.write(topic, varied(10))

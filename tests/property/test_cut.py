@@ -78,7 +78,7 @@ def test_cuts_do_not_depend_on_how_records_arrive(
     batch: pa.RecordBatch, rule: Rule, cuts: list[int], partitioner: Partitioner
 ) -> None:
     """
-    Batches of any size give the same files.
+    Files are the same, however records are batched on arrival.
     """
     batch = stamped(batch)
     parts = cut_up(batch, cuts)

@@ -46,7 +46,7 @@ def test_of_two_reasons_the_graver_one_is_the_exit_code(first: int, second: int)
 
 def test_no_reason_is_success() -> None:
     """
-    Zeros and nothing are zero.
+    A run without any reason to fail exits with 0.
     """
     assert (0, 0) == (worst([]), worst([0, 0]))
 

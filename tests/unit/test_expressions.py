@@ -46,7 +46,7 @@ def test_a_key_names_its_place(key: str, place: Place | None) -> None:
 
 def test_the_first_entry_that_matches_counts() -> None:
     """
-    Later entries are for the rest.
+    The first expression that matches a key decides its topic.
     """
     found = expressions.read("errors:.*err.*,all:.*")
 

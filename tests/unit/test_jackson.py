@@ -34,7 +34,7 @@ def bad_rows(*texts: bytes | None) -> list[int]:
 )
 def test_a_double_is_written_as_java_does(number: float, text: str) -> None:
     """
-    Numbers look as in the connectors' files.
+    Floating-point numbers are written as in the connectors' files.
     """
     assert text == jackson.java_double(number)
 
@@ -124,7 +124,7 @@ def test_a_line_that_is_not_json_is_noticed(text: bytes) -> None:
 
 def test_text_is_quoted_as_jackson_does() -> None:
     """
-    Text becomes JSON strings, whatever is in it.
+    Any text becomes the JSON string that Jackson writes.
     """
     texts = pa.array(["a", None, "", '"\\\n', "é😀", "\x01\x7f\u2028/", "\\u001f"])
     expected = ['"a"', None, '""', '"\\"\\\\\\n"', '"é\\uD83D\\uDE00"', '"\\u0001\x7f\u2028/"']
@@ -147,7 +147,7 @@ def test_text_is_quoted_as_jackson_does() -> None:
 )
 def test_what_a_json_string_says(text: str, value: str | None) -> None:
     """
-    A string is distinguished from other JSON.
+    A JSON string is read as its text, and other JSON is not taken for one.
     """
     assert value == jackson.string_value(text)
 

@@ -33,7 +33,7 @@ def test_facts_survive_as_metadata() -> None:
 )  # fmt: skip
 def test_anybody_elses_metadata_is_not_ours(metadata: dict[str, str]) -> None:
     """
-    An object of another tool has no facts.
+    The metadata of another tool's object is not read as kbackup's facts.
     """
     assert Facts.from_metadata(metadata) is None
 

@@ -122,7 +122,8 @@ def test_the_threads_of_a_worker_share_a_heap_unless_more_are_asked_for(
 
 def test_arrow_gives_memory_back_in_workers(prepared: dict[str, Any]) -> None:
     """
-    It comes from the C library, whatever pool Arrow would choose.
+    Arrow takes its memory from the C library in workers, so that freed memory returns to the
+    system.
     """
     assert "system" == prepared["pool"]
 

@@ -183,7 +183,7 @@ def test_a_later_version_is_reported_as_such() -> None:
 
 def test_a_rewritten_ledger_counts_for_what_came_before() -> None:
     """
-    After a rewrite, later parts count.
+    A ledger that was rewritten counts for everything before it, and later parts are added to it.
     """
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)

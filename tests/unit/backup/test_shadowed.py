@@ -57,7 +57,8 @@ def test_a_value_object_is_left_out_where_whole_records_have_all_of_it(
     extents: list[Extent], expected: list[int], knows_values: bool
 ) -> None:
     """
-    Also one of the connectors, which do not say where it ends: not behind the next one's start.
+    A value object is left out if whole records hold all of it, also a connector's, which ends no
+    later than the next one begins.
     """
     assert expected == [start for _, start in kept(extents, knows_values=knows_values)]
 

@@ -98,7 +98,7 @@ def test_a_file_with_warnings_only_is_good(sink: Path) -> None:
 
 def test_a_file_without_a_doubt_says_so(tmp_path: Path) -> None:
     """
-    A check without findings says so.
+    Checking a configuration without a finding prints that it is good.
     """
     path = tmp_path / "whole.yaml"
     path.write_text("bootstrap.servers: broker:9092\ntopics: orders\ns3.bucket.name: backups\n")
@@ -175,7 +175,7 @@ def test_each_value_is_shown_with_its_origin(
 
 def test_the_last_file_counts(sink: Path, tmp_path: Path) -> None:
     """
-    The last of several files wins.
+    Of several configuration files, the last one that sets a property wins.
     """
     mine = tmp_path / "mine.json"
     mine.write_text(json.dumps({"flush.size": 99}))

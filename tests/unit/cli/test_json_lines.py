@@ -20,7 +20,7 @@ def test_the_schema_is_a_schema() -> None:
 
 def test_every_line_fulfils_the_schema(any_told: Any, show: Any) -> None:
     """
-    What is printed is what the contract says.
+    Every line that --json prints conforms to the published schema.
     """
     lines = any_told.lines
 
@@ -90,7 +90,7 @@ def test_a_line_is_ascii_with_its_type_first() -> None:
 
 def test_what_an_error_does_not_know_is_null(told: Any, show: Any) -> None:
     """
-    Unknown is null, never an empty text.
+    What an error does not know is null in JSON, never an empty text.
     """
     each = told("sink,configuration")
 

@@ -117,6 +117,6 @@ def test_the_first_line(event: dict[str, Any], line: str) -> None:
 )
 def test_a_warning_names_its_place_once(event: dict[str, Any], text: str) -> None:
     """
-    A warning names its place once.
+    A warning names its topic and partition once, even if its text does too.
     """
     assert text == warning_text(event)

@@ -59,7 +59,7 @@ def test_quiet_skips_are_one_line(told: Any, show: Any) -> None:
 
 def test_quiet_lock_is_silent(told: Any, show: Any) -> None:
     """
-    Overlapping cron jobs print nothing.
+    With --quiet, a cron job that finds the previous one still running prints nothing.
     """
     each = told("sink,locked")
 

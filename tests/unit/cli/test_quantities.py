@@ -8,7 +8,7 @@ from kbackup.cli.quantities import count, digits, duration, rate, size
 @given(st.integers())
 def test_grouped_digits_are_the_number(number: int) -> None:
     """
-    Grouping adds thin spaces and nothing else.
+    Grouping the digits of a number adds thin spaces and nothing else.
     """
     assert number == int(digits(number).replace("\u2009", ""))
 

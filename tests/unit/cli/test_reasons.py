@@ -148,7 +148,7 @@ def test_the_reason_of_an_exit_code(summary: dict[str, Any], reason: str) -> Non
 )
 def test_the_headline(summary: dict[str, Any], line: str) -> None:
     """
-    The first line says how it ended.
+    The first line of a result says how the run ended.
     """
     assert line == headline(summary | {"command": "sink"})
 

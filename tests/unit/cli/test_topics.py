@@ -77,7 +77,7 @@ def test_the_tree_shows_directories(folder: Path) -> None:
 
 def test_lines_of_json_fulfil_the_schema(folder: Path) -> None:
     """
-    Map and tree are there for scripts too.
+    Scripts get the coverage map and the tree as JSON lines that conform to the schema.
     """
     result = topics(folder, "--map", "--tree", "--json")
 

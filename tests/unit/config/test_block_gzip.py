@@ -92,7 +92,7 @@ def test_what_does_not_go_with_it_is_refused_by_name(
     tmp_path: Path, text: str, name: str, why: str
 ) -> None:
     """
-    What cannot be combined is refused by name.
+    A property that the block-gzip layout has no place for is refused by name.
     """
     with pytest.raises(ConfigurationError) as caught:
         loaded(tmp_path, f"{CONNECTOR}{text}\n")

@@ -58,7 +58,7 @@ def test_what_is_probably_not_meant_is_said_once(
 )
 def test_what_is_meant_is_not_doubted(write: Write, text: str) -> None:
     """
-    Warnings are rare enough to be read.
+    Correct settings cause no warning, so that warnings are rare enough to be read.
     """
     loaded = load("sink", write(SINK + text), bootstrap_servers="h:1")
 

@@ -23,7 +23,7 @@ from tests.support.configurations import JSON, SINK, WHOLE, Write, errors, load
 
 def test_whole_records_need_no_setting() -> None:
     """
-    Brokers, topics and a bucket are enough.
+    Brokers, topics and a bucket are all that a backup of whole records needs.
     """
     settings = load("sink", **WHOLE).settings
 
@@ -86,7 +86,7 @@ def test_a_sinks_file_restores_as_it_is(write: Write) -> None:
 
 def test_a_source_connectors_file_renames(write: Write) -> None:
     """
-    RegexRouter means what it means to the connector.
+    RegexRouter in a source connector's file renames topics as the connector does.
     """
     text = """
         connector.class=io.confluent.connect.s3.source.S3SourceConnector

@@ -17,7 +17,7 @@ from kbackup.config.parsing import moment
 )
 def test_a_time_is_a_date_or_milliseconds(text: str, ms: int) -> None:
     """
-    A time without a zone is UTC.
+    A time may be a date, a date and time, or milliseconds; without a zone it is UTC.
     """
     assert ms == moment(text)
 

@@ -110,7 +110,7 @@ def test_what_cannot_be_used_is_refused_by_name(write: Write, text: str, name: s
 )
 def test_a_property_of_rotation_is_part_of_the_rule(write: Write, text: str, found: str) -> None:
     """
-    `cut` gets the rules that the file sets.
+    Each property of rotation in a file reaches the rule by which files are cut.
     """
     rules = [
         wiring.rule(load("sink", write(SINK + more), bootstrap_servers="h:1").settings)

@@ -70,7 +70,7 @@ def _units(text: str) -> list[int]:
 @settings(deadline=None)
 def test_what_is_escaped_comes_back(pairs: dict[str, str]) -> None:
     """
-    Any name and any value can be written.
+    Any name and value can be written to a properties file and read back.
     """
     lines = [
         "=".join("".join(f"\\u{unit:04x}" for unit in _units(part)) for part in pair)

@@ -26,7 +26,7 @@ def test_every_field_of_a_group_is_declared_once() -> None:
 
 def test_no_two_properties_share_an_option_or_a_variable() -> None:
     """
-    What is typed means one thing.
+    An option or variable sets one property and no other.
     """
     options = Counter(
         option
@@ -41,7 +41,7 @@ def test_no_two_properties_share_an_option_or_a_variable() -> None:
 
 def test_no_alias_is_a_name_of_its_own() -> None:
     """
-    Another spelling leads to one property.
+    An alias leads to one property and is not a property itself.
     """
     assert set() == ALIASES.keys() & BY_NAME.keys()
 

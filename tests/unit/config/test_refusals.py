@@ -140,7 +140,8 @@ def test_a_header_converter_is_refused_where_it_would_change_a_file_of_headers(
     write: Write, converter: str, headers: str, expected: bool
 ) -> None:
     """
-    ByteArrayConverter would write base64.
+    A header converter is refused if files of headers are stored and it would write something else,
+    as ByteArrayConverter writes base64.
     """
     more = f"header.converter=org.apache.kafka.connect.{converter}\nstore.kafka.headers={headers}\n"
     given = write(f"{SINK}{more}headers.format.class={JSON}\n")

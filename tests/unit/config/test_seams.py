@@ -97,7 +97,7 @@ def test_the_keys_converter_counts_where_keys_are_stored(
     write: Write, text: str, expected: tuple[str, dict[str, str]] | None
 ) -> None:
     """
-    A setting without effect cannot stop a run.
+    A key converter that cannot be used stops a run only if keys are stored.
     """
     settings = load("sink", write(SINK + text), bootstrap_servers="h:1").settings
 
@@ -137,7 +137,7 @@ def test_what_is_assumed_for_a_worker_is_named(write: Write) -> None:
 
 def test_the_separator_is_taken_as_it_is(write: Write) -> None:
     """
-    Blanks are a separator too.
+    A separator is taken as it is written, even if it consists of blanks.
     """
     text = SINK.replace(JSON, BYTES).partition("value.converter")[0]
 

@@ -290,7 +290,7 @@ transforms.copy.replacement=copy_of_$0
 
 def test_a_sinks_router_names_what_it_stores(write: Write) -> None:
     """
-    A chain that only routes changes no record.
+    RegexRouter in a sink changes the name that a topic is stored under, and no record.
     """
     settings = load("sink", write(ROUTED_SINK), bootstrap_servers="h:1").settings
 

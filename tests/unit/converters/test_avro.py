@@ -180,7 +180,7 @@ def test_values_that_do_not_match_their_schema_are_named_beside_those_that_do(
 
 def test_without_a_registry_it_says_what_to_set() -> None:
     """
-    The error names the property.
+    Avro without a registry is an error that names the property to set.
     """
     converter = converters.by_name("avro", {}, topic="orders")
     with pytest.raises(ConfigurationError, match="no Schema Registry") as caught:
@@ -191,7 +191,7 @@ def test_without_a_registry_it_says_what_to_set() -> None:
 
 def test_a_configuration_is_checked_without_asking(registry: FakeRegistry) -> None:
     """
-    ``config check`` works without a network.
+    ``config check`` accepts an Avro configuration without asking the registry.
     """
     converters.by_name("avro", {"schema.registry.url": registry.url})
 

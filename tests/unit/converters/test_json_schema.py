@@ -171,7 +171,7 @@ def test_json_without_a_schema_is_not_written(registry: FakeRegistry) -> None:
 
 def test_without_a_registry_it_says_what_to_set() -> None:
     """
-    The error names the property.
+    JSON Schema without a registry is an error that names the property to set.
     """
     converter = converters.by_name("json_schema", {}, topic="orders")
     with pytest.raises(ConfigurationError, match="no Schema Registry") as caught:

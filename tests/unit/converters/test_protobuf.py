@@ -241,7 +241,8 @@ def test_one_bad_record_is_one_bad_record(
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_files_are_found_that_a_schema_imports(registry: FakeRegistry, is_packed: bool) -> None:
     """
-    They are registered under subjects of their own; a schema may come as base64 of its descriptor.
+    Files that a schema imports are found under their own subjects, also where the registry gives a
+    schema as base64 of its descriptor.
     """
     registry.add("item", 'syntax = "proto3"; message Item { string name = 1; }', "PROTOBUF")
     text = 'syntax = "proto3"; import "a/item.proto"; message Order { Item item = 1; }'
@@ -343,7 +344,7 @@ def test_what_no_message_holds_is_named(
 
 def test_without_a_registry_it_says_what_to_set() -> None:
     """
-    The error names the property.
+    Protobuf without a registry is an error that names the property to set.
     """
     converter = converters.by_name("protobuf", {}, topic="orders")
     with pytest.raises(ConfigurationError, match="no Schema Registry") as caught:

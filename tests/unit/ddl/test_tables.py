@@ -177,7 +177,7 @@ def test_objects_that_are_no_rows_are_not_read_as_rows(engine: str, others: Any)
 @pytest.mark.parametrize("engine", ["hive", "spark"])
 def test_folders_that_only_athena_finds_are_refused_elsewhere(engine: str) -> None:
     """
-    Hive and Spark want names in them.
+    Folders without a column's name are refused for Hive and Spark, which would not find them.
     """
     backup = Backup()
     backup.put_in("2026/11/22", "orders", 0, range(3), views=JSON)
@@ -271,7 +271,8 @@ def test_spark_reads_the_files_of_one_topic_in_folders_that_topics_share(
     line: bytes, column: str, kind: str
 ) -> None:
     """
-    Not the indexes, and not the objects of a topic whose name begins alike.
+    Where topics share folders, Spark reads the files of one topic, without the indexes and without
+    topics whose names begin alike.
     """
     backup = in_blocks(line)
     digits = "[0-9]"
@@ -288,7 +289,7 @@ recursiveFileLookup 'true');""" == declared(backup, "spark", **BLOCKS)
 @pytest.mark.parametrize("engine", ["athena", "hive"])
 def test_folders_that_topics_share_are_refused_where_every_object_is_read(engine: str) -> None:
     """
-    Indexes would be rows.
+    Folders that topics share are refused for Athena and Hive, which would read the indexes as rows.
     """
     backup = in_blocks(b'{"n":1}')
     with pytest.raises(ConfigurationError) as caught:

@@ -51,7 +51,7 @@ def test_a_wrong_configuration_keeps_cluster_and_store_out_of_it() -> None:
 
 def test_a_folder_is_examined_like_a_bucket(tmp_path: Path) -> None:
     """
-    A local folder is a store too.
+    A backup in a local folder is examined as one in a bucket is.
     """
     here = settings(None, store_url=tmp_path.as_uri())
 

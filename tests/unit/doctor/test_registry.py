@@ -15,7 +15,7 @@ def checks(*, view: str = "value", keys: bool = False, **parts: Any) -> list[Che
 
 def test_a_registry_that_answers_is_asked_once_for_both_parts() -> None:
     """
-    The registry is asked one read-only question.
+    The doctor asks a registry one read-only question, even if keys and values both use it.
     """
     with FakeRegistry() as found:
         given = {"schema.registry.url": found.url.replace("://", "://ann:s3cret@")}
@@ -52,7 +52,7 @@ def test_one_that_is_away_is_asked_once() -> None:
 
 def test_nothing_is_asked_where_no_value_is_read() -> None:
     """
-    Neither whole records nor keys that are not stored need a registry.
+    No registry is asked for whole records or for keys that are not stored.
     """
     with FakeRegistry() as found:
         given = {"schema.registry.url": found.url}

@@ -109,7 +109,7 @@ def test_without_a_separator_nothing_is_written_or_read() -> None:
 
 def test_the_extension_is_the_configured_one() -> None:
     """
-    format.bytearray.extension names the files, and finds them.
+    Files of bytes are written and found under format.bytearray.extension.
     """
     options = FormatOptions({"format.bytearray.extension": ".raw", "s3.compression.type": "gzip"})
 
@@ -121,7 +121,7 @@ def test_the_extension_is_the_configured_one() -> None:
 
 def test_another_compression_is_refused() -> None:
     """
-    Only what connectors write is written.
+    A compression that the connectors cannot write for bytes is refused.
     """
     with pytest.raises(ConfigurationError, match=r"s3\.compression\.type=zip"):
         BYTES.extension(FormatOptions({"s3.compression.type": "zip"}))
@@ -132,7 +132,7 @@ def test_another_compression_is_refused() -> None:
 )
 def test_a_file_that_was_cut_short_is_noticed(data: bytes) -> None:
     """
-    A last value without its separator is damaged.
+    A file whose last value lacks its separator is reported as damaged.
     """
     with pytest.raises(CorruptObjectError, match="cut short"):
         read(BYTES, View.VALUE, data)
@@ -140,7 +140,7 @@ def test_a_file_that_was_cut_short_is_noticed(data: bytes) -> None:
 
 def test_keys_are_kept_too() -> None:
     """
-    keys.format.class can be bytes.
+    Keys can be stored as bytes with keys.format.class.
     """
     keys = pa.record_batch([pa.array([b"k"], pa.binary())], ["key"])
 

@@ -95,7 +95,7 @@ def test_a_bomb_is_not_unpacked(codec: Codec, monkeypatch: pytest.MonkeyPatch) -
 
 def test_other_tools_read_them() -> None:
     """
-    Other tools can read the files.
+    Compressed files can be read by other tools.
     """
     text = b"a\nb\n" * 1000
 

@@ -105,7 +105,7 @@ def test_layout_is_that_of_the_specification() -> None:
 
 def test_row_groups_are_those_of_the_specification() -> None:
     """
-    16,384 records or 4 MiB, whichever comes first.
+    A row group ends after 16,384 records or 4 MiB, whichever comes first.
     """
     small = footer(write(PARQUET, View.RECORD, [batch_of([{}] * 40_000)]))
     large = footer(write(PARQUET, View.RECORD, [batch_of([{"value": bytes(2**20)}] * 9)]))
@@ -154,7 +154,7 @@ def test_a_column_of_the_future_is_ignored() -> None:
 
 def test_columns_may_stand_in_any_order() -> None:
     """
-    A column is found by its name.
+    A Parquet file is read by the names of its columns, whatever their order.
     """
     turned = pa.table(RECORDS).select(SCHEMA.names[::-1])
 

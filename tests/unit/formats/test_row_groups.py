@@ -32,7 +32,7 @@ def test_a_group_ends_with_the_byte_that_fills_it() -> None:
 
 def test_whichever_comes_first() -> None:
     """
-    Records and bytes both end a group.
+    A row group ends at its limit of records or of bytes, whichever comes first.
     """
     assert [3, 1, 2] == lengths(RowGroups(3, 200), sized(24, 24, 24, 200, 24, 176))
 

@@ -42,7 +42,7 @@ def test_a_new_cluster_is_waited_for(code: int) -> None:
 
 def test_any_other_error_is_passed_on_at_once() -> None:
     """
-    A denial is raised at once, not retried.
+    A denial is raised at once and not retried.
     """
     broker = Broker(KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.NOT_COORDINATOR)
     with pytest.raises(KafkaException) as caught:

@@ -81,7 +81,8 @@ def test_timestamps_are_set_and_out_of_order() -> None:
 
 def test_keys_are_null_empty_and_present() -> None:
     """
-    Orders have keys of all three kinds.
+    The demo's orders have keys that are null, empty and present, so it shows that all three come
+    back.
     """
     keys = table("orders")["key"].to_pylist()
 

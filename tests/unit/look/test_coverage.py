@@ -126,7 +126,7 @@ def test_as_of_a_time_what_was_stored_later_is_not_missing() -> None:
 
 def test_days_are_those_of_the_records() -> None:
     """
-    Days are known only for objects with timestamps.
+    The map shows the days of records, for objects whose timestamps are known.
     """
     times: dict[str, Any] = {"min_timestamp": 3 * DAY_MS - 1, "max_timestamp": 3 * DAY_MS}
     said = ledger(entry(0, 9, **times), entry(10, 19), entry(20, 29, min_timestamp=9 * DAY_MS))

@@ -252,7 +252,7 @@ NULLS: Any = RECORD | {"key": None, "payload": None, "headers": [], "ts": None}
 )
 def test_a_format_prints_what_kcat_prints(record: Any, template: str, expected: bytes) -> None:
     """
-    A format string prints what kcat prints.
+    A format string of peek prints what kcat prints for it.
     """
     assert expected == render(record, template)
 

@@ -177,7 +177,7 @@ def test_a_registry_that_hangs_costs_a_bounded_time(registry: FakeRegistry) -> N
 
 def test_a_registry_that_answers_again_is_asked_again(registry: FakeRegistry) -> None:
     """
-    It counts as silent for no longer than one answer may take.
+    A registry that did not answer is asked again after no longer than one answer may take.
     """
     registry.add("orders-value", '"string"')
     registry.script = ["hang"]
@@ -214,7 +214,7 @@ def test_another_url_takes_over(registry: FakeRegistry, connected: Connected) ->
 
 def test_credentials_open_it_and_stay_secret(registry: FakeRegistry, connected: Connected) -> None:
     """
-    Neither a message nor the settings show user and password.
+    User and password reach the registry and appear in no message and no printed setting.
     """
     registry.user = "ann:s3cret"
     registry.add("orders-value", '"string"')
@@ -229,7 +229,7 @@ def test_credentials_open_it_and_stay_secret(registry: FakeRegistry, connected: 
 
 def test_credentials_in_the_url_stay_secret_too() -> None:
     """
-    The error names the host without them.
+    An error names the registry's host without the user and password in its URL.
     """
     with FakeRegistry() as gone:
         url = gone.url.replace("://", "://ann:s3cret@")
@@ -299,7 +299,7 @@ def test_what_is_no_registry_is_named(registry: FakeRegistry, connected: Connect
 
 def test_the_error_crosses_processes() -> None:
     """
-    A task returns it in its report.
+    An error of the registry reaches the driver in a task's report, with all it says.
     """
     error = pickle.loads(pickle.dumps(RegistryError("what", "why", "do", topic="t")))
 

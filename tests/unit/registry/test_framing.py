@@ -9,7 +9,7 @@ from kbackup.registry.framing import framed, unframed
 @given(st.lists(st.none() | st.binary(max_size=8)), st.integers(0, 2**31 - 1))
 def test_heads_come_off_as_they_went_on(values: list[bytes | None], schema_id: int) -> None:
     """
-    Null stays null, and empty stays empty.
+    Removing schema ids from values restores the values, null as null and empty as empty.
     """
     column = pa.array(values, pa.binary())
 
@@ -42,7 +42,7 @@ def test_what_has_no_head_has_no_id(value: bytes) -> None:
 
 def test_a_part_of_a_column_is_like_a_column() -> None:
     """
-    Batches are cut without copying.
+    A slice of a column is read like a whole column.
     """
     column = pa.array([b"\0\0\0\0\1a", b"\0\0\0\0\2b", b"\0\0\0\0\3c"], pa.binary()).slice(1)
 

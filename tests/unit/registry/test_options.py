@@ -79,7 +79,7 @@ def test_what_cannot_be_used_is_named(given: dict[str, Any], named: str) -> None
 )
 def test_what_is_no_url_is_refused(url: str) -> None:
     """
-    By the property's name, never with a traceback.
+    A registry URL that is none is refused by the property's name, without a traceback.
     """
     with pytest.raises(ConfigurationError, match=r"schema\.registry\.url"):
         settings_of({URL: url})
@@ -87,7 +87,7 @@ def test_what_is_no_url_is_refused(url: str) -> None:
 
 def test_times_are_in_seconds() -> None:
     """
-    Properties are in milliseconds, as the connectors' are.
+    Times are given in milliseconds, as to the connectors, and used in seconds.
     """
     found = settings_of({URL: "http://a,http://b", "http.read.timeout.ms": "1500"})
 

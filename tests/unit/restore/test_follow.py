@@ -225,7 +225,8 @@ def test_an_empty_bucket_is_waited_at(standby: Standby) -> None:
 
 def test_status_says_up_to_when_the_standby_is_complete(standby: Standby) -> None:
     """
-    It is as old as the last look after which nothing was left; a partition that fails ages it.
+    Status gives the time of the last look that left nothing to restore; a partition that fails lets
+    it age.
     """
     standby.sink("orders", 0, range(3))
     where = TopicPartition("copy_of_orders", 0)

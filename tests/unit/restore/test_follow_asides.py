@@ -15,8 +15,8 @@ COPY_1 = "copy_of_orders", 1
 
 def test_a_partition_that_fails_is_set_aside_and_the_others_go_on(standby: Standby) -> None:
     """
-    It is said once, tried again after longer and longer pauses, and goes on where it was; a run
-    that is stopped meanwhile says it with its exit code.
+    A partition that fails is reported once, tried again after growing pauses and continued where it
+    was; a run that is stopped meanwhile exits with its code.
     """
     bad = TopicPartition("copy_of_orders", 0)
     standby.sink("orders", 0, range(5), partitions=2)

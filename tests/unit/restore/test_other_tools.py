@@ -84,7 +84,7 @@ def test_aivens_json_lines_come_back_whole() -> None:
 
 def test_aivens_csv_without_a_header_comes_back() -> None:
     """
-    Its default: the fields that were chosen, in base64, without their names.
+    Aiven's default CSV, the chosen fields in base64 without a header row, can be restored.
     """
     properties = {
         "topic.regex.list": AIVEN, "format.class": "csv", "csv.first.row.as.header": "false",
@@ -166,7 +166,7 @@ def test_a_row_that_holds_no_record_is_named(row: Any, why: str) -> None:
 @pytest.mark.parametrize("fields", ["key=key", "value=v,colour=c"])
 def test_fields_without_a_value_or_of_unknown_parts_are_refused(fields: str) -> None:
     """
-    Before anything is read.
+    Record fields that name no value or an unknown part are refused before anything is read.
     """
     given = ["mode=GENERIC", "topic.regex.list=a:b", f"record.fields={fields}"]
     options = {"bootstrap_servers": "-", "s3_bucket_name": "b"}
@@ -177,7 +177,7 @@ def test_fields_without_a_value_or_of_unknown_parts_are_refused(fields: str) -> 
 
 def test_headers_of_the_object_follow_those_of_the_record() -> None:
     """
-    Neither takes the other's place.
+    The headers of an object are added after the record's own, and replace none.
     """
     properties = {
         "topic.regex.list": LENSES, "record.fields": "value=value,headers=headers",

@@ -171,7 +171,8 @@ def test_a_partition_without_objects_has_a_position_for_those_that_come(
     restoring: Restoring,
 ) -> None:
     """
-    It begins with the others: what comes later is new, and not what was lost.
+    Records that come later for a source partition without objects are restored, and do not pass for
+    records whose position was lost.
     """
     restoring.backup.put("orders", 2, range(10))
     options: dict[str, Any] = {"partition_map": "modulo", "target_partitions": 2}

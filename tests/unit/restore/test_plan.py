@@ -366,7 +366,8 @@ def test_a_sink_of_an_earlier_version_watches_what_its_pattern_matches(
     record: dict[str, object], watched: bool
 ) -> None:
     """
-    Its run records are all there is where no ledger was begun.
+    The run records of a sink from an earlier version tell which topics it watches, though it began
+    no ledger.
     """
     found = of_run_records([{"cluster_id": HERE, **record}])
 
@@ -375,8 +376,8 @@ def test_a_sink_of_an_earlier_version_watches_what_its_pattern_matches(
 
 def test_an_empty_topic_comes_back_with_its_partitions(store: Store) -> None:
     """
-    It has no object, and the ledger knows it.  That nothing was stored is said: it may as well be
-    a topic of which no run could back up a record.
+    A topic without objects is created with its partitions, as the ledger knows them, and the plan
+    says that no record of it was stored.
     """
     put(store, whole("orders", 0, 0), 0, 4)
     known = {"audit": TopicEntry("topic", "audit", "elsewhere", "", 6)}

@@ -130,7 +130,8 @@ def test_a_restore_that_is_refused_lets_go_of_the_spark_it_has_begun_to_start() 
 
 def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
     """
-    Such as one on a worker with another version of kbackup: its report is of no partition.
+    A task that cannot begin, such as one on a worker with another version of kbackup, is an error
+    of the run.
     """
     restoring = Restoring()
     restoring.backup.put("orders", 0, range(5))

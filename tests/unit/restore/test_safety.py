@@ -115,7 +115,7 @@ def test_what_may_be_deleted_is_said(config: dict[str, str], code: str) -> None:
 
 def test_two_sources_on_one_target_are_refused() -> None:
     """
-    Merged records could not be told apart again.
+    Two topics are not restored into one: their records could not be told apart again.
     """
     found = list(collisions([COPY, replace(COPY, source="payments")]))
 
@@ -124,7 +124,8 @@ def test_two_sources_on_one_target_are_refused() -> None:
 
 def test_names_that_differ_only_by_dot_and_underscore_are_refused() -> None:
     """
-    Kafka's metrics cannot tell them apart.
+    Two new topics whose names differ only by dot and underscore are refused: Kafka's metrics cannot
+    tell them apart.
     """
     found = list(collisions([replace(COPY, target="a.b"), replace(COPY, target="a_b")]))
 

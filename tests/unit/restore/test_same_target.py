@@ -128,7 +128,7 @@ def test_a_position_of_the_first_version_is_understood(
     again: Restoring, views: tuple[ViewSpec, ...], key: str, rows: int
 ) -> None:
     """
-    Its metadata names a key, and the key names the source; what the object gained is restored.
+    A restore that the first version began is continued, with what an object gained since.
     """
     again.backup.put("orders", 0, range(10), views=views)
     _version_1(again, 4, key=key, rows=rows)

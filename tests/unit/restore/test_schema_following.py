@@ -41,7 +41,8 @@ def test_a_topic_whose_schemas_are_refused_does_not_stop_the_others(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
     """
-    It is set aside, and goes on once its subject takes them.
+    A topic whose schemas the registry refuses is set aside, and restored once its subject takes
+    them.
     """
     registry.add("copy_of_orders-value", '"long"')
     registry.refuses = {"copy_of_orders-value"}

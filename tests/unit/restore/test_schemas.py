@@ -79,7 +79,8 @@ def test_what_a_schema_refers_to_is_registered_first(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
     """
-    With the version that it has there.
+    The schemas that a schema refers to are registered before it, with the versions that they have
+    there.
     """
     registry.add("names", '"bytes"')
     with FakeRegistry() as source:
@@ -153,8 +154,8 @@ def test_a_record_of_a_schema_that_the_backup_lacks_is_counted(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
     """
-    It is restored with the id it had, which may mean something else in the target: exit code 3,
-    and the plan says so before.
+    A record whose schema the backup lacks keeps its id, is announced by the plan, and makes the
+    restore exit with 3.
     """
     with FakeRegistry() as source:
         good = head_of(source.add("orders-value", '"int"')) + b"\2"
@@ -173,7 +174,7 @@ def test_a_plan_names_the_schemas_and_registers_none(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
     """
-    It exits as the run would.
+    A plan names the schemas, registers none, and exits as the run would.
     """
     with FakeRegistry() as source:
         back_up(source, store, head_of(source.add("orders-value", '"int"')) + b"\2")

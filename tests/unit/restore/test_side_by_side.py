@@ -78,7 +78,7 @@ def test_small_partitions_do_not_wait_for_each_other() -> None:
 
 def test_a_partition_that_fails_leaves_its_neighbours_alone() -> None:
     """
-    It says so in its own name, and all others are restored.
+    A partition that fails is reported under its own name, and the others are restored.
     """
     kafka = Cluster(Restoring(), threading.Barrier(1), refuses=3)
 

@@ -176,7 +176,7 @@ def test_an_object_missing_outside_of_the_window_is_not_missed(some: Restoring) 
 )
 def test_times_are_rfc_3339_dates_or_milliseconds(text: str, expected: int) -> None:
     """
-    Without a zone a time is UTC.
+    A window's times are RFC 3339, dates or milliseconds; without a zone they are UTC.
     """
     assert expected == moment(text)
 
@@ -184,7 +184,7 @@ def test_times_are_rfc_3339_dates_or_milliseconds(text: str, expected: int) -> N
 @pytest.mark.parametrize("text", ["yesterday", "12", "2026-13-01", ""])
 def test_other_times_are_refused(text: str) -> None:
     """
-    What cannot be read says what was expected.
+    A time that cannot be read is refused, with the forms that can.
     """
     with pytest.raises(ValueError, match="expected a time such as"):
         moment(text)

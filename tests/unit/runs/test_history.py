@@ -182,7 +182,7 @@ def test_the_newest_of_many_runs_are_found_by_few_listings(now: datetime) -> Non
 )
 def test_runs_of_one_command(store: MemoryStore, command: str | None, hours: list[str]) -> None:
     """
-    Runs of another command are left out.
+    The history of one command leaves out the runs of others.
     """
     for hour, of in enumerate(("restore", "sink status", "sink"), 1):
         history.write_run(store, LAYOUT, summary(hour, of))
@@ -245,7 +245,7 @@ def test_two_runs_of_one_name_are_both_kept(store: MemoryStore) -> None:
 )
 def test_a_damaged_record_counts_as_missing(store: MemoryStore, damaged: bytes) -> None:
     """
-    One damaged record hides no other.
+    A damaged run record is passed over and hides no other.
     """
     history.write_run(store, LAYOUT, summary(1))
     history.write_run(store, LAYOUT, summary(3))

@@ -267,7 +267,7 @@ def test_status_is_a_summary(store: MemoryStore) -> None:
 
 def test_status_writes_nothing(store: MemoryStore) -> None:
     """
-    Looking leaves the bucket as it was.
+    Asking for the status leaves the bucket as it was.
     """
     ran(store, 2, partitions=[ROW])
     put_bytes(store, "_kbackup/runs/2026-11-21T115900Z-0000-sink.json", b"")

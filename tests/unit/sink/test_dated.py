@@ -232,7 +232,7 @@ def test_the_originals_group_is_believed_where_its_newest_object_adds_up(
 )
 def test_a_pointer_that_leads_nowhere_is_as_good_as_none(text: str) -> None:
     """
-    It decides nothing where the objects say where they end.
+    A pointer to no object is ignored: the objects say where the backup ends.
     """
     store, log = a_store(), batch(range(13))
     run_once(batch(range(7)), FakePositions(), store, at(5))
@@ -283,8 +283,8 @@ def test_records_that_the_original_stored_twice_are_restored_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """
-    Its rerun past midnight stored them under the next day: of two objects that begin at one offset
-    the larger counts, and the log names the other.
+    Of two objects that begin at one offset, as the connector leaves them when it reruns past
+    midnight, the larger is restored and the log names the other.
     """
     store = a_store()
     run_once(batch(range(5)), FakePositions(), store, at(5))

@@ -259,7 +259,8 @@ def test_a_lost_position_goes_on_after_the_last_cut_that_is_whole(committed: int
 
 def test_the_ledger_knows_a_recreated_topic_when_all_objects_are_gone() -> None:
     """
-    Nor is anything entered for the other topic.
+    A recreated topic is recognized by the ledger even if all objects are gone, and nothing is
+    entered for it.
     """
     backup = Backup()
     begin(backup, cluster())
@@ -273,8 +274,8 @@ def test_the_ledger_knows_a_recreated_topic_when_all_objects_are_gone() -> None:
 
 def test_a_backup_of_an_earlier_version_is_taken_over_once() -> None:
     """
-    Its objects with their facts, what a run record says of one that is gone, and its gaps; a
-    second start adds nothing.
+    The ledger takes over an earlier version's objects, gaps and what run records say of lost ones,
+    once.
     """
     backup = Backup()
     keys = backup.put("orders", 0, range(10), range(10, 20), range(20, 30))
@@ -391,7 +392,8 @@ def test_what_a_killed_run_stored_has_not_expired(
     identity: TopicIdentity, changes: Mapping[str, str], expired: Sequence[Span]
 ) -> None:
     """
-    It died before it entered its last cut, and the topic's retention took the records since.
+    Records that a killed run stored without entering them are not reported as expired when
+    retention takes them from the topic.
     """
     backup, there = Backup(), cluster(30)
     begin(backup, there)

@@ -46,7 +46,7 @@ def test_a_group_whose_object_is_not_known_is_believed_behind_a_gap() -> None:
 
 def test_a_group_that_stands_right_is_left_alone() -> None:
     """
-    Nothing is committed before anything is stored.
+    A group's offset is not committed again if it is already right.
     """
     at = planned(Evidence(Span(0, 1500), Position(500, KEPT), True, has_objects=True))
 

@@ -111,7 +111,7 @@ def test_topics_and_partitions_can_be_chosen(
 
 def test_a_store_without_uploads_says_so() -> None:
     """
-    A folder sweeps its unfinished files by itself.
+    Pruning a store without multipart uploads, such as a folder, is refused with that reason.
     """
     with pytest.raises(ConfigurationError, match="no uploads in parts"):
         work(MemoryStore(StoreSettings(f"memory://{uuid4()}")))

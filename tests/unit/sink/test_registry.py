@@ -115,7 +115,7 @@ def test_avro_files_hold_the_records_under_their_schema(registry: FakeRegistry) 
 @pytest.mark.parametrize("form", ["json", "parquet"])
 def test_other_formats_hold_them_too(registry: FakeRegistry, form: str) -> None:
     """
-    The converter gives columns, which any format takes.
+    Values from a registry can be stored in every format that takes their columns.
     """
     schema_id = registry.add("orders-value", SECOND)
     row = {"id": 1, "n": "é"}
@@ -172,7 +172,8 @@ def test_a_bad_record_stops_the_partition_before_it(
     registry: FakeRegistry, bad: bytes, what: str
 ) -> None:
     """
-    It is named by topic, partition and offset, exit code 1; what is before it is stored.
+    A record that cannot be decoded is named by topic, partition and offset (exit 1), and what is
+    before it is stored.
     """
     schema_id = registry.add("orders-value", FIRST)
     good = value(schema_id, FIRST, {"id": 1})

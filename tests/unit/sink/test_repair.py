@@ -171,7 +171,7 @@ def test_another_topic_of_the_name_is_refused() -> None:
 
 def test_a_dry_run_writes_nothing() -> None:
     """
-    It shows which offsets would be read.
+    A dry run of a repair shows which offsets it would read, and writes nothing.
     """
     bucket = Bucket()
     for key in bucket.objects():
@@ -194,7 +194,7 @@ def test_a_place_has_three_parts(text: str) -> None:
 
 def test_the_ledger_knows_a_repaired_object() -> None:
     """
-    So the next repair finds it too.
+    A repaired object is entered into the ledger, so that the next repair finds it.
     """
     bucket = Bucket()
 
@@ -218,7 +218,8 @@ def as_another_tool(bucket: Bucket) -> None:
 
 def test_an_object_of_another_tool_comes_back_whole() -> None:
     """
-    Its name says where it begins, and the next one's where it ends.
+    An object of another tool is repaired whole, from the offset in its name to that of the next
+    one.
     """
     bucket = Bucket(JSON)
     as_another_tool(bucket)

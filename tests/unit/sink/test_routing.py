@@ -106,7 +106,7 @@ def test_topics_that_would_be_stored_as_one_are_refused_before_anything_is_store
     place: StoreSettings, store: Store
 ) -> None:
     """
-    Their objects would have the same keys.
+    Topics that would be stored under one name are refused before anything is stored.
     """
     kafka = FakeKafka()
     kafka.create("orders", 10)
@@ -141,7 +141,8 @@ def test_a_newcomer_that_would_get_a_name_that_is_taken_keeps_no_other_from_bein
     place: StoreSettings, store: Store
 ) -> None:
     """
-    It is refused by itself.
+    A new topic that would be stored under a name already taken is refused, and the others are
+    followed.
     """
     kafka = FakeKafka()
     kafka.create("a-x", 10)
@@ -163,7 +164,7 @@ def test_a_newcomer_that_would_get_a_name_that_is_taken_keeps_no_other_from_bein
 
 def test_a_name_that_no_topic_can_have_is_refused(place: StoreSettings, store: Store) -> None:
     """
-    It could not be restored.
+    Routing to a name that no topic can have is refused, since it could not be restored.
     """
     kafka = FakeKafka()
     kafka.create("orders", 10)

@@ -225,7 +225,8 @@ def test_a_sink_that_follows_waits_for_a_first_topic_and_takes_up_what_comes(
 @pytest.mark.usefixtures("quick")
 def test_the_record_of_a_sink_that_follows_is_kept_up(store: StoreSettings) -> None:
     """
-    Its counts are real, and a healthy one never grows old, however long ago it started.
+    The run record of a following sink has current counts, and does not age while the sink is
+    healthy.
     """
     kafka = FakeKafka()
     (where,) = kafka.create("orders", 10)
@@ -252,7 +253,8 @@ def test_the_record_of_a_sink_that_follows_is_kept_up(store: StoreSettings) -> N
 @pytest.mark.usefixtures("quick")
 def test_status_says_that_a_partition_stands_still(store: StoreSettings) -> None:
     """
-    Its lag is real, the backup grows old, and the exit code at the end says why.
+    Status shows the real lag of a partition that fails and a backup that ages, and the run's exit
+    code says why.
     """
     kafka = FakeKafka()
     bad, good = kafka.create("orders", 10, 10)

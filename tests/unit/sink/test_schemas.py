@@ -201,8 +201,8 @@ def test_numbers_of_eight_bytes_are_told_apart(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
     """
-    They begin like records under schemas of other topics, and count as such only if another record
-    does too, or if the schema is the topic's own.
+    Numbers of eight bytes are not counted as records of a schema, unless the id is the topic's own
+    or another record has it too.
     """
     registry.add("users-value", '"int"')
     registry.add("orders-value", '"string"')
@@ -309,7 +309,7 @@ def test_converters_name_their_own_registry() -> None:
 
 def test_the_registry_of_records_is_not_waited_for_long() -> None:
     """
-    A backup does not depend on it.
+    A backup of whole records does not wait long for a registry that does not answer.
     """
     settings = load(
         "sink", bootstrap_servers="h:1", topics="o", s3_bucket_name="b",

@@ -110,7 +110,7 @@ def test_a_run_that_stops_on_its_way_back_is_continued_with_the_same_cuts() -> N
 
 def test_the_log_has_lost_the_beginning_of_a_cut_that_is_whole() -> None:
     """
-    The backup continues after it.
+    If a whole cut is stored and the log has lost its beginning, the backup continues after the cut.
     """
     bench = Bench(60)
     bench.sink(20)

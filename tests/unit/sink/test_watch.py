@@ -131,7 +131,8 @@ def test_a_partition_that_failed_is_left_alone_until_its_pause_is_over() -> None
 
 def test_a_bad_record_is_tried_again_when_it_may_have_gone() -> None:
     """
-    Not for each record behind it, but at once when the log begins later than it did.
+    A partition with a bad record is tried again as soon as its log begins later, not for every
+    record that follows.
     """
     at = see(watch(), 0.0, look(120))
     visit(at, 100, BadRecordError("offset 104"), 1.0)
@@ -213,7 +214,7 @@ def test_a_stop_does_not_hide_why_a_partition_stood_still() -> None:
 
 def test_a_visit_that_fails_at_once_undoes_no_count() -> None:
     """
-    It may not have read how far the one before it came: the run's counts stay.
+    A visit that fails at once leaves the run's counts as they were.
     """
     at = see(watch(), 0.0, look(110))
     done = Done(10, 1, bad_records=1, first=100, last=109)

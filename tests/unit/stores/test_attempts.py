@@ -58,7 +58,7 @@ def test_attempts_are_counted_in_all(total: int, waits: int) -> None:
 
 def test_what_is_not_transient_is_raised_at_once() -> None:
     """
-    No wait for what waiting cannot cure.
+    An error that waiting cannot cure is raised at once.
     """
     waited: list[float] = []
     script = failing(1)

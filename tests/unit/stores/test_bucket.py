@@ -57,7 +57,7 @@ def test_a_bucket_without_anything_is_told_from_one_that_would_not_say() -> None
 
 def test_a_server_that_is_gone_is_an_error() -> None:
     """
-    No answer is not a denial.
+    A server that does not answer is an error, and is not taken for a denial.
     """
     gone = StoreError("s3:ListBucket on s3://lake/", "Connection refused")
     with pytest.raises(StoreError) as caught:
@@ -69,7 +69,7 @@ def test_a_server_that_is_gone_is_an_error() -> None:
 @pytest.mark.parametrize("seconds", [-3600, 0, 3600])
 def test_the_date_of_an_answer_is_the_servers_clock(seconds: int) -> None:
     """
-    No object need be written to see it.
+    The server's clock is read from the date of an answer, without writing an object.
     """
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
     page = {"ResponseMetadata": {"HTTPHeaders": {"date": date}}}
@@ -157,7 +157,7 @@ def test_a_probe_is_uploaded_once_and_aborted_once() -> None:
 
 def test_a_denied_part_is_aborted() -> None:
     """
-    What a failed probe began is thrown away.
+    A probe that is denied a part aborts the upload that it began.
     """
     server = Server(create_multipart_upload={"UploadId": "u"}, upload_part=refused("AccessDenied"))
     with pytest.raises(StoreError):
@@ -184,7 +184,7 @@ def test_a_server_that_keeps_to_conditions_is_believed() -> None:
 
 def test_a_server_that_ignores_conditions_or_has_none_is_named() -> None:
     """
-    Silence is no promise, and neither is 501.
+    A server that ignores conditional writes or answers 501 is reported as unable to do them.
     """
     server = Server(
         create_multipart_upload={"UploadId": "u"},

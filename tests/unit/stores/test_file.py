@@ -105,7 +105,7 @@ def test_a_key_is_never_a_path_out_of_the_root(store: FileStore, root: Path, key
 @pytest.mark.parametrize("key", ["a\nb", "C:\\x", "a\u202eb", "-rf", "~", "$(x)", "..."])
 def test_odd_keys_are_files_like_others(store: FileStore, key: str) -> None:
     """
-    G2: a name means nothing to us.
+    G2: an object is stored and found whatever its key looks like.
     """
     put_bytes(store, key, b"x")
 

@@ -29,7 +29,7 @@ def test_a_proxy_is_named_by_its_url(options: dict[str, str], expected: str) -> 
 @pytest.mark.parametrize("url", ["[", "http://[x]:1", "http://proxy:x", "ftp://proxy", "http://"])
 def test_what_is_no_proxy_is_refused(url: str) -> None:
     """
-    By the property's name, never with a traceback.
+    A proxy URL that is none is refused by the property's name, without a traceback.
     """
     with pytest.raises(ConfigurationError, match=r"s3\.proxy\.url"):
         proxies({"s3.proxy.url": url})

@@ -39,7 +39,7 @@ def access_key(options: Mapping[str, Any]) -> str | None:
 
 def test_keys_in_the_settings_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Whatever the chain would say.
+    Credentials in the settings are used, whatever the provider chain would find.
     """
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-environment")
 
@@ -84,7 +84,7 @@ def test_a_java_provider_stands_for_the_same_source(
 
 def test_anonymous_requests_are_not_signed() -> None:
     """
-    A public bucket needs no credentials.
+    A public bucket can be read without credentials.
     """
     assert is_anonymous(
         {PROVIDER: "software.amazon.awssdk.auth.credentials.AnonymousCredentialsProvider"}
@@ -101,7 +101,7 @@ def test_anonymous_requests_are_not_signed() -> None:
 )
 def test_a_provider_without_what_it_needs_is_refused(options: dict[str, str]) -> None:
     """
-    Nothing else is taken in its place.
+    A credential provider that lacks what it needs is refused, and none is used in its place.
     """
     with pytest.raises(ConfigurationError, match="there are no credentials"):
         session(get_session(), options)
@@ -190,7 +190,7 @@ def test_options_that_cannot_go_together_are_refused_by_name(
     options: dict[str, Any], name: str
 ) -> None:
     """
-    None of them is passed over in silence.
+    Credential options that contradict each other are refused by name.
     """
     with pytest.raises(ConfigurationError) as caught:
         S3Store.check_options(options)

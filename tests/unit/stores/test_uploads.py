@@ -33,7 +33,7 @@ def page(key: str, **more: Any) -> dict[str, Any]:
 
 def test_all_pages_are_read() -> None:
     """
-    Each begins where the one before it ended.
+    All pages of unfinished uploads are listed.
     """
     more = {"IsTruncated": True, "NextKeyMarker": "a", "NextUploadIdMarker": "id"}
     pages: Any = Pages(page("a", **more), page("b"))

@@ -78,7 +78,7 @@ SOME = [row(4, b"a", "x"), row(5, None), row(7, b"", "y", "x"), row(8, b"b", "y"
 )
 def test_a_filter_leaves_out_what_its_predicate_says(step: Step, kept: list[int]) -> None:
     """
-    Those that stay keep their offsets, and those that go are counted.
+    A filter drops and counts the records that its predicate matches; the others keep their offsets.
     """
     found = whole(SOME, step)
 

@@ -121,7 +121,7 @@ def test_a_record_that_a_transform_cannot_take_is_refused_alone(
     name: str, options: dict[str, str], value: Any, reason: str
 ) -> None:
     """
-    The records beside it go on.
+    A record that a transform cannot be applied to is refused, and the records beside it go on.
     """
     found = applied(name, options, records([{"a": 1}, value, {"a": 2}], None))
 

@@ -310,7 +310,7 @@ def test_a_schema_gets_another_name_and_version() -> None:
 @pytest.mark.parametrize("schemas", [True, False])
 def test_fields_of_the_value_become_the_key(schemas: bool) -> None:
     """
-    The value stays as it is.
+    ValueToKey makes a key of the named fields and leaves the value as it is.
     """
     value: Any = {"schema": SCHEMA, "payload": IN} if schemas else IN
     batch = batch_of([{"offset": 1, "key": b'"old"', "value": json.dumps(value).encode()}])

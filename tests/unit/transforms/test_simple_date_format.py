@@ -43,7 +43,7 @@ def test_a_time_becomes_text(pattern: str, expected: str) -> None:
 )
 def test_the_ends_of_days_and_of_times(ms: int, expected: str) -> None:
     """
-    Midnight is hour 0, 24 or 12.
+    Midnight is hour 0, 24 or 12, as the pattern's letter has it in Java.
     """
     found = SimpleDateFormat("yyyy-MM-dd HH kk hh a").texts(pa.array([ms], pa.int64()))
 
@@ -83,7 +83,7 @@ def test_weeks_begin_on_sunday(day: str, expected: str) -> None:
 )
 def test_text_becomes_a_time(pattern: str, text: str, expected: int) -> None:
     """
-    As Java reads it, leniently.
+    Text is read as a time as leniently as Java reads it.
     """
     assert expected == SimpleDateFormat(pattern).ms(text)
 
@@ -100,7 +100,7 @@ def test_text_becomes_a_time(pattern: str, text: str, expected: int) -> None:
 )
 def test_text_that_is_no_time_is_refused(pattern: str, text: str) -> None:
     """
-    Nothing is guessed.
+    Text that is no time is refused; nothing is guessed.
     """
     with pytest.raises(ValueError, match=r"."):
         SimpleDateFormat(pattern).ms(text)

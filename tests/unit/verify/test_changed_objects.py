@@ -36,7 +36,8 @@ def test_an_object_that_holds_less_than_was_stored_is_found_without_reading_it()
 
 def test_an_object_that_grew_since_the_ledger_was_read_is_no_error() -> None:
     """
-    Its row comes after it; until then that it holds more is said.
+    An object that holds more than the ledger says is no error while the run that stored it may
+    still enter it.
     """
     backup, keys = backup_with_ledger(range(20))
     backup.put("orders", 0, range(30), identity=ID)
@@ -112,7 +113,8 @@ def test_another_object_in_a_stored_ones_place_is_found(
 @pytest.mark.parametrize("deep", [False, True], ids=["names", "deep"])
 def test_values_of_another_partition_are_no_growth(deep: bool) -> None:
     """
-    They begin at the same offset and are more, but their metadata says whose they are.
+    An object of another partition in a stored one's place is found by its metadata, though it holds
+    more.
     """
     backup, (key,) = backup_with_ledger(range(3), views=JSON)
     (other,) = (elsewhere := Backup()).put("orders", 1, range(5), views=JSON, identity=ID)
@@ -127,7 +129,7 @@ def test_values_of_another_partition_are_no_growth(deep: bool) -> None:
 
 def test_a_copy_of_another_object_is_found_though_its_format_says_nothing() -> None:
     """
-    The ledger knows its bytes by their checksum.
+    A copy of another object in a stored one's place is found by the ledger's checksum.
     """
     backup, (first, second) = backup_with_ledger(range(3), range(3, 9), views=JSON)
     head = backup.store.head(second)
@@ -143,7 +145,8 @@ def test_a_copy_of_another_object_is_found_though_its_format_says_nothing() -> N
 
 def test_the_ledger_vouches_for_an_object_that_has_lost_its_metadata(tmp_path: Path) -> None:
     """
-    Its bytes are compared with the checksum that was stored; plain JSON has no other.
+    An object without metadata is checked against the ledger's checksum, even if its format has
+    none.
     """
     backup, (key,) = backup_with_ledger(range(20), views=JSON, into=Backup.in_folder(tmp_path))
     (tmp_path / ".kbackup" / "facts" / key).unlink()

@@ -38,7 +38,7 @@ def test_what_nothing_could_show_is_never_called_ok(
 
 def test_objects_that_cannot_be_checked_are_counted(tmp_path: Path) -> None:
     """
-    One good object does not vouch for others.
+    Objects that cannot be checked are counted, however many others are good.
     """
     backup = Backup.in_folder(tmp_path)
     backup.run("orders", 0, range(3), views=JSON)

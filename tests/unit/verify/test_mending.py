@@ -148,7 +148,7 @@ def test_a_damaged_ledger_is_reported_and_rebuilt_from_the_objects(folder: str) 
 
 def test_a_rebuilt_ledger_still_misses_what_is_gone() -> None:
     """
-    Only somebody's word ends that.
+    Rebuilding the ledger does not make a missing object pass: only accepting the loss does.
     """
     backup, keys = backup_with_ledger(range(10), range(10, 20))
     backup.store.delete(keys[0])
@@ -165,7 +165,7 @@ def test_a_rebuilt_ledger_still_misses_what_is_gone() -> None:
 )
 def test_what_was_removed_on_purpose_is_not_missed_again(acceptance: Acceptance) -> None:
     """
-    But other objects are.
+    A loss that was accepted is not reported again, and any other is.
     """
     backup, keys = backup_with_ledger(range(10), range(10, 20))
     backup.store.delete(keys[0])
@@ -229,7 +229,7 @@ def test_what_was_lost_before_the_ledger_is_not_missed_once_it_was_backed_up_aga
 @pytest.mark.parametrize("text", ["orders:0", "orders:0:9-1", "a/b:0:1-2", "orders:x:1-2"])
 def test_what_is_no_range_is_a_usage_error(text: str) -> None:
     """
-    Before anything is asked of the bucket.
+    Offsets that cannot be read are a usage error, before the bucket is asked for anything.
     """
     with pytest.raises(ConfigurationError, match="is not a range of offsets"):
         Acceptance.parse([text], None)

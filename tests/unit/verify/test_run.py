@@ -33,7 +33,8 @@ def test_a_store_that_fails_is_not_a_damaged_backup() -> None:
 
 def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
     """
-    Such as one on a worker with another version of kbackup: its report is of no object.
+    A task that cannot begin, such as one on a worker with another version of kbackup, is an error
+    of the verify.
     """
     backup = Backup()
     backup.put("orders", 0, range(3))
