@@ -1,7 +1,7 @@
 """``restore(sink(x)) == x``: the stages between Kafka and Kafka, with a store in memory."""
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -158,7 +158,7 @@ def test_tombstones_of_the_connectors_layout_come_back_in_the_order_of_their_key
     records come back in order, nulls as nulls; values in several directories too, if a key stays
     in one.
     """
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"offset": at, "timestamp": 0, "timestamp_type": 1, "key": key,
          "value": None if is_dead else b"%d" % at, "headers": []}
         for at, (key, is_dead) in enumerate(records)
