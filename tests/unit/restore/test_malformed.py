@@ -1,6 +1,7 @@
 """What a restore cannot read, in a topic: ``parse.error.topic.prefix``."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_a_record_that_a_transform_does_not_take_is_written_there_as_it_was(
     The topic is named after the connector, and a restore that follows writes to it too.
     """
     standby.sink("orders", 0, range(3))
-    cast = {
+    cast: dict[str, Any] = {
         "transforms": "c", "transforms.c.type": "org.apache.kafka.connect.transforms.Cast$Value",
         "transforms.c.spec": "int32", "value.converter": "string", "name": "back",
     }  # fmt: skip
@@ -75,7 +76,7 @@ def test_the_topic_of_errors_is_no_target(standby: Standby) -> None:
     Records of a backup are never mixed with those that cannot be read.
     """
     standby.sink("orders", 0, range(5))
-    given = {"behavior_on_error": "log", "parse_error_topic_prefix": "error"}
+    given: dict[str, Any] = {"behavior_on_error": "log", "parse_error_topic_prefix": "error"}
 
     done = standby.follow(lambda _: False, follow=False, rename="error-kbackup", **given)
 
