@@ -25,7 +25,10 @@ from kbackup.connect.schema import ConnectSchema, Type
 _LIST_MAX: Final = 64
 """The most elements of a list that are read like this: each costs as much as a field."""
 _VARINT_MAX: Final = 10
+_SHORT: Final = pa.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], pa.int64())
+"""The numbers of one byte."""
 _ONE: Final = pa.scalar(1, pa.int64())
+_FIRST: Final = pa.array([0], pa.int32())
 _SEVEN: Final = pa.scalar(127, pa.uint64())
 
 
@@ -44,19 +47,16 @@ class _Bytes:
         self.data = data
         self._each = pa.Array.from_buffers(pa.uint8(), data.size, [None, data])
 
-    def at(self, place: Place) -> pa.UInt64Array:
+    def at(self, place: Place) -> pa.UInt8Array:
         """Return the byte at each position; `avro_values` handles one outside."""
-        return self._each.take(place).cast(pa.uint64())
+        return self._each.take(place)
 
     def slices(self, start: Place, end: Place) -> pa.BinaryArray:
-        """Return the bytes between *start* and *end* of each row."""
+        """Return the bytes between *start* and *end*, which is no lower, of each row."""
         rows = len(start)
         if not rows:
             return pa.array([], pa.binary())
-        in_order = pc.and_(
-            pc.all(pc.greater_equal(end, start)),
-            pc.all(pc.greater_equal(start.slice(1), end.slice(0, rows - 1)), min_count=0),
-        )
+        in_order = pc.all(pc.greater_equal(start.slice(1), end.slice(0, rows - 1)), min_count=0)
         if not in_order.as_py() or end[rows - 1].as_py() > self.data.size:
             raise _UnsureError
         # interleaved offsets start, end, start, end ...: every second value counts
@@ -89,7 +89,7 @@ def decode(datums: pa.BinaryArray, text: str) -> pa.Array | None:
     ).cast(pa.int64())
     try:
         values, end = read(_Bytes(datums.buffers()[2]), offsets.slice(0, len(datums)))
-        is_whole = pc.all(pc.equal(end, offsets.slice(1))).as_py()
+        is_whole = end.equals(offsets.slice(1))
     except (_UnsureError, pa.ArrowException, IndexError):
         return None
     return values if is_whole else None
@@ -164,9 +164,15 @@ def _long(data: _Bytes, at: Place) -> tuple[pa.Int64Array, Place]:
     """Read variable-length integers."""
     byte = data.at(at)
     at = pc.add(at, _ONE)
+    if len(byte) and pc.max(byte).as_py() < len(_SHORT):
+        return _SHORT.take(byte), at
+    byte = byte.cast(pa.uint64())
     found = pc.bit_wise_and(byte, _SEVEN)
     more = pc.greater(byte, _SEVEN)
-    if pc.any(more).as_py():
+    count = more.true_count
+    if count == len(more):
+        found, at = _rest(data, at, found)
+    elif count:
         longer, there = _rest(data, at.filter(more), found.filter(more))
         found = pc.replace_with_mask(found, more, longer)
         at = pc.replace_with_mask(at, more, there)
@@ -178,14 +184,14 @@ def _long(data: _Bytes, at: Place) -> tuple[pa.Int64Array, Place]:
 def _rest(data: _Bytes, at: Place, found: pa.UInt64Array) -> tuple[pa.UInt64Array, Place]:
     """Continue reading numbers of more than one byte."""
     for step in range(1, _VARINT_MAX):
-        byte = data.at(at)
+        byte = data.at(at).cast(pa.uint64())
         at = pc.add(at, _ONE)
         part = pc.shift_left(pc.bit_wise_and(byte, _SEVEN), pa.scalar(7 * step, pa.uint64()))
         found = pc.bit_wise_or(found, part)
         more = pc.greater(byte, _SEVEN)
-        if not pc.any(more).as_py():
+        if not more.true_count:
             return found, at
-        if not pc.all(more).as_py():
+        if more.true_count < len(more):
             longer, there = _rest_from(data, at.filter(more), found.filter(more), step + 1)
             return (
                 pc.replace_with_mask(found, more, longer),
@@ -199,7 +205,8 @@ def _rest_from(
 ) -> tuple[pa.UInt64Array, Place]:
     is_open = pa.repeat(True, len(at))
     while step < _VARINT_MAX:
-        byte = pc.if_else(is_open, data.at(pc.if_else(is_open, at, 0)), pa.scalar(0, pa.uint64()))
+        there = data.at(pc.if_else(is_open, at, 0)).cast(pa.uint64())
+        byte = pc.if_else(is_open, there, pa.scalar(0, pa.uint64()))
         part = pc.shift_left(pc.bit_wise_and(byte, _SEVEN), pa.scalar(7 * step, pa.uint64()))
         found = pc.bit_wise_or(found, part)
         at = pc.add(at, is_open.cast(pa.int64()))
@@ -212,10 +219,16 @@ def _rest_from(
 
 def _bytes(data: _Bytes, at: Place) -> tuple[pa.BinaryArray, Place]:
     size, start = _long(data, at)
-    if pc.min(size).as_py() < 0 or pc.max(size).as_py() > data.data.size:
-        raise _UnsureError
+    _check(size, 0, data.data.size)
     end = pc.add(start, size)
     return data.slices(start, end), end
+
+
+def _check(numbers: pa.Int64Array, least: int, most: int) -> None:
+    """Leave numbers outside these bounds to `avro_values`."""
+    found = pc.min_max(numbers).as_py()
+    if found["min"] is not None and (found["min"] < least or found["max"] > most):
+        raise _UnsureError
 
 
 def _text(data: _Bytes, at: Place) -> tuple[pa.StringArray, Place]:
@@ -287,20 +300,31 @@ def _optional(value: Read, some: int, kind: pa.DataType) -> Read:
 
     def read(data: _Bytes, at: Place) -> tuple[pa.Array, Place]:
         branch, at = _long(data, at)
-        if pc.min(branch).as_py() < 0 or pc.max(branch).as_py() > 1:
-            raise _UnsureError
+        _check(branch, 0, 1)
         is_some = pc.equal(branch, some)
-        rows = pc.sum(is_some, min_count=0).as_py()
+        rows = is_some.true_count
         if rows == len(at):
             return value(data, at)
         if not rows:
             return pa.nulls(len(at), kind), at
         found, end = value(data, at.filter(is_some))
-        place = pc.subtract(pc.cumulative_sum(is_some.cast(pa.int64())), _ONE)
-        column = found.take(pc.if_else(is_some, place, pa.scalar(None, pa.int64())))
-        return column, pc.replace_with_mask(at, is_some, end)
+        return _with_nulls(found, is_some), pc.replace_with_mask(at, is_some, end)
 
     return read
+
+
+def _with_nulls(found: pa.Array, is_some: pa.BooleanArray) -> pa.Array:
+    """Return *found* at the rows where *is_some* is true, and null at the others."""
+    before = pc.cumulative_sum(is_some.cast(pa.int32()))
+    if (pa.types.is_string(found.type) or pa.types.is_binary(found.type)) and not is_some.offset:
+        # the bytes stay where they are: a null has none of them
+        ends = pa.Array.from_buffers(
+            pa.int32(), len(found) + 1, [None, found.buffers()[1]], offset=found.offset
+        ).take(pa.concat_arrays([_FIRST, before]))
+        bitmap, data = is_some.buffers()[1], found.buffers()[2]
+        return pa.Array.from_buffers(found.type, len(before), [bitmap, ends.buffers()[1], data])
+    place = pc.subtract(before, pa.scalar(1, pa.int32()))
+    return found.take(pc.if_else(is_some, place, pa.scalar(None, pa.int32())))
 
 
 def _list(item: Read, kind: pa.ListType) -> Read:

@@ -16,7 +16,7 @@ from kbackup.connect.schema import ConnectSchema
 from kbackup.converters import PART, TOPIC
 from kbackup.errors import ConfigurationError, RegistryError
 from kbackup.registry import RegisteredSchema, Registry, connect
-from kbackup.registry.framing import Frames, unframed
+from kbackup.registry.framing import Frames, alike, unframed
 from kbackup.registry.options import (
     AUTO_REGISTER,
     KEY_STRATEGY,
@@ -232,6 +232,10 @@ def decode(
     if column.null_count == len(column):
         return (Column(pa.nulls(len(column), pa.string())),)
     registry = needed(asked).registry
+    same = alike(column) if unframe is unframed else None
+    found = None if same is None else _of_one_schema(*same, registry, of_schema)
+    if found is not None:
+        return (found,)
     frames = unframe(column)
     bad: dict[int, Bad] = {}
     if frames.ids.null_count > column.null_count:
@@ -271,6 +275,20 @@ def decode(
         return (Column(pa.nulls(len(column), pa.string()), bad=_sorted(bad)),)
     of_rows = pa.array(usable, pa.int32()).take(kinds.indices)
     return _runs(of_rows, groups, bad)
+
+
+def _of_one_schema(
+    schema_id: int, bodies: pa.BinaryArray, registry: Registry, of_schema: Decode
+) -> Column | None:
+    """Return the column of rows that all have one schema; None if it cannot be used."""
+    try:
+        group = _group(bodies, bodies, registry, of_schema, schema_id, b"")
+    except RegistryError as error:
+        error.row = 0
+        raise
+    except ValueError:
+        return None
+    return group.column
 
 
 def _group(

@@ -273,7 +273,9 @@ def inner_metadata(facts: Facts, where: TopicPartition, identity: TopicIdentity)
 def grown(facts: Facts, batch: pa.RecordBatch) -> Facts:
     """Return *facts* with the records of *batch* counted in."""
     offsets, times = batch["offset"], batch["timestamp"]
-    span = pc.min_max(times.filter(pc.not_equal(times, NO_TIMESTAMP))).as_py()
+    span = pc.min_max(times).as_py()
+    if span["min"] is not None and span["min"] <= NO_TIMESTAMP:
+        span = pc.min_max(times.filter(pc.not_equal(times, NO_TIMESTAMP))).as_py()
     lows = [at for at in (facts.min_timestamp, span["min"]) if at is not None]
     highs = [at for at in (facts.max_timestamp, span["max"]) if at is not None]
     return replace(

@@ -10,12 +10,12 @@ import bz2
 import hashlib
 import lzma
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kbackup.connect.avro_values import long
 from kbackup.errors import CorruptObjectError
@@ -84,16 +84,19 @@ class BlockWriter:
 
     def write(self, datums: pa.BinaryArray) -> None:
         """Add one datum per row, none of them null."""
-        while len(datums):
-            part = datums
-            if self._held_bytes + datums.total_values_length >= BLOCK_BYTES:
-                up_to = pc.cumulative_sum(pc.binary_length(datums).cast(pa.int64()))
-                full = pc.greater_equal(up_to, BLOCK_BYTES - self._held_bytes)
-                part = datums.slice(0, pc.index(full, True).as_py() + 1)
-            self._held.append(_data(part))
-            self._held_count += len(part)
-            self._held_bytes += part.total_values_length
-            datums = datums.slice(len(part))
+        if not len(datums):
+            return
+        data = memoryview(datums.buffers()[2] or b"")
+        ends = memoryview(datums.buffers()[1]).cast("i")  # where each datum ends, after the first
+        row, last = datums.offset, datums.offset + len(datums)
+        while row < last:
+            start = ends[row]
+            full = start + BLOCK_BYTES - self._held_bytes
+            until = min(last, bisect_left(ends, full, row + 1, last + 1))
+            self._held.append(data[start : ends[until]])
+            self._held_count += until - row
+            self._held_bytes += ends[until] - start
+            row = until
             if self._held_bytes >= BLOCK_BYTES:
                 self._end_block()
 
@@ -264,14 +267,6 @@ def _head(named: dict[str, bytes]) -> bytes:
         long(len(part)) + part for name, value in named.items() for part in (name.encode(), value)
     )
     return MAGIC + long(len(named)) + pairs + b"\0"
-
-
-def _data(rows: pa.BinaryArray) -> memoryview:
-    _, offsets, data = rows.buffers()
-    if data is None:
-        return memoryview(b"")
-    ends = memoryview(offsets).cast("i")
-    return memoryview(data)[ends[rows.offset] : ends[rows.offset + len(rows)]]
 
 
 def _corrupt(why: str, do: str = "") -> CorruptObjectError:

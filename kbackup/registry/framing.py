@@ -47,6 +47,20 @@ def unframed(column: pa.BinaryArray) -> Frames:
     return Frames(of_rows, bodies)
 
 
+def alike(column: pa.BinaryArray) -> tuple[int, pa.BinaryArray] | None:
+    """Return the id that all rows of *column* begin with, and what follows it; else None.
+
+    It is what `unframed` returns where one schema serves all rows, at less than half the cost.
+    """
+    if not len(column) or column.null_count:
+        return None
+    head = column[0].as_py()[:HEAD_BYTES]
+    found = _id(head)
+    if found is None or not pc.all(pc.starts_with(column, head)).as_py():
+        return None
+    return found, pc.binary_slice(column, HEAD_BYTES, _END)
+
+
 def unframed_messages(column: pa.BinaryArray) -> Frames:
     """Remove the prefix from each row of *column*, and the part that names the message.
 

@@ -45,6 +45,29 @@ def test_only_rows_that_are_whole_are_read_together(datums: list[bytes], is_read
         assert found.equals(avro_values.decode_each(column, json.dumps(ORDER))[0])
 
 
+@pytest.mark.parametrize("kind", ["string", "bytes", "double", "long"])
+def test_nulls_are_where_they_were(kind: str) -> None:
+    """
+    Values and nulls stay in their rows, whatever the type and wherever the column begins.
+    """
+    some = {
+        "string": b"\x04\xc3\xa9",
+        "bytes": b"\x02\xff",
+        "double": bytes(8),
+        "long": b"\x80\x01",
+    }
+    text = json.dumps(["null", kind])
+    rows = [b"\0" if at % 3 else b"\x02" + some[kind] for at in range(20)]
+    column = pa.array([b"\x02", *rows], pa.binary()).slice(1)
+
+    for datums in (column, column.slice(1, 2), column.slice(3, 7)):
+        found = avro_columns.decode(datums, text)
+
+        assert found is not None
+        found.validate(full=True)
+        assert found.equals(avro_values.decode_each(datums, text)[0])
+
+
 def test_a_number_too_large_for_its_type_is_one_bad_row() -> None:
     """
     A number too large for its type makes one bad record; its neighbours are read.

@@ -11,7 +11,7 @@ from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions
 from kbackup.formats.avro import AvroFormat
-from kbackup.formats.avro_blocks import BLOCK_BYTES, COMPRESS
+from kbackup.formats.avro_blocks import BLOCK_BYTES, COMPRESS, BlockReader, BlockWriter
 from kbackup.naming import View
 
 LONG = ConnectSchema(
@@ -47,6 +47,31 @@ def test_every_codec_is_read_by_others(codec: str) -> None:
     assert ROWS == read(data)
     blocks = [block.num_records for block in fastavro.block_reader(io.BytesIO(data))]
     assert [-(-BLOCK_BYTES // 1004)] * 3 == blocks[:3]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_blocks_end_where_they_are_full_however_datums_come(size: int) -> None:
+    """
+    A block ends with the datum that fills it, whichever batches and parts of columns bring them.
+    """
+    datums = [b"x" * (at * 37 % 9000) for at in range(100)]
+    column = pa.array([b"before", *datums], pa.binary()).slice(1)
+    file = io.BytesIO()
+    writer = BlockWriter(file, '"null"', "null")
+    for start in range(0, len(column), size):
+        writer.write(column.slice(start, size))
+    writer.finish()
+    file.seek(0)
+
+    blocks = list(BlockReader(file, 2**20))
+
+    expected, held, count = list[tuple[int, bytes]](), b"", 0
+    for datum in datums:
+        held, count = held + datum, count + 1
+        if len(held) >= BLOCK_BYTES:
+            expected.append((count, held))
+            held, count = b"", 0
+    assert [*expected, (count, held)] == [(block.count, block.data) for block in blocks]
 
 
 @pytest.mark.parametrize("codec", COMPRESS)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbackup.registry.framing import framed, unframed
+from kbackup.registry.framing import alike, framed, unframed
 
 
 @given(st.lists(st.none() | st.binary(max_size=8)), st.integers(0, 2**31 - 1))
@@ -50,3 +50,30 @@ def test_a_part_of_a_column_is_like_a_column() -> None:
         unframed(column).ids.to_pylist(),
         unframed(column).bodies.to_pylist(),
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "schema_id"),
+    [
+        pytest.param([b"\0\0\0\0\1a", b"\0\0\0\0\1", b"\0\0\0\0\1bc"], 1, id="one schema"),
+        pytest.param([b"\0\0\0\0\1a", b"\0\0\0\0\2a"], None, id="two schemas"),
+        pytest.param([b"\0\0\0\0\1a", None], None, id="null"),
+        pytest.param([b"\0\0\0\0\1a", b"\0\0\0\0"], None, id="cut short"),
+        pytest.param([b"{}", b"{}"], None, id="no head"),
+        pytest.param([], None, id="nothing"),
+    ],
+)
+def test_rows_of_one_schema_are_seen_at_once(
+    values: list[bytes | None], schema_id: int | None
+) -> None:
+    """
+    What is found at once is what is found row by row, in a part of a column too.
+    """
+    for column in (pa.array(values, pa.binary()), pa.array([b"x", *values], pa.binary()).slice(1)):
+        found = alike(column)
+
+        assert (schema_id is not None) == (found is not None)
+        if found is not None:
+            frames = unframed(column)
+            assert schema_id == found[0]
+            assert frames.bodies.equals(found[1])
