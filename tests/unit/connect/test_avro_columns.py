@@ -68,6 +68,29 @@ def test_nulls_are_where_they_were(kind: str) -> None:
         assert found.equals(avro_values.decode_each(datums, text)[0])
 
 
+@pytest.mark.parametrize(
+    ("texts", "is_read"),
+    [
+        pytest.param([b"abc", b"", b"d"], True, id="ASCII"),
+        pytest.param([b"a", "\u00e9\U0001f600".encode(), b""], True, id="UTF-8"),
+        pytest.param([b"\xc3", b"\xa9"], False, id="a character in two rows"),
+        pytest.param([b"a", b"\xff"], False, id="no text"),
+    ],
+)
+def test_text_is_valid_in_each_row(texts: list[bytes], is_read: bool) -> None:
+    """
+    Bytes that are not UTF-8 are never passed on as text, whatever stands beside them.
+    """
+    column = pa.array([bytes([2 * len(text)]) + text for text in texts], pa.binary())
+
+    found = avro_columns.decode(column, '"string"')
+
+    assert is_read == (found is not None)
+    if found is not None:
+        assert [text.decode() for text in texts] == found.to_pylist()
+        found.validate(full=True)
+
+
 def test_a_number_too_large_for_its_type_is_one_bad_row() -> None:
     """
     A number too large for its type makes one bad record; its neighbours are read.
