@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 HEAD_BYTES: Final = 5
-NUMBER_BYTES: Final = 8
+NUMBER_BYTES: Final = pa.array([8, 16, 24], pa.int32())
+"""The length of a number, and of a key of Kafka Streams that is one within a window: with the
+window's start, or with the start and the end of a session."""
 _MAGIC: Final = 0
 FIRST_MESSAGE: Final = b"\0"
 """The bytes between prefix and value if it is the first message of its schema."""
@@ -88,12 +90,21 @@ def schema_ids(column: pa.BinaryArray) -> list[int]:
 
 
 def are_numbers(column: pa.BinaryArray, schema_id: int) -> bool:
-    """Whether all rows of *column* that begin with an id have the 8 bytes of a number.
+    """Whether all rows of *column* that begin with an id are as long as numbers: `NUMBER_BYTES`.
 
     Such bytes, as Kafka's own LongSerializer writes them, begin like a record with a small id.
     """
-    rows = column.filter(pc.starts_with(column, head_of(schema_id)))
-    return bool(pc.all(pc.equal(pc.binary_length(rows), NUMBER_BYTES)).as_py())
+    lengths = pc.binary_length(_under(column, schema_id)).cast(pa.int32())
+    return bool(pc.all(pc.is_in(lengths, NUMBER_BYTES)).as_py())
+
+
+def bodies_under(column: pa.BinaryArray, schema_id: int) -> pa.BinaryArray:
+    """Return what follows the prefix in rows of *column* that begin with an id, each once."""
+    return pc.binary_slice(_under(column, schema_id), HEAD_BYTES, _END).unique()
+
+
+def _under(column: pa.BinaryArray, schema_id: int) -> pa.BinaryArray:
+    return column.filter(pc.starts_with(column, head_of(schema_id)))
 
 
 def renumbered(column: pa.BinaryArray, ids: Mapping[int, int]) -> tuple[pa.BinaryArray, int]:

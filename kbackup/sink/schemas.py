@@ -20,9 +20,10 @@ from kbackup.errors import RegistryError
 from kbackup.events import Warned
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
-from kbackup.registry import Registry, RegistrySettings, connect
-from kbackup.registry.framing import are_numbers, schema_ids
+from kbackup.registry import RegisteredSchema, Registry, RegistrySettings, connect
+from kbackup.registry.framing import are_numbers, bodies_under, schema_ids
 from kbackup.runs.summary import Summary
+from kbackup.sink.fitting import fits
 from kbackup.stores import Store
 
 _log: Final = logging.getLogger(__name__)
@@ -113,16 +114,19 @@ class SchemaKeeper:
                     continue
                 numbers = are_numbers(batch[part], schema_id)
                 if not (numbers and use in self._numbers):
-                    self._keep(use, where, numbers=numbers)
+                    bodies = bodies_under(batch[part], schema_id) if numbers else None
+                    self._keep(use, where, bodies)
 
-    def _keep(self, use: SchemaUse, where: TopicPartition, *, numbers: bool) -> None:
+    def _keep(self, use: SchemaUse, where: TopicPartition, bodies: pa.BinaryArray | None) -> None:
+        """Store a schema; *bodies* are what it is to describe, if they may be numbers."""
+        numbers = bodies is not None
         of_part = use.topic, use.part
         if self.clock.steady_s() < self._rests_until.get(use.part, 0.0):
             self._miss(use, where, "the registry did not answer a moment ago", numbers=numbers)
             return
         registry = self.source.registries[use.part]
         try:
-            is_known = fetch(registry, self.store, self.layout, use, numbers=numbers)
+            is_known = fetch(registry, self.store, self.layout, use, numbers=numbers, bodies=bodies)
         except RegistryError as error:
             self._rests_until[use.part] = self.clock.steady_s() + REST_S
             self._miss(use, where, str(error), numbers=numbers)
@@ -182,6 +186,7 @@ def fetch(
     use: SchemaUse,
     *,
     numbers: bool = False,
+    bodies: pa.BinaryArray | None = None,
 ) -> bool:
     """Store a schema of *registry*, or note that it does not have it; return whether it has.
 
@@ -190,7 +195,9 @@ def fetch(
         store: Where it goes.
         layout: Which ``topics.dir``.
         use: Which one.
-        numbers: All that begins with its id may be numbers: then another topic's does not count.
+        numbers: All that begins with its id may be numbers: then another topic's does not count,
+            and one that is named after a record only if *bodies* fit it.
+        bodies: What follows the id; None where it is not known any more.
 
     Raises:
         RegistryError: If it does not answer.
@@ -203,12 +210,24 @@ def fetch(
         schemas.note(store, layout, use, schemas.UNKNOWN, why)
         return False
     versions = connection.versions(use.id)
-    if numbers and not any(_is_of(use, subject) for subject in versions):
+    if numbers and not _counts(use, found, versions, bodies):
         why = f"{registry.name} has schema {use.id}, but for others: {', '.join(sorted(versions))}"
         schemas.note(store, layout, use, schemas.UNKNOWN, why)
         return False
     schemas.put(store, layout, KeptSchema(use, found, versions))
     return True
+
+
+def _counts(
+    use: SchemaUse,
+    found: RegisteredSchema,
+    subjects: Collection[str],
+    bodies: pa.BinaryArray | None,
+) -> bool:
+    """Whether a schema describes what may be numbers: it is the topic's, and they fit it."""
+    if f"{use.topic}-{use.part}" in subjects:
+        return True
+    return any(_is_of(use, each) for each in subjects) and (bodies is None or fits(found, bodies))
 
 
 def _is_of(use: SchemaUse, subject: str) -> bool:

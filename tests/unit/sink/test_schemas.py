@@ -224,6 +224,28 @@ def test_numbers_of_eight_bytes_are_told_apart(
     assert [2, 3] == sorted(use.id for use in index(store).keys)
 
 
+@pytest.mark.parametrize(
+    ("value", "is_kept"),
+    [
+        pytest.param((2**24 + 5).to_bytes(8, "big"), False, id="a number"),
+        pytest.param((2**24 + 5).to_bytes(8, "big") * 2, False, id="a number in a window"),
+        pytest.param(head_of(1) + b"\x04ab", True, id="a record as long as a number"),
+    ],
+)
+def test_schemas_named_after_records_count_if_they_fit(
+    registry: FakeRegistry, store: StoreSettings, value: bytes, is_kept: bool
+) -> None:
+    """
+    Any topic may have records of such a schema, so what follows the id tells numbers apart.
+    """
+    fields = [{"name": "n", "type": "string"}]
+    registry.add("x.Order", {"type": "record", "name": "x.Order", "fields": fields})
+
+    done = sink(orders(value), store, schema_registry_url=registry.url)
+
+    assert (0, is_kept) == (done["exit_code"], 1 in kept(store))
+
+
 def test_numbers_that_a_registry_which_was_away_could_not_tell_are_asked_for_again(
     registry: FakeRegistry, store: StoreSettings
 ) -> None:
