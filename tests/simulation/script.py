@@ -34,6 +34,8 @@ class Shape:
         hours: Over how many directories records are spread, by their timestamps; 0: by partition.
         timestamp_type: Who sets timestamps: 1 the producer, 2 the broker.
         values_only: Whether objects hold values alone, as the connectors' do.
+        is_mapped: Whether restores choose partitions by a map, which gives each partition of the
+            backup a group of its own.
     """
 
     topics: tuple[tuple[str, int], ...]
@@ -44,6 +46,7 @@ class Shape:
     hours: int = 0
     timestamp_type: int = 1
     values_only: bool = False
+    is_mapped: bool = False
 
 
 WEIGHTS = {
@@ -81,6 +84,8 @@ def _varied(seed: int, shape: Shape, steps: list[Step]) -> tuple[Shape, list[Ste
         shape = replace(shape, timestamp_type=2)
     if Random(f"layout of script {seed}").random() < 0.15:
         shape = replace(shape, values_only=True)
+    if Random(f"map of script {seed}").random() < 0.06:
+        shape = replace(shape, is_mapped=True)
     for kind, chance in {"follow": 0.35, "three at once": 0.12, "status": 0.5}.items():
         if rng.random() < chance:
             at = rng.randint(2, len(steps) - 1)

@@ -185,9 +185,16 @@ class Stage:
             self.history.append(Vouched(int(until), topics, self._may_leave()))
         return self._end("status", process, summary, [])
 
+    @property
+    def _restoring(self) -> dict[str, Any]:
+        """The options of all restores.  The map sends each partition to the one of its number."""
+        mapped = {"partition_map": "modulo", "target_partitions": "3"}
+        given = mapped if self.shape.is_mapped else {}
+        return given if self.shape.exactly_once else {**given, "exactly_once": False}
+
     def restore(self, process: Process, rename: str = COPY, **options: Any) -> Ended | None:
         """Run a restore."""
-        given = {**({} if self.shape.exactly_once else {"exactly_once": False}), **options}
+        given = {**self._restoring, **options}
         settings = self._settings("restore", rename=rename, **given)
         names = settings.topics or tuple(name for name, _ in self.shape.topics)
         targets = {
@@ -203,9 +210,10 @@ class Stage:
 
     def standby(self, process: Process) -> Ended | None:
         """Run a restore that follows, until it has had its looks."""
-        given = {} if self.shape.exactly_once else {"exactly_once": False}
         names = ",".join(name for name, _ in self.shape.topics)
-        settings = self._settings("restore", rename=COPY, follow=True, topics=names, **given)
+        settings = self._settings(
+            "restore", rename=COPY, follow=True, topics=names, **self._restoring
+        )
         told: list[Any] = []
         stop = Stop()
         stop.event = Looks(process)
