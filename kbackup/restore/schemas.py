@@ -84,8 +84,8 @@ class SchemaPlan:
             for topic in self.without
         ]
         left = (
-            f"is in mode {IMPORT} and stays so: producers cannot register a schema under it; if no "
-            "other tool has set the mode, a restore that was killed has left it: send DELETE"
+            f"is in mode {IMPORT} and stays so, and producers cannot register schemas under it; if "
+            "no other tool set the mode, it was left by a restore that was killed: send DELETE"
         )
         importing = [
             ("import_mode", f"subject {name} {left} /mode/{name} to {self.where} after this one")
@@ -336,7 +336,7 @@ def _check(registry: Registry, found: SchemaPlan) -> tuple[str, ...]:
     for what, mode in modes.items():
         if mode in (READONLY, READONLY_OVERRIDE):
             raise RefusedError(
-                f"Schema Registry at {found.where} takes no schemas",
+                f"Schema Registry at {found.where} does not accept schemas",
                 f"{what} is in mode {mode}",
                 "set its mode to READWRITE, or restore without --schema-registry-url",
             )
@@ -347,8 +347,8 @@ def _check(registry: Registry, found: SchemaPlan) -> tuple[str, ...]:
                 continue  # what it refers to may have to be registered first
             raise RefusedError(
                 f"{each.kept.use} is not compatible with the schemas of subject {name}",
-                f"the subject of Schema Registry at {found.where} has others already",
-                "relax the compatibility of the subject, or restore under another name: "
+                f"that subject already has other schemas in Schema Registry at {found.where}",
+                "relax the subject's compatibility, or restore under another name: "
                 "--rename 'copy_of_$0'",
             )
     return tuple(name for name in sorted(names) if modes.get(name) == IMPORT)
@@ -356,10 +356,10 @@ def _check(registry: Registry, found: SchemaPlan) -> tuple[str, ...]:
 
 def _two_meanings(use: SchemaUse, keys: Iterable[str]) -> RefusedError:
     return RefusedError(
-        f"{use} has several meanings in this backup",
-        f"{', '.join(keys)}: the registry of the source was set up anew and gave the id again",
-        "restore without --schema-registry-url, or move away the objects that the records to be "
-        "restored do not mean",
+        f"{use} names several schemas in this backup",
+        f"the source's registry was set up anew and assigned the id again: {', '.join(keys)}",
+        "restore without --schema-registry-url, or move away the schema objects that do not "
+        "belong to the records to be restored",
     )
 
 

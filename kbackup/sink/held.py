@@ -19,8 +19,8 @@ from kbackup.records import Span, TopicPartition
 from kbackup.stores import Store
 
 _DO: Final = (
-    "set the group's offset to the end of a cut, such as {end}, to continue there; to store these "
-    "records anew, move the objects away first"
+    "set the group's offset to the end of a cut, such as {end}, to continue there; or move the "
+    "objects away, to store their records again"
 )
 
 
@@ -172,10 +172,10 @@ class Again:
 
     def _refused(self, cut: HeldCut, how: str) -> RefusedError:
         return RefusedError(
-            f"{self.where}: the group was set back to before objects of values that are in the "
-            f"bucket, and those of offsets {cut.start} to {cut.end - 1} {how}",
-            "the configuration, or what compaction has left, is not what it was; rows of values do "
-            "not store their offsets, so a restore would deliver them twice",
+            f"{self.where}: the group was set back, and the stored value objects of offsets "
+            f"{cut.start} to {cut.end - 1} {how}",
+            "the configuration has changed, or compaction has removed records since; value objects "
+            "do not store offsets, so a restore would deliver these records twice",
             _DO.format(end=cut.end),
             topic=self.where.topic,
             partition=self.where.partition,
@@ -186,9 +186,9 @@ def unreachable(where: TopicPartition, cut: HeldCut, log_start: int) -> RefusedE
     """Return the error of a cut that lacks objects, and whose beginning the log has lost."""
     return RefusedError(
         f"{where}: the log begins at {log_start}, in the middle of a cut of values, {cut.start} to "
-        f"{cut.end - 1}, of which objects are missing",
-        "storing the rest of it would double the rows of the objects that are there: rows of "
-        "values do not store their offsets",
+        f"{cut.end - 1}, and some objects of that cut are missing",
+        "storing the rest of the cut would duplicate records of the objects that exist: value "
+        "objects do not store offsets",
         _DO.format(end=cut.end),
         topic=where.topic,
         partition=where.partition,

@@ -66,8 +66,8 @@ class RepairRun:
         """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
         if self._frame.settings.follow:
             raise ConfigurationError(
-                "--repair does not go with --follow",
-                "it ends once the objects are written",
+                "--repair cannot be used with --follow",
+                "a repair ends once the objects are written",
                 "stop the sink that follows, repair, and start it again",
             )
         _check_topics(self._frame.settings)
@@ -154,7 +154,7 @@ def _check_topics(settings: Settings) -> None:
     if others := [name for name in named if name not in chosen]:
         raise ConfigurationError(
             f"--repair names topics that this sink does not back up: {', '.join(others)}",
-            "its lock would not keep out the sink that does, which may be writing them now",
+            "this run's lock would not stop the sink that does, which may be writing them now",
             "repair with that sink's configuration",
         )
 
@@ -172,14 +172,14 @@ def _check_object(store: Store, key: str) -> None:
             key,
             "its records were written again under other names: the sink's settings have changed "
             "since, or some of them have expired",
-            "look at the partition with kbackup restore verify",
+            "check the partition with kbackup restore verify",
         )
     facts = Facts.from_metadata(head.metadata)
     with store.open(key) as body:
         if facts is not None and sha256_of(body) != facts.sha256:
             raise CorruptObjectError(
                 key,
-                "its sha256 is not the one that was stored, and what is there is not replaced",
+                "its bytes do not match its sha256, and a repair replaces no object",
                 "move it away, then run this again",
             )
 
@@ -308,7 +308,7 @@ def _rounds(repairs: Iterable[Repair]) -> list[list[Repair]]:
 
 def _not_possible(where: TopicPartition, offset: int, why: str) -> IncompleteBackupError:
     return IncompleteBackupError(
-        f"{where}: what begins at offset {offset} cannot be written again",
+        f"{where}: the object that begins at offset {offset} cannot be written again",
         why,
         "kbackup restore verify names the objects; what is lost for good can be accepted with "
         "--accept-missing",
