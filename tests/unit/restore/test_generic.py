@@ -19,7 +19,7 @@ from kbackup.records import TopicPartition
 from kbackup.restore.ready import Ready
 from kbackup.runs import wiring
 from kbackup.runs.known import NOTHING
-from tests.support.target import CrashError, Restoring
+from tests.support.target import MARKER, CrashError, Restoring
 
 LINES = b'{"n":1}\n{"n":2}\n'
 
@@ -347,3 +347,58 @@ def test_records_of_other_tools_are_chosen_by_their_times() -> None:
     restoring.run(from_time="1970-01-01T00:00:01.001Z", to_time="1970-01-01T00:00:01.003Z")
 
     assert [b"1", b"2"] == restoring.cluster.values("clicks")
+
+
+def _avro_rows() -> bytes:
+    """Rows with an envelope, as Avro."""
+    fields = [
+        {"name": "key", "type": ["null", "bytes"]},
+        {"name": "value", "type": ["null", "bytes"]},
+        {"name": "timestamp", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "headers", "type": ["null", {"type": "map", "values": "bytes"}]},
+    ]
+    rows = [
+        {"key": b"k", "value": b"\0\xff", "timestamp": 1000, "headers": {"h": b"x"}},
+        {"key": None, "value": None, "timestamp": 2000, "headers": None},
+    ]
+    made = io.BytesIO()
+    fastavro.writer(made, {"type": "record", "name": "Row", "fields": fields}, rows)
+    return made.getvalue()
+
+
+def _parquet_rows() -> bytes:
+    """The same as Parquet."""
+    headers = pa.array([[("h", b"x")], None], pa.map_(pa.string(), pa.binary()))
+    made = io.BytesIO()
+    table = {
+        "key": pa.array([b"k", None]), "value": pa.array([b"\0\xff", None]),
+        "timestamp": pa.array([1000, 2000]), "headers": headers,
+    }  # fmt: skip
+    pq.write_table(pa.table(table), made)
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        pytest.param("1.avro", _avro_rows(), id="Avro"),
+        pytest.param("1.parquet", _parquet_rows(), id="Parquet"),
+    ],
+)
+def test_rows_of_avro_and_parquet_hold_whole_records_too(name: str, data: bytes) -> None:
+    """
+    Fields of bytes are what they are, null is null, and headers are a map.
+    """
+    fields = "key=key,value=value,timestamp=timestamp,headers=headers"
+    restoring = Generic(properties={"record.fields": fields, "record.encoding": "base64"})
+    restoring.put({name: data})
+
+    restoring.run()
+
+    [log] = restoring.cluster.logs.values()
+    assert [
+        (b"k", b"\0\xff", 1000, [{"key": "h", "value": b"x"}]), (None, None, 2000, []),
+    ] == [
+        (row["key"], row["value"], row["timestamp"], row["headers"])
+        for row in log.rows if row is not MARKER
+    ]  # fmt: skip
