@@ -22,12 +22,14 @@ published objects of the block-gzip sink.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from enum import StrEnum
 from typing import Final
 
 from kbackup import expressions
 from kbackup.errors import IllegalTopicNameError, ObjectKeyError
 from kbackup.expressions import Expression
+from kbackup.name_template import NameTemplate
 
 OFFSET_WIDTH: Final = 10
 """Digits a start offset is zero-padded to; a longer offset is never cut."""
@@ -133,6 +135,8 @@ class Layout:
         expressions: Of a generic layout, which is only read: what gives an object its topic.
             Objects are values; each is a directory of its own, named as its key.
         tombstones: Directory of the files that hold the keys of tombstones, which have no values.
+        template: Of a dated layout: what names look like, as `NameTemplate` reads it; empty for
+            the block-gzip sink's.  The time in them is the directory.
     """
 
     topics_dir: str = "topics"
@@ -142,9 +146,17 @@ class Layout:
     is_dated: bool = False
     expressions: tuple[Expression, ...] = ()
     tombstones: str = "tombstone"
+    template: str = ""
     _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _names: NameTemplate | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        names = NameTemplate.read(self.template) if self.is_dated and self.template else None
+        object.__setattr__(self, "_names", names)
+        if names is not None:
+            text = rf"{re.escape(self.prefix())}{names.pattern()}(?P<extension>(?:\.[A-Za-z0-9]+)+)"
+            object.__setattr__(self, "_pattern", re.compile(text, re.ASCII))
+            return
         dd, fd = re.escape(self.directory_delim), re.escape(self.file_delim)
         end = rf"{fd}\d+{fd}\d+\." if self.is_dated else dd
         topic = rf"(?P<topic>(?!\.\.?{end})[\w.-]{{1,{TOPIC_LENGTH_MAX}}})"
@@ -185,13 +197,35 @@ class Layout:
         """Return what to list to find all objects of *topics*, and perhaps of others."""
         return sorted({self.prefix(topic) for topic in topics})
 
-    def partition_prefix(self, date: str, topic: str, partition: int) -> str:
-        """Return what the keys of one partition begin with on one date of a dated layout."""
-        return f"{self.prefix()}{date}{self.directory_delim}{self._stem(topic, partition)}"
+    def upload(self, moment: datetime) -> str:
+        """Return the directory of what is stored at a time in a dated layout."""
+        return moment.date().isoformat() if self._names is None else self._names.times(moment)
 
-    def names_glob(self, topic: str, extension: str) -> str:
-        """Return a glob that the names of a topic's value files match in a dated layout."""
+    def upload_day(self, directory: str) -> date | None:
+        """Return the day of such a directory; None where it does not say."""
+        try:
+            day = date.fromisoformat(directory) if self._names is None else None
+        except ValueError:
+            return None
+        return day if self._names is None else self._names.day(directory)
+
+    def day_prefix(self, day: date, topic: str, partition: int) -> str:
+        """Return what keys of one partition begin with on one day of a dated layout."""
+        if self._names is None:
+            directory = f"{self.prefix()}{day.isoformat()}{self.directory_delim}"
+            return f"{directory}{self._stem(topic, partition)}"
+        digits = f"{partition:0{_PARTITION_WIDTH}d}"
+        return f"{self.prefix()}{self._names.beginning(day, topic, digits)}"
+
+    def names_glob(self, topic: str, extension: str) -> str | None:
+        """Return a glob that the names of a topic's value files match in a dated layout.
+
+        None where names do not hold the topic, but the folders they are in.
+        """
         partition, offset = "[0-9]" * _PARTITION_WIDTH, "[0-9]" * (self.offset_width or 1)
+        if self._names is not None:
+            name = self._names.glob(topic, partition, offset)
+            return None if name is None else f"{name}*{extension}"
         return f"{topic}{self.file_delim}{partition}{self.file_delim}{offset}*{extension}"
 
     def pointer(self, topic: str, partition: int) -> str:
@@ -219,11 +253,15 @@ class Layout:
             ObjectKeyError: If the parts make a key that would not parse back, or one that S3
                 does not take.
         """
-        key = (
-            f"{self.prefix(parts.topic)}{parts.encoded_partition}{self.directory_delim}"
-            f"{self._stem(parts.topic, parts.partition)}"
-            f"{parts.start_offset:0{self.offset_width or 1}d}{parts.view}{parts.extension}"
-        )
+        offset = f"{parts.start_offset:0{self.offset_width or 1}d}"
+        if self._names is None:
+            stem = f"{parts.encoded_partition}{self.directory_delim}"
+            stem += f"{self._stem(parts.topic, parts.partition)}{offset}"
+        else:
+            times = None if parts.encoded_partition == UPLOAD_DATE else parts.encoded_partition
+            digits = f"{parts.partition:0{_PARTITION_WIDTH}d}"
+            stem = self._names.name(parts.topic, digits, offset, times)
+        key = f"{self.prefix(parts.topic)}{stem}{parts.view}{parts.extension}"
         if len(key.encode()) > KEY_BYTES_MAX:
             raise ObjectKeyError(key, f"longer than {KEY_BYTES_MAX} bytes")
         if self.parse(key) != parts:
@@ -246,10 +284,13 @@ class Layout:
         partition, offset = int(match["partition"]), int(match["offset"])
         if partition > PARTITION_MAX or offset > OFFSET_MAX:
             raise ObjectKeyError(key, "its partition or offset is larger than Kafka's")
-        return ObjectKey(
-            match["topic"], partition, offset, match["encoded"], match["extension"],
-            View(match["view"]),
-        )  # fmt: skip
+        if self._names is None:
+            directory, view = match["encoded"], View(match["view"])
+        else:
+            if match["topic"] in (".", ".."):
+                raise ObjectKeyError(key)
+            directory, view = self._names.times_of(match) or UPLOAD_DATE, View.VALUE
+        return ObjectKey(match["topic"], partition, offset, directory, match["extension"], view)
 
     def _placed(self, key: str) -> ObjectKey:
         """Return where *key* belongs by the expressions."""

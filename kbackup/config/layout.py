@@ -7,6 +7,7 @@ from kbackup.config.parsing import (
     Duration,
     ExactWord,
     Integer,
+    ObjectName,
     ObjectPlaces,
     OptionalText,
     Switch,
@@ -61,6 +62,14 @@ class Layout(Group):
     )
     filename_offset_zero_pad_width: Integer = declare(
         10, "Minimum number of digits of the offset in an object's name.", ge=0, le=99
+    )
+    object_name_template: ObjectName = declare(
+        None,
+        "What names look like with format.class=block_gzip: {topic}, {partition} and, last, "
+        "{offset}, with {date}, {year}, {month}, {day}, {hour}, {minute} or {second} of the "
+        "upload, in UTC.",
+        example="{year}/{month}/{day}/{hour}/{topic}-{partition}-{offset}",
+        is_literal=True,
     )
     view: Annotated[Literal["record", "value"], *Word] = declare(
         "record",

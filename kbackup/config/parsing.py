@@ -19,6 +19,7 @@ from kbackup.errors import ConfigurationError, IllegalTopicNameError
 from kbackup.expressions import Expression
 from kbackup.java_regex import PatternError, translate
 from kbackup.literals import names_host, read_boolean, read_duration, read_integer, read_names
+from kbackup.name_template import NameTemplate
 from kbackup.naming import PARTITION_MAX, check_topic
 from kbackup.places import Place
 
@@ -225,6 +226,16 @@ def _java_pattern(value: object) -> object:
     return text
 
 
+def _object_name(value: object) -> object:
+    text = _optional(value)
+    if isinstance(text, str):
+        try:
+            NameTemplate.read(text)
+        except ValueError as error:
+            raise ValueError(f"names could not be read back: {error}") from error
+    return text
+
+
 def _places(value: object) -> object:
     """``TOPIC:PARTITION:OFFSET,...``, as `restore verify` prints it."""
     names: Iterable[str] = read_names((value,) if isinstance(value, str) else value)
@@ -272,4 +283,5 @@ ObjectPlaces = Annotated[
 Expressions = Annotated[
     SkipValidation[tuple[Expression, ...]], *_read(_expressions, "TOPIC:PATTERN")
 ]
+ObjectName = Annotated[str | None, *_read(_object_name, "template")]
 JavaPattern = Annotated[str | None, *_read(_java_pattern, "regular expression")]

@@ -24,6 +24,7 @@ _OF_VALUES: Final = (
     "behavior.on.null.",
 )
 
+_TEMPLATE: Final = "object.name.template"
 _SIDES: Final = {"keys": View.KEY, "headers": View.HEADERS}
 """The files beside the values, by the first word of their properties."""
 _FORMATS: Final = ("format_class", "keys_format_class", "headers_format_class")
@@ -118,6 +119,11 @@ def _own_settings(seams: Seams, given: Mapping[str, Value]) -> None:
     name = seams.found.get("format_class")
     own: Mapping[str, Any] = getattr(_format(name), "settings", {})
     seams.defaults |= own
+    template = given.get(_TEMPLATE)
+    if template is not None and template.text and not hasattr(_format(name), "directory"):
+        why = "it goes with the block-gzip layout alone"
+        do = "set format.class=block_gzip; elsewhere partitioners and path.format give directories"
+        seams.doubts.append(error("combination", _TEMPLATE, template, why, do))
     for part in _SIDES if own else ():
         if _is_true(given, f"store.kafka.{part}"):
             why = f"format.class={name} has no place for {part}"

@@ -10,7 +10,7 @@ from kbackup.backup.file_sets import BackupFile
 from kbackup.config import Settings
 from kbackup.ddl.directories import levels
 from kbackup.ddl.statement import ENGINES, Table
-from kbackup.errors import IncompleteBackupError
+from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.events import Event
 from kbackup.naming import View
 from kbackup.records import TopicPartition
@@ -63,6 +63,13 @@ def _table(settings: Settings, store: Store, found: Catalog, topic: str, name: s
     root = settings.url.rstrip("/")
     if layout.is_dated:  # topics share the folders
         names = layout.names_glob(topic, newest.extension)
+        if names is None:
+            raise ConfigurationError(
+                f"no table can be of {topic} alone",
+                "object.name.template puts the topic into a folder, and a table's files are chosen "
+                "by their names",
+                "query the backup with kbackup restore query",
+            )
         place = f"{root}/{layout.prefix()}"
         return Table(name, newest.format, files, files.columns, (), place, view, True, names)
     rows = sum(file.format == newest.format for file in mains)

@@ -87,6 +87,7 @@ def layout(settings: Settings) -> Layout:
         is_dated,
         settings.topic_regex_list if settings.mode == GENERIC else (),
         settings.tombstone_encoded_partition,
+        settings.object_name_template or "",
     )
 
 

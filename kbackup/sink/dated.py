@@ -56,7 +56,7 @@ class UploadDates:
         """
         if self._known is None:
             self._known = self._stored()
-        return self._known.get(start_offset) or self._today().isoformat()
+        return self._known.get(start_offset) or self.layout.upload(self._now())
 
     def _stored(self) -> dict[int, str]:
         """Return the dates of what may not be committed yet, the earliest of each offset."""
@@ -78,17 +78,21 @@ class UploadDates:
             return [self.layout.prefix()]
         days = [since + timedelta(days=day) for day in range((today - since).days + 1)]
         topic, partition = self.where.topic, self.where.partition
-        return [self.layout.partition_prefix(day.isoformat(), topic, partition) for day in days]
+        found = (self.layout.day_prefix(day, topic, partition) for day in days)
+        return list(dict.fromkeys(found))
 
     def _last_date(self) -> date | None:
         try:
             parts = self.layout.parse(self.last_key or "")
-            return date.fromisoformat(parts.encoded_partition)
-        except (ObjectKeyError, ValueError):
+        except ObjectKeyError:
             return None
+        return self.layout.upload_day(parts.encoded_partition)
 
     def _today(self) -> date:
-        return datetime.fromtimestamp(self.clock.ms() / 1000, UTC).date()
+        return self._now().date()
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self.clock.ms() / 1000, UTC)
 
 
 def keep_indexed(store: Store, file: ClosedFile) -> Facts:

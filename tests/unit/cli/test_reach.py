@@ -28,6 +28,7 @@ IN_ITS_PLACE: dict[str, list[str]] = {
     "rotate.schedule.interval.ms": ["--timezone", "UTC"],
     "partition.field.name": ["--partitioner", "field"],
     "timestamp.field": ["--timestamp-extractor", "field"],
+    "object.name.template": ["-f", "block_gzip"],
     "mode": ["--topic-regex-list", "a:b"],
     "topic.regex.list": ["--mode", "GENERIC"],
     "record.fields": ["--mode", "GENERIC", "--topic-regex-list", "a:b"],

@@ -119,3 +119,31 @@ def test_another_connector_of_the_same_simple_name_needs_its_format(tmp_path: Pa
 
     with pytest.raises(ConfigurationError, match=r"format\.class"):
         loaded(tmp_path, text)
+
+
+def test_names_may_follow_a_template(tmp_path: Path) -> None:
+    """
+    Every command that reads the backup takes it from the same file.
+    """
+    template = "{year}/{month}/{day}/{topic}-{partition}-{offset}"
+    for command in ("sink", "restore", "verify"):
+        settings = loaded(tmp_path, f"{CONNECTOR}object.name.template={template}", command).settings
+        assert template == wiring.layout(settings).template
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(CONNECTOR + "object.name.template={date}/{topic}", id="cannot be read back"),
+        pytest.param(
+            "topics=t\ns3.bucket.name=b\nobject.name.template={date}/{topic}-{partition}-{offset}",
+            id="another layout",
+        ),
+    ],
+)
+def test_a_template_that_cannot_work_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    """
+    Names that could not be read back, or a layout whose names are not its own.
+    """
+    with pytest.raises(ConfigurationError, match=r"object\.name\.template"):
+        loaded(tmp_path, text)

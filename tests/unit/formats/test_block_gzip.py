@@ -178,7 +178,7 @@ def test_a_dated_key_is_read_back(
     key = layout.key(parts)
 
     assert parts == layout.parse(key)
-    assert key.startswith(layout.partition_prefix(day.isoformat(), topic, partition))
+    assert key.startswith(layout.day_prefix(day, topic, partition))
 
 
 def test_dated_keys_are_the_originals() -> None:

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from itertools import pairwise
 from typing import Final
@@ -52,25 +53,36 @@ def a_store() -> MemoryStore:
     return MemoryStore(StoreSettings(f"memory://{uuid4()}"))
 
 
-def start(log: pa.RecordBatch, positions: FakePositions, store: Store, clock: HandClock) -> Start:
+def start(
+    log: pa.RecordBatch,
+    positions: FakePositions,
+    store: Store,
+    clock: HandClock,
+    layout: Layout = LAYOUT,
+) -> Start:
     """Where a run begins, as the driver finds it out."""
     logs = {WHERE: Span(0, FakeReader(log).end_offset)}
-    seen = gather(store, LAYOUT, clock, logs, positions.positions)[WHERE]
+    seen = gather(store, layout, clock, logs, positions.positions)[WHERE]
     return decide(WHERE, seen, reset="earliest")
 
 
 def run_once(
-    log: pa.RecordBatch, positions: FakePositions, store: Store, clock: HandClock, size: int = 5
+    log: pa.RecordBatch,
+    positions: FakePositions,
+    store: Store,
+    clock: HandClock,
+    size: int = 5,
+    layout: Layout = LAYOUT,
 ) -> PartitionReport[OfSink]:
     """One run."""
     reader = FakeReader(log)
-    first = start(log, positions, store, clock).offset
+    first = start(log, positions, store, clock, layout).offset
     position = positions.read(WHERE)
     bookmark = None if position is None else LastObject.read(position.metadata)
     if position is not None and position.offset > first:
         del positions.positions[WHERE]  # as the driver sets the group back
     job = SinkJob(
-        str(uuid4()), KafkaSettings("-"), StoreSettings("-"), LAYOUT, clock, VIEWS,
+        str(uuid4()), KafkaSettings("-"), StoreSettings("-"), layout, clock, VIEWS,
         "upload_date", "record", Rule(records=size), "group",
     )  # fmt: skip
     unit = SinkUnit(WHERE, Span(first, reader.end_offset), bookmark)
@@ -88,9 +100,9 @@ def content(store: Store) -> dict[str, bytes]:
     return found
 
 
-def restored(store: Store) -> list[tuple[int, bytes | None]]:
+def restored(store: Store, layout: Layout = LAYOUT) -> list[tuple[int, bytes | None]]:
     """Offsets and values, as a restore reads them."""
-    found = catalog.read(store, LAYOUT, OPTIONS, topics=[WHERE.topic])
+    found = catalog.read(store, layout, OPTIONS, topics=[WHERE.topic])
     assert not found.foreign
     batches = records(store, found.sets.get(WHERE, ()), ReadOptions())
     return [(row["offset"], row["value"]) for each in batches for row in each.to_pylist()]
@@ -176,6 +188,39 @@ def test_a_run_that_dies_at_any_request_leaves_no_hole_and_no_double(
                 assert wanted[key.rpartition("/")[2]] == body, (number, key)
         (pointer,) = [body for key, body in found.items() if key.endswith(".txt")]
         assert pointer.decode() in found, number
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["position kept", "position lost"])
+@pytest.mark.parametrize(
+    "template",
+    [
+        pytest.param("{year}/{month}/{day}/{hour}/{topic}-{partition}-{offset}", id="by hour"),
+        pytest.param("{hour}{minute}{second}-{topic}/p{partition}+{offset}".replace("}{", "}-{"),
+                     id="without a day"),
+    ],
+)  # fmt: skip
+def test_names_by_a_template_are_found_again(template: str, is_lost: bool) -> None:
+    """
+    A run that died between file and commit is continued an hour later under the names that are
+    there; every command reads them.
+    """
+    layout = replace(LAYOUT, template=template)
+    log, clock = batch(range(13)), at(5)
+    later = HandClock(clock.ms() + 3_600_000)
+    for number in range(1, 4):
+        store, positions = a_store(), FakePositions({number})
+        with suppress(CrashError):
+            run_once(log, positions, store, clock, layout=layout)
+        before = content(store)
+        if is_lost:
+            positions.positions.clear()
+
+        run_once(log, positions, store, later, layout=layout)
+
+        after = content(store)
+        assert {key for key in before if key.endswith(".gz")} <= after.keys()
+        assert 3 == sum(key.endswith(".gz") for key in after)
+        assert values(log) == restored(store, layout)
 
 
 def test_a_rerun_past_midnight_keeps_the_key_that_is_there() -> None:
