@@ -18,7 +18,7 @@ from kbackup.reports import LastObject
 from kbackup.runs.known import NOTHING, Known, with_objects
 from kbackup.sink import inherited
 from kbackup.sink.dated import pointed_to
-from kbackup.sink.held import HeldCut, held, one_after_another
+from kbackup.sink.held import HeldCut, held, one_after_another, untold_to
 from kbackup.sink.inherited import Inherited
 from kbackup.sink.start import Evidence
 from kbackup.stores import ObjectHead, Store
@@ -133,6 +133,7 @@ def gather(
             is_astray=pointer is not None and pointer != mains[where][-1].start_offset,
             inherited=legacies.get(where),
             held=_held(values, ledger, keys, legacies.get(where)),
+            untold_to=None if values is None else untold_to(ledger, keys, values),
         )
     return evidence
 

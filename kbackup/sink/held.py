@@ -77,7 +77,7 @@ def held(ledger: PartitionLedger, present: Container[str], extension: str) -> tu
             cut, objects=cut.objects + is_there, is_whole=cut.is_whole and is_there
         )
     foreign = [one for one in values if one.cut_start is None]
-    if foreign and len({_directory(one) for one in foreign}) == 1:
+    if foreign and not _are_spread(foreign):
         starts = sorted({one.first for one in foreign} | {span.start_offset for span in found})
         found |= {
             cut.span: cut
@@ -86,6 +86,35 @@ def held(ledger: PartitionLedger, present: Container[str], extension: str) -> tu
         }
     there = (cut for cut in found.values() if cut.objects)
     return tuple(sorted(there, key=lambda cut: (cut.start, -cut.end)))
+
+
+def untold_to(ledger: PartitionLedger, present: Container[str], extension: str) -> int | None:
+    """Return the offset up to which there are values of which nobody knows where each ends.
+
+    They are another tool's, in several directories; the first cut after them says where all of
+    them have ended.  None where there are none.
+
+    Args:
+        ledger: The partition's.
+        present: The keys of a listing that was made after the ledger was read.
+        extension: Only objects with this one: another format's are another backup.
+    """
+    foreign = [
+        one
+        for one in ledger.objects.values()
+        if one.view == named(View.VALUE)
+        and one.cut_start is None
+        and (one.key or "").endswith(extension)
+    ]
+    there = [one.first for one in foreign if one.key in present]
+    if not there or not _are_spread(foreign):
+        return None
+    begun = (one.cut_start for one in ledger.objects.values() if one.cut_start is not None)
+    return min((start for start in begun if start > max(there)), default=max(there) + 1)
+
+
+def _are_spread(foreign: Sequence[Entry]) -> bool:
+    return len({_directory(one) for one in foreign}) > 1
 
 
 def one_after_another(starts: Sequence[int]) -> list[HeldCut]:
@@ -180,6 +209,26 @@ class Again:
             topic=self.where.topic,
             partition=self.where.partition,
         )
+
+
+def untold(where: TopicPartition, offset: int, end: int) -> RefusedError:
+    """Return the error of a backup that would go over another tool's values again.
+
+    Args:
+        where: The partition.
+        offset: Where it would continue.
+        end: Up to where there may be such objects.
+    """
+    return RefusedError(
+        f"{where}: the group was set back to {offset}, before objects of values of another tool "
+        "that are in the bucket",
+        "they are in several directories and do not say where they end, so nothing can keep their "
+        "rows from being stored twice",
+        f"set the group's offset to the end of what that tool stored, {end} or later; to store "
+        "these records anew, move the objects away first",
+        topic=where.topic,
+        partition=where.partition,
+    )
 
 
 def unreachable(where: TopicPartition, cut: HeldCut, log_start: int) -> RefusedError:

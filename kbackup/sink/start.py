@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from kbackup.errors import KbackupError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicIdentity, TopicPartition, without
-from kbackup.sink.held import HeldCut, around, unreachable
+from kbackup.sink.held import HeldCut, around, unreachable, untold
 from kbackup.sink.inherited import Inherited
 
 
@@ -37,6 +37,8 @@ class Evidence:
             known; None where nobody has left any, or the position is confirmed.
         held: The cuts of values that the bucket holds, in order; empty where whole records are
             backed up, or the position is confirmed.
+        untold_to: The offset up to which there are values of another tool that do not say where
+            they end; None where there are none.
     """
 
     log: Span
@@ -52,6 +54,7 @@ class Evidence:
     is_astray: bool = False
     inherited: Inherited | KbackupError | None = None
     held: tuple[HeldCut, ...] = ()
+    untold_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
         StoreError: If that object may not be read.
     """
     start = _decide(where, seen, reset)
+    if seen.untold_to is not None and seen.inherited is None and start.offset < seen.untold_to:
+        raise untold(where, start.offset, seen.untold_to)
     cut = around(seen.held, start.offset)
     if cut is None:
         return start

@@ -1,5 +1,6 @@
 """A group that somebody has set back, over objects of values, which do not store offsets."""
 
+import io
 import json
 from collections import Counter
 from typing import Any, Final
@@ -213,3 +214,33 @@ def test_a_smaller_flush_size_after_a_run_that_died_stores_no_row_twice() -> Non
 
     assert (4, 0) == (refused["exit_code"], again["exit_code"])
     assert (before, set()) == (bench.rows(), bench.doubled())
+
+
+@pytest.mark.parametrize("offset", [0, 7, 13])
+def test_a_group_that_is_set_back_over_another_tool_s_directories_is_refused(offset: int) -> None:
+    """
+    Its objects do not say where they end, so no row is stored twice by guess.
+    """
+    bench = Bench(20)
+    bench.sink(10, partitioner_class="modulo")
+    for one in [*bench.store.list("")]:
+        with bench.store.open(one.key) as body:
+            text = body.read()
+        bench.store.delete(one.key)
+        if one.key.startswith("topics/"):
+            bench.store.put(one.key, io.BytesIO(text), sha256="0" * 64, metadata={})
+    bench.set_back(20)
+    bench.kafka.append(WHERE, 10)
+    taken_over = bench.sink(10, partitioner_class="modulo")
+    before = bench.rows()
+    bench.set_back(offset)
+    bench.kafka.append(WHERE, 3)
+
+    refused = bench.sink(3, partitioner_class="modulo")
+    bench.set_back(30)
+    goes_on = bench.sink(3, partitioner_class="modulo")
+
+    assert (0, 4, 0) == (taken_over["exit_code"], refused["exit_code"], goes_on["exit_code"])
+    assert "several directories" in refused["errors"][0]["why"]
+    assert before.items() <= bench.rows().items()
+    assert not bench.doubled()
