@@ -1,5 +1,6 @@
 """Kafka in memory: topics, a log, a group; no more of it than plans and tasks use."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,14 @@ from kbackup.sink.clients import Clients
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.work import Work
 from kbackup.stores import Store
+
+
+def topics_of(
+    ids: Mapping[str, str], wheres: Iterable[TopicPartition], names: Iterable[str]
+) -> dict[str, Topic]:
+    """Return those of *names* that have an id, each with its number of partitions."""
+    partitions = Counter(where.topic for where in wheres)
+    return {name: Topic(name, partitions[name], ids[name]) for name in names if name in ids}
 
 
 @dataclass
@@ -44,11 +53,7 @@ class FakeCluster:
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of *names* that exist."""
-        return {
-            name: Topic(name, sum(where.topic == name for where in self.logs), self.ids[name])
-            for name in names
-            if name in self.ids
-        }
+        return topics_of(self.ids, self.logs, names)
 
     def topic_config(
         self, names: Iterable[str], *, overridden_only: bool = False

@@ -28,7 +28,7 @@ from kbackup.runs import wiring
 from kbackup.runs.known import Known, of_run_records
 from kbackup.steps import Step, choose_topics
 from kbackup.stores import Store
-from tests.support.fakes import SilentLine
+from tests.support.fakes import SilentLine, topics_of
 
 Row = dict[str, Any]
 COPY = TopicPartition("copy_of_orders", 0)
@@ -96,11 +96,7 @@ class FakeTarget:
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of *names* that exist."""
-        return {
-            name: Topic(name, sum(where.topic == name for where in self.logs), self.ids[name])
-            for name in names
-            if name in self.ids
-        }
+        return topics_of(self.ids, self.logs, names)
 
     def spans(
         self, wheres: Sequence[TopicPartition], *, committed_only: bool = True
