@@ -256,7 +256,10 @@ def _footer_schema(parquet: pq.ParquetFile) -> ConnectSchema:
 
 
 def _of_stored(kind: pa.DataType) -> ConnectSchema:
-    """Return the schema of a file of another tool."""
+    """Return the schema of a file of another tool.
+
+    Connect's times are milliseconds in UTC; others are the numbers that they are stored as.
+    """
     fields = []
     for field in kind:
         logical = [name for name, stored_as in _LOGICAL.items() if stored_as == field.type]
@@ -264,6 +267,11 @@ def _of_stored(kind: pa.DataType) -> ConnectSchema:
             plain = pa.int64() if logical == [TIMESTAMP] else pa.int32()
             found = connect.of_arrow(plain, optional=field.nullable)
             found = ConnectSchema(found.type, found.optional, logical[0], 1)
+        elif pa.types.is_timestamp(field.type):
+            found = ConnectSchema(Type.INT64, field.nullable)
+        elif pa.types.is_decimal(field.type):
+            scale = ("scale", str(field.type.scale))
+            found = ConnectSchema(Type.BYTES, field.nullable, DECIMAL, 1, parameters=(scale,))
         elif pa.types.is_struct(field.type):
             inner = _of_stored(field.type)
             found = ConnectSchema(Type.STRUCT, field.nullable, fields=inner.fields)

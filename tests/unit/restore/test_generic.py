@@ -2,7 +2,9 @@
 
 import gzip
 import io
+import json
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
@@ -402,3 +404,25 @@ def test_rows_of_avro_and_parquet_hold_whole_records_too(name: str, data: bytes)
         (row["key"], row["value"], row["timestamp"], row["headers"])
         for row in log.rows if row is not MARKER
     ]  # fmt: skip
+
+
+def test_times_and_decimals_of_other_tools_parquet_are_read() -> None:
+    """
+    Times that are not Connect's are numbers of their own unit; a decimal is one of Connect's.
+    """
+    made = io.BytesIO()
+    table = {
+        "local": pa.array([1000, None], pa.timestamp("ms")),
+        "micros": pa.array([1, None], pa.timestamp("us", "UTC")),
+        "price": pa.array([Decimal("1.50"), None], pa.decimal128(9, 2)),
+    }
+    pq.write_table(pa.table(table), made)
+    restoring = Generic()
+    restoring.put({"1.parquet": made.getvalue()})
+
+    restoring.run()
+
+    assert [
+        {"local": 1000, "micros": 1, "price": "AJY="},
+        {"local": None, "micros": None, "price": None},
+    ] == [json.loads(value or b"") for value in restoring.cluster.values("clicks")]
