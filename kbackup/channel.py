@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kbackup.events import Event
+from kbackup.events import Event, Plain
 
 _log = logging.getLogger(__name__)
 
@@ -78,13 +78,13 @@ class Hub:
             for line in self._lines:
                 _send(line, _STOP)
 
-    def order(self, order: Event) -> None:
+    def order(self, order: Plain) -> None:
         """Send *order* to all tasks; a task that calls later gets all orders in their turn.
 
         So a task that Spark runs again knows what the one before it knew.  Each task decides by
         itself whether an order concerns it.
         """
-        text = json.dumps(order).encode() + b"\n"
+        text = json.dumps(order.to_dict()).encode() + b"\n"
         with self._lock:
             self._orders.append(text)
             for line in self._lines:
@@ -163,13 +163,13 @@ class Line:
                 self._socket.shutdown(socket.SHUT_RDWR)  # ends the thread that listens
             self._socket.close()
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: Plain) -> None:
         """Send *event*, from any thread; lost without harm when the driver is out of reach."""
         if self._socket is None:
             return
         try:
             with self._sending:  # two threads would mix their lines
-                self._socket.sendall(json.dumps(event).encode() + b"\n")
+                self._socket.sendall(json.dumps(event.to_dict()).encode() + b"\n")
         except OSError:
             self._lose()
 

@@ -1,18 +1,31 @@
 """What a command reports while it works: the events, each of them a line of ``--json``.
 
-An event is a frozen dataclass until it is told; its `to_dict` fixes the names of the JSON fields,
-which are a contract.  What takes events in, from the line to the screens, takes that plain data.
+An event is a frozen dataclass until it leaves the task or the run; its `to_dict` fixes the names
+of the JSON fields, which are a contract.  A task's line and a run's frame are these borders: past
+them, from the driver's end of the line to the screens, an event is plain data.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from kbackup.errors import KbackupError
 from kbackup.records import Facts, TopicPartition
 
 Event = dict[str, Any]
 """An event as plain data: JSON values, with its ``type``."""
+
+
+class Plain(Protocol):
+    """What can become plain data: an event, or a row of one."""
+
+    def to_dict(self) -> Event:
+        """Return it as JSON values, under the names of the contract."""
+        ...
+
+
+Tell = Callable[[Plain], None]
+"""Takes events."""
 
 PROGRESS: Final = "progress"
 
@@ -120,6 +133,11 @@ class TopicPlanned:
     refusal: KbackupError | None
     own: SinkTopic | RestoreTopic
 
+    @property
+    def code(self) -> str | None:
+        """The code of the refusal; None if nothing forbids it."""
+        return None if self.refusal is None else self.refusal.code
+
     def to_dict(self) -> Event:
         """Return the event as plain data."""
         match self.own:
@@ -136,8 +154,23 @@ class TopicPlanned:
             "type": "plan_topic", "source": self.source, "target": self.target,
             "partitions": partitions, "action": self.action,
             "reason": None if self.refusal is None else str(self.refusal),
-            "code": None if self.refusal is None else self.refusal.code, **more,
+            "code": self.code, **more,
         }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is to be done with each partition, for the display.
+
+    Attributes:
+        rows: One for each.
+    """
+
+    rows: Sequence[Plain]
+
+    def to_dict(self) -> Event:
+        """Return the event as plain data."""
+        return {"type": "plan", "partitions": [row.to_dict() for row in self.rows]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def _query(session: Session, sql: str, form: str, output_file: Path | None) -> E
             f"{topic}: its objects do not store every offset: rows after a hole have offsets too "
             "low"
         )
-        session.tell(summary.warn("counted_offsets", text))
+        session.tell(summary.warn("counted_offsets", text).to_dict())
     answer = ask(sql, found, asked, wiring.engine_settings(settings, find_jvm()))
     missing = {where: keys for where, keys in found.missing.items() if where.topic in asked}
     if missing:

@@ -120,7 +120,7 @@ def _tell_one(at: OpenedBackup, event: Event) -> None:
     """Pass an event on; the summary keeps partition rows and warnings."""
     if event["type"] == "warning":
         facts = {name: value for name, value in event.items() if name not in ("type", "run")}
-        event = at.summary.warn(**facts)
+        event = at.summary.warn(**facts).to_dict()
     elif event["type"] == "partition":
         at.summary.partitions.append({name: event[name] for name in event if name != "type"})
     at.tell([event])

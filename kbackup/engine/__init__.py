@@ -23,7 +23,7 @@ from kbackup.engine.report import NotBegun, R, Report, Task
 from kbackup.engine.settings import DEFAULT_MASTER, EngineSettings, FindJvm, Jvm, Timings
 from kbackup.engine.starting import Starting, end_beside, ended
 from kbackup.errors import Failure, KbackupError, SparkError, StoppedError
-from kbackup.events import Event
+from kbackup.events import Event, Plain
 
 __all__ = [
     "DEFAULT_MASTER", "Deal", "EngineSettings", "FindJvm", "Jvm", "Manner", "NotBegun", "R",
@@ -48,7 +48,7 @@ class Manner(TypedDict, total=False):
 
     slices_per_core: int
     deal: Deal
-    orders: SimpleQueue[Event]
+    orders: SimpleQueue[Plain]
     timings: Timings
     keeps: bool
 
@@ -222,7 +222,7 @@ def _watch(
     finished: threading.Event,
     cut_off: threading.Event,
     settings: Any,
-    orders: SimpleQueue[Event] | None,
+    orders: SimpleQueue[Plain] | None,
 ) -> None:
     """Pass orders and a stop on to the tasks, and end the job when they do not end in time."""
     while not finished.is_set():

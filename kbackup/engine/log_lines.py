@@ -4,6 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from kbackup.channel import Line
@@ -42,10 +43,27 @@ def logged(hear: Callable[[Event], None]) -> Callable[[Event], None]:
     return heard
 
 
+@dataclass(frozen=True, slots=True)
+class _LogLine:
+    """What a task warns of.
+
+    Attributes:
+        level: As `logging` numbers it.
+        text: The message.
+    """
+
+    level: int
+    text: str
+
+    def to_dict(self) -> Event:
+        """Return it as plain data."""
+        return {"type": _TYPE, "level": self.level, "text": self.text}
+
+
 class _Sender(logging.Handler):
     def __init__(self, line: Line) -> None:
         super().__init__(logging.WARNING)
         self._line = line
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._line.tell({"type": _TYPE, "level": record.levelno, "text": record.getMessage()})
+        self._line.tell(_LogLine(record.levelno, record.getMessage()))

@@ -1,12 +1,12 @@
 """What a restore has come to in each partition, over all of its visits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from threading import RLock
-from typing import Any, Final
+from typing import Final
 
 from kbackup.errors import Failure, KbackupError
-from kbackup.events import Event, Progress
+from kbackup.events import Progress
 from kbackup.records import TopicPartition
 from kbackup.reports import NOTHING, Done, OfRestore, PartitionReport, Row
 from kbackup.restore.job import RestoreUnit
@@ -63,10 +63,10 @@ class Account:
             if self._skip_list is not None:
                 self._skip_list.add(failure)
 
-    def rows(self) -> list[Event]:
+    def rows(self) -> list[Row[OfRestore]]:
         """Return what plan and summary say of the partitions."""
         with self.lock:
-            return [row.to_dict() for row in self._rows.values()]
+            return list(self._rows.values())
 
     def plan(self, unit: RestoreUnit) -> None:
         """Open the row of a partition, or note what a visit has to do in it."""
@@ -89,9 +89,8 @@ class Account:
                 if place[0] == where and end is not None:
                     self._rows[place] = replace(row, report=replace(row.report, end=end))
 
-    def progress(self, event: Mapping[str, Any]) -> Event:
-        """Take over what is safe; return the event with what earlier visits have done."""
-        said = Progress.from_dict(event)
+    def progress(self, said: Progress) -> Progress:
+        """Take over what is safe; return it with what earlier visits have done."""
         with self.lock:
             place = said.where, said.target or ""
             before = self._done[place]
@@ -102,7 +101,7 @@ class Account:
                 bytes_read=before.bytes_read + (said.bytes_read or 0),
             )
             row = self._rows[place] = self._rows[place].went_on(said)
-            return replace(said, end=row.end).to_dict()
+            return replace(said, end=row.end)
 
     def take(self, report: PartitionReport[OfRestore]) -> None:
         """Take over what a visit has come to."""

@@ -15,7 +15,7 @@ from typing import Any, Final, Unpack
 
 from kbackup import engine, moments
 from kbackup.errors import Failure, KafkaError, KbackupError, RefusedError, SparkError, StoppedError
-from kbackup.events import PROGRESS, Event
+from kbackup.events import PROGRESS, Event, Planned, Progress
 from kbackup.kafka import Cluster, check_idle
 from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore import audit, news, pace
@@ -191,7 +191,7 @@ class Following:
         beside = [name for name in names if name not in there]
         plan = self._planner.plan(cluster, taken, said, there, beside)
         good = self._begun(plan, cluster, agree)
-        self._tell({"type": "plan", "partitions": self._account.rows()})
+        self._tell(Planned(self._account.rows()))
         for where in taken.sets:
             self._account.end(where, said.ledger(where).reached())
         now = self._now()
@@ -293,7 +293,10 @@ class Following:
         return self._frame.tasks(task, units, self._hear, **manner)
 
     def _hear(self, event: Event) -> None:
-        self._tell(self._account.progress(event) if event["type"] == PROGRESS else event)
+        if event["type"] == PROGRESS:
+            self._tell(self._account.progress(Progress.from_dict(event)))
+        else:
+            self._frame.show(event)
 
     # what is set aside
 

@@ -1,9 +1,9 @@
 """What a restore says before it works."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from kbackup.config import Settings
-from kbackup.events import Event, RestoreStart, Started
+from kbackup.events import RestoreStart, Started, Tell
 from kbackup.kafka import Cluster
 from kbackup.runs import wiring
 from kbackup.runs.summary import Summary
@@ -14,7 +14,7 @@ def start(
     summary: Summary,
     cluster: Cluster,
     topics: Sequence[str],
-    tell: Callable[[Event], None],
+    tell: Tell,
 ) -> None:
     """Say what is going to be restored from where to where, on the screen and in the summary."""
     renames = [[step.regex, step.replacement] for step in settings.renames]
@@ -33,4 +33,4 @@ def start(
     }
     own = RestoreStart(cluster.cluster_id, settings.bootstrap_servers, renames)
     started = Started(summary.run, topics, group, settings.url, settings.topics_dir, own)
-    tell(started.to_dict())
+    tell(started)

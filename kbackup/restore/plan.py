@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kbackup.errors import KbackupError, RefusedError
-from kbackup.events import Event, RestoreTopic, TopicPlanned
+from kbackup.events import RestoreTopic, TopicPlanned
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.safety import Intent, Target
@@ -54,7 +54,7 @@ class PlannedTopic:
         had = self.target.partitions
         return self.action != "refuse" and had is not None and had < self.partitions
 
-    def event(self) -> Event:
+    def event(self) -> TopicPlanned:
         """Return the plan's line of this topic."""
         retention_ms = self.config["retention.ms"] if self.action == "create" else None
         own = RestoreTopic(
@@ -63,7 +63,7 @@ class PlannedTopic:
         return TopicPlanned(
             self.intent.source, self.intent.target, self.action, self.intent.partitions,
             self.refusals[0] if self.refusals else None, own,
-        ).to_dict()  # fmt: skip
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 """What a restore that follows reports of its topics: each thing once, for as long as it holds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import RLock
 from typing import Any, Final
 
 from kbackup.errors import Failure
-from kbackup.events import Event, Warned
+from kbackup.events import Event, Tell, TopicPlanned, Warned
 from kbackup.records import TopicPartition
 from kbackup.restore.asides import Asides, Subject
 from kbackup.restore.plan import PlannedTopic
@@ -26,13 +26,13 @@ class Remarks:
         tell: Takes events.
     """
 
-    def __init__(self, summary: Summary, lock: RLock, tell: Callable[[Event], None]) -> None:
+    def __init__(self, summary: Summary, lock: RLock, tell: Tell) -> None:
         self._summary, self._lock, self._tell = summary, lock, tell
-        self._plans: dict[str, Event] = {}
+        self._plans: dict[str, TopicPlanned] = {}
 
     def plans(self) -> list[Event]:
         """Return the latest plan of each topic."""
-        return list(self._plans.values())
+        return [plan.to_dict() for plan in self._plans.values()]
 
     def plan(self, topic: PlannedTopic) -> None:
         """Report what is planned for a topic where that is news, and what is odd about it."""
@@ -40,11 +40,11 @@ class Remarks:
         with self._lock:
             before = self._plans.get(name)
             self._plans[name] = event
-        if before is None or (before["action"], before["code"]) != (event["action"], event["code"]):
+        if before is None or (before.action, before.code) != (event.action, event.code):
             self._tell(event)
         self.odd((name, "plan"), topic.warnings)
         with self._lock:
-            said = [entry["code"] for entry in self._summary.remarks.values()]
+            said = [entry.code for entry in self._summary.remarks.values()]
             for code, reason in _COUNTED.items():
                 if code in said:
                     self._summary.skipped[reason] = said.count(code)
@@ -102,8 +102,8 @@ class Remarks:
         for number, (place, failure) in enumerate(asides.failures()):
             standing["aside", number] = failure.at(**_placed(place))
 
-    def _event(self, code: str, text: str, place: Mapping[str, Any]) -> Event:
-        return Warned(code, text, self._summary.run, place).to_dict()
+    def _event(self, code: str, text: str, place: Mapping[str, Any]) -> Warned:
+        return Warned(code, text, self._summary.run, place)
 
 
 def _placed(place: Subject) -> Mapping[str, Any]:

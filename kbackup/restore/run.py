@@ -8,7 +8,7 @@ from kbackup.channel import Here
 from kbackup.config import Settings
 from kbackup.engine import NotBegun
 from kbackup.errors import KbackupError, StoppedError
-from kbackup.events import PROGRESS, Event
+from kbackup.events import PROGRESS, Event, Planned, Progress
 from kbackup.kafka import Cluster, check_idle
 from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore import audit, malformed, news, pace
@@ -30,7 +30,7 @@ from kbackup.restore.survey import survey
 from kbackup.restore.target import asked
 from kbackup.restore.task import put_back
 from kbackup.runs import history, known, wiring
-from kbackup.runs.frame import Frame, Tell
+from kbackup.runs.frame import Frame, Show
 from kbackup.runs.stopping import Stop
 from kbackup.runs.world import World
 from kbackup.steps import choose_topics
@@ -45,23 +45,23 @@ class RestoreRun:
 
     Args:
         settings: The configuration.
-        tell: Takes events, for the screen.
+        show: Takes events as plain data, for the screen.
         stop: When set, the run ends at its next safe point.
         world: The cluster, the bucket, the workers, the time.
         agree: Asks a person; None if nobody can be asked.
     """
 
     def __init__(
-        self, settings: Settings, tell: Tell, stop: Stop, world: World, agree: Agree | None = None
+        self, settings: Settings, show: Show, stop: Stop, world: World, agree: Agree | None = None
     ) -> None:
-        frame = self._frame = Frame.of("restore", settings, tell, stop, world)
+        frame = self._frame = Frame.of("restore", settings, show, stop, world)
         self._agree = agree
         self._summary = frame.summary
         self._skip_list = SkipList(settings.skipped_file, frame.run)
         self._account = Account(
             self._summary, SKIPPED_MOST if settings.follow else None, self._skip_list
         )
-        self._schemas = TargetSchemas(settings, frame.layout, self._summary, tell)
+        self._schemas = TargetSchemas(settings, frame.layout, self._summary, frame.tell)
         self._error_topic = malformed.topic_of(settings)
         self._following: Following | None = None
 
@@ -117,7 +117,7 @@ class RestoreRun:
     def finish(self) -> Event:
         """Return the summary as it is now."""
         with self._account.lock:
-            self._summary.partitions = self._account.rows()
+            self._summary.partitions = [row.to_dict() for row in self._account.rows()]
             summary = self._frame.finish()
             return summary if self._following is None else summary | self._following.facts()
 
@@ -224,7 +224,7 @@ class RestoreRun:
     def _show(self, plan: RestorePlan, cluster: Cluster) -> None:
         topics = [topic.intent.source for topic in plan.topics]
         news.start(self._frame.settings, self._summary, cluster, topics, self._frame.tell)
-        self._summary.facts["plan"] = [topic.event() for topic in plan.topics]
+        self._summary.facts["plan"] = [topic.event().to_dict() for topic in plan.topics]
         for topic in plan.topics:
             self._frame.tell(topic.event())
             for error in topic.refusals:
@@ -238,7 +238,7 @@ class RestoreRun:
             for unit in topic.units:
                 self._account.plan(unit)
         self._schemas.show()
-        self._frame.tell({"type": "plan", "partitions": self._account.rows()})
+        self._frame.tell(Planned(self._account.rows()))
 
     def _write(self, plan: RestorePlan, cluster: Cluster) -> None:
         frame, settings = self._frame, self._frame.settings
@@ -298,7 +298,10 @@ class RestoreRun:
         )
 
     def _hear(self, event: Event) -> None:
-        self._frame.tell(self._account.progress(event) if event["type"] == PROGRESS else event)
+        if event["type"] == PROGRESS:
+            self._frame.tell(self._account.progress(Progress.from_dict(event)))
+        else:
+            self._frame.show(event)
 
     def _audit(
         self, plan: RestorePlan, cluster: Cluster, reports: Sequence[PartitionReport[OfRestore]]

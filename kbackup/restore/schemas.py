@@ -5,7 +5,7 @@ Confluent's mode IMPORT.  Otherwise it gets the id that the registry gives it, a
 that id in the records.  What a schema refers to is registered first.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -14,7 +14,7 @@ from kbackup.backup import schemas
 from kbackup.backup.schemas import KeptSchema, SchemaIndex, SchemaUse
 from kbackup.config import Settings
 from kbackup.errors import RefusedError, RegistryError
-from kbackup.events import Event
+from kbackup.events import Event, Tell
 from kbackup.naming import Layout
 from kbackup.registry import (
     IMPORT,
@@ -98,6 +98,23 @@ NOTHING: Final = SchemaPlan()
 """Records keep the ids that they have."""
 
 
+@dataclass(frozen=True, slots=True)
+class SchemasPlanned:
+    """What is to be registered.
+
+    Attributes:
+        registry: Where, as people know it.
+        schemas: What the summary says of each.
+    """
+
+    registry: str
+    schemas: Sequence[Mapping[str, Any]]
+
+    def to_dict(self) -> Event:
+        """Return the event as plain data."""
+        return {"type": "plan_schemas", "registry": self.registry, "schemas": list(self.schemas)}
+
+
 class TargetSchemas:
     """The schemas of one restore's target; remembers what it has registered.
 
@@ -111,9 +128,7 @@ class TargetSchemas:
         ids: What tasks need to know: the ids that are registered so far.
     """
 
-    def __init__(
-        self, settings: Settings, layout: Layout, summary: Summary, tell: Callable[[Event], None]
-    ) -> None:
+    def __init__(self, settings: Settings, layout: Layout, summary: Summary, tell: Tell) -> None:
         self._registry, self._layout = wiring.schema_registry(settings), layout
         self._summary, self._tell = summary, tell
         self._planned = NOTHING
@@ -185,7 +200,7 @@ class TargetSchemas:
                 self._tell(self._summary.warn(code, text))
         if planned.schemas:
             facts = [self._facts[each.kept.use] for each in planned.schemas]
-            self._tell({"type": "plan_schemas", "registry": planned.where, "schemas": facts})
+            self._tell(SchemasPlanned(planned.where, facts))
             self._keep_facts()
 
     def register(self) -> None:

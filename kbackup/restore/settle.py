@@ -70,9 +70,9 @@ def settle(
         yield from _shown(one)
         for left in one.changes.left:
             text = f"{one.target}: {left} belongs to the original's cluster, and is not set"
-            yield summary.warn("setting_left", text)
+            yield summary.warn("setting_left", text).to_dict()
         if (doubt := _eaten(one, said, clock)) is not None:
-            yield summary.warn("retention", doubt)
+            yield summary.warn("retention", doubt).to_dict()
     changed = [one for one in found if one.changes]
     summary.facts["settled"] = []
     summary.facts["unsettled"] = [one.target for one in changed] if settings.dry_run else []

@@ -316,7 +316,7 @@ class Work:
         self._skip(error, None, key=files.id)
         if self.job.on_error == "log":
             text = f"{error}; the rest of it is skipped"
-            self.line.tell(Warned("bad_object", text, self.job.run, {"key": files.id}).to_dict())
+            self.line.tell(Warned("bad_object", text, self.job.run, {"key": files.id}))
 
     def _count(self, **more: int) -> None:
         self._open.count(**more)
@@ -376,4 +376,4 @@ class Work:
 
     def _tell_progress(self) -> None:
         self._told = monotonic()
-        self.line.tell(self.report.progress(self.job.run, self._open.records).to_dict())
+        self.line.tell(self.report.progress(self.job.run, self._open.records))

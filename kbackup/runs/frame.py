@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, Self, Unpack
 from kbackup.config import Settings
 from kbackup.engine import Manner, NotBegun, R, Task, Timings
 from kbackup.errors import KbackupError
-from kbackup.events import Event
+from kbackup.events import Event, Plain
 from kbackup.kafka import Cluster
 from kbackup.naming import Layout
 from kbackup.runs import history, wiring
@@ -30,7 +30,8 @@ RECORD_S: Final = 20.0
 _USAGE: Final = (2, 8)
 """Exit codes of errors that are raised: the run was asked for wrongly, or may not begin."""
 
-Tell = Callable[[Event], None]
+Show = Callable[[Event], None]
+"""Takes events as plain data, for the screen."""
 
 
 class Errand(Protocol):
@@ -68,7 +69,7 @@ class Frame:
 
     Attributes:
         settings: The configuration.
-        tell: Takes events, for the screen.
+        show: Takes events that are plain data already: those of tasks.
         stop: When set, the run ends at its next safe point.
         world: The cluster, the bucket, the workers, the time.
         run: The run's id.
@@ -78,7 +79,7 @@ class Frame:
     """
 
     settings: Settings
-    tell: Tell
+    show: Show
     stop: Stop
     world: World
     run: str
@@ -87,11 +88,11 @@ class Frame:
     timings: Timings
 
     @classmethod
-    def of(cls, command: str, settings: Settings, tell: Tell, stop: Stop, world: World) -> Self:
+    def of(cls, command: str, settings: Settings, show: Show, stop: Stop, world: World) -> Self:
         """Return the frame of a new run of *command*, ``sink`` or ``restore``."""
         run = history.new_run_id(world.clock.now())
         summary = Summary(run, command)
-        return cls(settings, tell, stop, world, run, summary, wiring.layout(settings), Timings())
+        return cls(settings, show, stop, world, run, summary, wiring.layout(settings), Timings())
 
     def __call__(
         self, errand: Errand, beside: AbstractContextManager[object] | None = None
@@ -131,6 +132,10 @@ class Frame:
                 self.summary.fail(lost_lock())
             if has_begun:
                 errand.record(store)
+
+    def tell(self, event: Plain) -> None:
+        """Show an event of the run's own."""
+        self.show(event.to_dict())
 
     def finish(self) -> Event:
         """Return the summary line as it is now."""

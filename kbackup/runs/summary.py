@@ -27,10 +27,10 @@ class Summary:
         self.partitions: list[Event] = []
         self.skipped: dict[str, int] = {}
         self.facts: Event = {}
-        self.remarks: dict[Any, Event] = {}
+        self.remarks: dict[Any, Warned] = {}
         self.standing: dict[Any, Failure] = {}
         self._errors: list[Failure] = []
-        self._warnings: list[Event] = []
+        self._warnings: list[Warned] = []
         self._started = monotonic()
 
     def fail(self, error: KbackupError | Failure) -> None:
@@ -39,11 +39,11 @@ class Summary:
         if failure not in self._errors:
             self._errors.append(failure)
 
-    def warn(self, code: str, text: str, **place: Any) -> Event:
-        """Take a warning; return it as an event."""
-        event = Warned(code, text, self.run, place).to_dict()
-        self._warnings.append(event)
-        return event
+    def warn(self, code: str, text: str, **place: Any) -> Warned:
+        """Take a warning; return it, to be told."""
+        warned = Warned(code, text, self.run, place)
+        self._warnings.append(warned)
+        return warned
 
     def skip(self, reason: str, count: int = 1) -> None:
         """Count something that was left out and makes the run exit 3."""
@@ -92,7 +92,7 @@ class Summary:
             "partitions": self.partitions,
             "topics": _topics(self.partitions),
             "errors": [failure.to_dict() for failure in self._all_errors()],
-            "warnings": [*self._warnings, *self.remarks.values()],
+            "warnings": [one.to_dict() for one in (*self._warnings, *self.remarks.values())],
             **self.facts,
         }
 

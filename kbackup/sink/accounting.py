@@ -1,7 +1,7 @@
 """The rows of a summary: the plan for each partition, and its outcome."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Final
 
@@ -47,32 +47,60 @@ def topic_settings(plan: SinkPlan, configs: Mapping[str, Mapping[str, str]]) -> 
     }
 
 
-def planned(at: PlannedPartition) -> Event:
-    """Return what is to be done with a partition, for the display."""
-    start = at.start.offset if at.start is not None else at.seen.log.end_offset
-    group = at.seen.committed
-    return {
-        "topic": at.where.topic, "partition": at.where.partition, "start": start,
-        "end": at.seen.log.end_offset, "committed": start, "state": at.state,
-        "group_offset": None if group is None else group.offset,
-    }  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """What is to be done with a partition, for the display.
+
+    Attributes:
+        at: The partition.
+    """
+
+    at: PlannedPartition
+
+    def to_dict(self) -> Event:
+        """Return the row as plain data."""
+        at, group = self.at, self.at.seen.committed
+        start = at.start.offset if at.start is not None else at.seen.log.end_offset
+        return {
+            "topic": at.where.topic, "partition": at.where.partition, "start": start,
+            "end": at.seen.log.end_offset, "committed": start, "state": at.state,
+            "group_offset": None if group is None else group.offset,
+        }  # fmt: skip
 
 
-def plan_partitions(plan: SinkPlan, settings: Settings) -> Iterator[Event]:
-    """Yield the plan's line of each partition: where group and objects left off, what is next."""
-    key = next_keys(settings)
-    for at in plan.partitions:
-        group, left = at.seen.committed, at.seen.inherited
+@dataclass(frozen=True, slots=True)
+class PartitionPlanned:
+    """The plan's line of a partition: where group and objects left off, what is next.
+
+    Attributes:
+        at: The partition.
+        next_key: The first object that would be stored; None where nothing is to be done.
+    """
+
+    at: PlannedPartition
+    next_key: str | None
+
+    def to_dict(self) -> Event:
+        """Return the event as plain data."""
+        at, group, left = self.at, self.at.seen.committed, self.at.seen.inherited
         newest = left.counted[0] if isinstance(left, Inherited) else None
-        yield {
+        return {
             "type": "plan_partition", "topic": at.where.topic, "partition": at.where.partition,
             "state": at.state, "committed": None if group is None else group.offset,
             "start": None if at.start is None else at.start.offset, "end": at.seen.log.end_offset,
-            "next_key": None if (unit := at.unit()) is None else key(at.where, unit.span),
+            "next_key": self.next_key,
             "newest": None if newest is None else {
                 "key": newest.key, "first": newest.start_offset, "records": newest.records,
             },
         }  # fmt: skip
+
+
+def plan_partitions(plan: SinkPlan, settings: Settings) -> Iterator[PartitionPlanned]:
+    """Yield the plan's line of each partition."""
+    key = next_keys(settings)
+    for at in plan.partitions:
+        unit = at.unit()
+        yield PartitionPlanned(at, None if unit is None else key(at.where, unit.span))
 
 
 def plan_topics(
@@ -190,10 +218,10 @@ class Account:
             named = self._rows[report.where].report.own.skipped
             return [_ends(span) for span in report.own.skipped if span not in named]
 
-    def rows(self) -> list[Event]:
+    def rows(self) -> list[Row[OfSink]]:
         """Return what the summary says of the partitions."""
         with self.lock:
-            return [row.to_dict() for row in self._rows.values()]
+            return list(self._rows.values())
 
     def set_aside(self, where: TopicPartition, failure: Failure | None) -> bool:
         """Record why a partition is stalled, None if it is not; return whether that is new."""

@@ -23,7 +23,7 @@ from kbackup.reports import OfSink, PartitionReport
 from kbackup.sink.clients import Clients, connect
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.look import Look, Lookout
-from kbackup.sink.messages import ADOPT, GAVE_UP, Examined
+from kbackup.sink.messages import ADOPT, Examined, GaveUp
 from kbackup.sink.watch import Watch
 from kbackup.sink.work import Work
 
@@ -245,14 +245,14 @@ class Following:
             )
             stream.append(table([row], OBJECTS))
             text = f"{where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired"
-            self.line.tell(Warned("gap", text, self.job.run).to_dict())
+            self.line.tell(Warned("gap", text, self.job.run))
         return gap
 
     def _report(self, watch: Watch) -> None:
-        self.line.tell(Examined(self.job.run, watch.report).to_dict())
+        self.line.tell(Examined(self.job.run, watch.report))
 
     def _give_up(self, error: KafkaError) -> None:
         for watch in self.watches.values():
             watch.give_up(error)
             self._report(watch)
-        self.line.tell({"type": GAVE_UP, "run": self.job.run})
+        self.line.tell(GaveUp(self.job.run))

@@ -11,6 +11,7 @@ from kbackup.errors import Failure
 from kbackup.events import Event
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Done, LastObject, OfSink, PartitionReport
+from kbackup.sink.job import SinkUnit
 
 ADOPT: Final = "adopt"
 """The driver's order to follow one more partition; each task takes those that are its own."""
@@ -72,6 +73,36 @@ class Examined:
             Failure.from_dict(message["failure"]) if "failure" in message else None,
         )
         return cls(message["run"], report)
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """A task ends because no broker answers.
+
+    Attributes:
+        run: The run's id.
+    """
+
+    run: str
+
+    def to_dict(self) -> Event:
+        """Return the message as plain data."""
+        return {"type": GAVE_UP, "run": self.run}
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """One more partition is to be followed.
+
+    Attributes:
+        unit: What to begin with.
+    """
+
+    unit: SinkUnit
+
+    def to_dict(self) -> Event:
+        """Return the order as plain data."""
+        return {"type": ADOPT, **self.unit.to_dict()}
 
 
 def _ends(spans: tuple[Span, ...]) -> list[list[int]]:

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from kbackup.config import Settings
-from kbackup.events import SinkStart, Started, Warned
+from kbackup.events import Planned, SinkStart, Started, Tell, Warned
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import OfSink, PartitionReport
-from kbackup.runs.frame import Tell
 from kbackup.runs.record import NO_TOPIC
 from kbackup.runs.summary import Summary
 from kbackup.sink import accounting
@@ -35,7 +34,7 @@ class News:
             settings.topics_dir,
             own,
         )
-        self._tell(started.to_dict())
+        self._tell(started)
         self.planned(plan)
         if not plan.partitions:
             self.no_topic()
@@ -44,8 +43,7 @@ class News:
 
     def planned(self, plan: SinkPlan) -> None:
         """Report what is planned for each partition, for the display."""
-        rows = [accounting.planned(at) for at in plan.partitions]
-        self._tell({"type": "plan", "partitions": rows})
+        self._tell(Planned([accounting.PlanRow(at) for at in plan.partitions]))
 
     def no_topic(self) -> None:
         """Report that there is nothing to back up: a run that ends there made no backup."""
@@ -98,7 +96,7 @@ class News:
         text = f"{where}: records left out as bad, {kept}: offsets {offsets}"
         ends = [spans[0][0], spans[-1][1]]
         warned = Warned.about(where, "skipped", text, self._summary.run, offsets=ends)
-        self._tell(warned.to_dict())
+        self._tell(warned)
 
     def standing(self, report: PartitionReport[OfSink]) -> None:
         """Report why a partition is set aside, or that it continues."""
@@ -107,4 +105,4 @@ class News:
             code, text = "goes_on", f"{where}: the backup goes on"
         else:
             code, text = "set_aside", f"{where} is set aside: {failure}"
-        self._tell(Warned.about(where, code, text, self._summary.run).to_dict())
+        self._tell(Warned.about(where, code, text, self._summary.run))

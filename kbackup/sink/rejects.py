@@ -214,4 +214,4 @@ class Rejects:
             if self.policy.reports_time:
                 text += f" (timestamp {time})"
             warned = Warned.about(self.where, "bad_record", text, self.run, offset=one.offset)
-            self.line.tell(warned.to_dict())
+            self.line.tell(warned)

@@ -22,12 +22,12 @@ from kbackup.errors import (
     IncompleteBackupError,
     KbackupError,
 )
-from kbackup.events import Event
+from kbackup.events import Event, Planned
 from kbackup.kafka import Cluster
 from kbackup.places import Place
 from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known, wiring
-from kbackup.runs.frame import Frame, Tell
+from kbackup.runs.frame import Frame, Show
 from kbackup.runs.known import Known
 from kbackup.runs.selection import select
 from kbackup.runs.stopping import Stop
@@ -58,8 +58,8 @@ class Repair:
 class RepairRun:
     """One repair, from settings to summary: an `Errand`."""
 
-    def __init__(self, settings: Settings, tell: Tell, stop: Stop, world: World) -> None:
-        self._frame = Frame.of("sink", settings, tell, stop, world)
+    def __init__(self, settings: Settings, show: Show, stop: Stop, world: World) -> None:
+        self._frame = Frame.of("sink", settings, show, stop, world)
         self._summary = self._frame.summary
 
     def __call__(self) -> Event:
@@ -107,8 +107,7 @@ class RepairRun:
                 found.append(plan.repair(place))
             except IncompleteBackupError as error:
                 self._summary.fail(error)
-        rows = [accounting.planned(repair.at) for repair in found]
-        self._frame.tell({"type": "plan", "partitions": rows})
+        self._frame.tell(Planned([accounting.PlanRow(repair.at) for repair in found]))
         return found
 
     def _write(self, repairs: Sequence[Repair], number: int, store: Store) -> None:
@@ -123,7 +122,7 @@ class RepairRun:
         job = replace(job, flush_tail=True, points=False, errors=errors)
         task = functools.partial(back_up, job)
         of_partition = {repair.at.where: repair for repair in repairs}
-        for report in frame.begun(frame.tasks(task, units, frame.tell)):
+        for report in frame.begun(frame.tasks(task, units, frame.show)):
             repair = of_partition[report.where]
             row = accounting.after(accounting.row_of(repair.at), report)
             self._summary.partitions.append(row.to_dict())

@@ -11,13 +11,13 @@ from typing import Final
 from kbackup import engine, moments
 from kbackup.config import Settings
 from kbackup.errors import KbackupError, StoppedError, TopicChangedError
-from kbackup.events import PROGRESS, Event, Progress
+from kbackup.events import PROGRESS, Event, Plain, Progress
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicPartition
 from kbackup.reports import OfSink, PartitionReport
 from kbackup.runs import history, wiring
 from kbackup.runs.beats import Beats
-from kbackup.runs.frame import Frame, Tell
+from kbackup.runs.frame import Frame, Show
 from kbackup.runs.letters import ensure_topic
 from kbackup.runs.record import RunRecord
 from kbackup.runs.stopping import Stop, linked
@@ -27,7 +27,7 @@ from kbackup.sink.accounting import Account
 from kbackup.sink.entering import RunLedger
 from kbackup.sink.follow import deal, follow
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.messages import ADOPT, EXAMINED, GAVE_UP, Examined
+from kbackup.sink.messages import EXAMINED, GAVE_UP, Adopt, Examined
 from kbackup.sink.newcomers import NEWCOMERS_S, Newcomers
 from kbackup.sink.news import News
 from kbackup.sink.opening import Opening
@@ -45,11 +45,11 @@ _ROUNDS: Final = 3
 class SinkRun:
     """One run, from settings to summary: an `Errand`."""
 
-    def __init__(self, settings: Settings, tell: Tell, stop: Stop, world: World) -> None:
-        frame = self._frame = Frame.of("sink", settings, tell, stop, world)
+    def __init__(self, settings: Settings, show: Show, stop: Stop, world: World) -> None:
+        frame = self._frame = Frame.of("sink", settings, show, stop, world)
         self._summary = frame.summary
         self._account = Account(self._summary)
-        self._news = News(settings, self._summary, tell)
+        self._news = News(settings, self._summary, frame.tell)
         self._ended = threading.Event()
         self._newcomers: Newcomers | None = None
         self._schemas = schemas.NO_SCHEMAS
@@ -75,9 +75,9 @@ class SinkRun:
         self._open(store).report(plan, cluster)
         routes = wiring.routes(frame.settings)
         for planned in accounting.plan_topics(plan, frame.layout, routes):
-            frame.tell(planned.to_dict())
-        for event in accounting.plan_partitions(plan, frame.settings):
-            frame.tell(event)
+            frame.tell(planned)
+        for partition in accounting.plan_partitions(plan, frame.settings):
+            frame.tell(partition)
         for at in plan.partitions:
             self._news.expired(at)
 
@@ -111,7 +111,7 @@ class SinkRun:
         self._fold()
         routes = wiring.routes(settings)
         with self._account.lock:
-            topics = {routes.topic(row["topic"]) for row in self._account.rows()}
+            topics = {routes.topic(row.report.where.topic) for row in self._account.rows()}
         schemas.report(self._schemas, store, layout, topics, self._summary)
 
     def _open(self, store: Store) -> Opening:
@@ -175,11 +175,11 @@ class SinkRun:
             units += newcomers.wait(stop.event)
             if not units or stop.is_set():
                 return
-            orders: SimpleQueue[Event] = SimpleQueue()
+            orders: SimpleQueue[Plain] = SimpleQueue()
 
             def look() -> None:
                 for unit in newcomers.adopt():
-                    orders.put({"type": ADOPT, **unit.to_dict()})
+                    orders.put(Adopt(unit))
 
             task = functools.partial(follow, self._job(plan), settings.rotate_idle_ms)
             looks = Beats("looking for new topics", look, NEWCOMERS_S)
@@ -230,7 +230,7 @@ class SinkRun:
             if not said.open:  # a commit, and a part of the ledger before it
                 self._ledger.note(said.where.topic)
             self._account.progress(said)
-        self._frame.tell(event)
+        self._frame.show(event)
 
     def _account_for(self, report: PartitionReport[OfSink]) -> bool:
         """Take in a report, and announce what it left out; as `Account.take`."""
@@ -242,7 +242,7 @@ class SinkRun:
     def _take(self, report: PartitionReport[OfSink]) -> None:
         """Take in the progress of a partition that is followed, and report it if it is stalled."""
         if self._account_for(report):
-            self._frame.tell(report.progress(self._frame.run, 0).to_dict())
+            self._frame.tell(report.progress(self._frame.run, 0))
         failure = report.failure
         is_stopped = failure is not None and failure.code == StoppedError.code
         if self._account.set_aside(report.where, None if is_stopped else failure):
@@ -253,7 +253,7 @@ class SinkRun:
     def finish(self) -> Event:
         """Return the summary; it says up to when everything is known to be backed up."""
         with self._account.lock:
-            self._summary.partitions = self._account.rows()
+            self._summary.partitions = [row.to_dict() for row in self._account.rows()]
             summary = self._frame.finish()
             until = self._account.until()
         good: datetime | None = None

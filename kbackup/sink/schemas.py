@@ -176,7 +176,7 @@ class SchemaKeeper:
 
     def _tell(self, where: TopicPartition, code: str, text: str, use: SchemaUse) -> None:
         more = {"part": use.part, "schema": use.id}
-        self.line.tell(Warned.about(where, code, text, self.run, **more).to_dict())
+        self.line.tell(Warned.about(where, code, text, self.run, **more))
 
 
 def fetch(

@@ -229,9 +229,7 @@ class Work:
                 done = replace(done, records=done.records + file.facts.records, first=first)
                 if ends_with is None or ends_with[1] < facts.last_offset:
                     ends_with = file.key, facts.last_offset
-            self.line.tell(
-                ObjectStored(self.job.run, file.key, file.facts, file.body.size).to_dict()
-            )
+            self.line.tell(ObjectStored(self.job.run, file.key, file.facts, file.body.size))
         stands = report.own.bookmark
         last = LastObject() if stands is None else stands.of
         if ends_with is not None:
@@ -289,7 +287,7 @@ class Work:
 
     def _tell_progress(self, open_records: int) -> None:
         self._told = self.job.clock.steady_s()
-        self.line.tell(self.report.progress(self.job.run, open_records).to_dict())
+        self.line.tell(self.report.progress(self.job.run, open_records))
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,9 +159,11 @@ class Mending:
             stream = place.of_topic(self.store, self.layout, topic, self.clock)
             stream.append(table(rows, OBJECTS))
             text = f"{topic}: {len(rows)} missing objects are accepted as removed on purpose"
-            yield self.summary.warn("accepted_missing", text, topic=topic)
+            yield self.summary.warn("accepted_missing", text, topic=topic).to_dict()
         if not taken:
-            yield self.summary.warn("accepted_missing", "none of the named objects is missing")
+            yield self.summary.warn(
+                "accepted_missing", "none of the named objects is missing"
+            ).to_dict()
 
     def _listed(self) -> Catalog:
         return listing.read(self.store, self.layout, self.reading.formats, topics=self.names)
@@ -181,7 +183,7 @@ class Mending:
 
         place.of_topic(self.store, self.layout, topic, self.clock).rewrite(rows)
         text = f"{topic}: the ledger was rebuilt from its objects"
-        return self.summary.warn("ledger_rebuilt", text, topic=topic)
+        return self.summary.warn("ledger_rebuilt", text, topic=topic).to_dict()
 
     def _topics(
         self, before: Contents, topics: Collection[str], found: Catalog, said: Known

@@ -101,7 +101,7 @@ def verify(
     """
     found = listing.read(store, layout, options.formats, topics=names)
     for key, why in found.foreign:
-        yield summary.warn("foreign_object", why, key=key)
+        yield summary.warn("foreign_object", why, key=key).to_dict()
     summary.skip("foreign_objects", found.foreign_count)
     known = notes.known
     for damage in known.all_damage():
@@ -112,7 +112,7 @@ def verify(
         entries = _only(entries, found, narrow)
         found = narrow
     for code, text in found.left_out():
-        yield summary.warn(code, text)
+        yield summary.warn(code, text).to_dict()
     there = {*found.topics(), *known.topics, *(where.topic for where in entries)}
     chosen = select(there, names, pattern)
     for topic in chosen:
@@ -152,7 +152,7 @@ def verify(
     if offsets is not None:
         places = offsets.partition(" ")[0]
         how = f"move damaged objects away, then run kbackup sink --repair {places} with the sink's"
-        yield summary.warn("repair", f"{AGAIN}: {offsets}; {how} configuration")
+        yield summary.warn("repair", f"{AGAIN}: {offsets}; {how} configuration").to_dict()
 
 
 def _only(
@@ -279,4 +279,4 @@ def _stale(summary: Summary, locks: Iterable[Holder], now: datetime) -> Iterator
         age = (now - holder.modified).total_seconds()
         if age > STALE_S:
             text = f"a lock of {holder} is stale: no heartbeat for {age:.0f} s"
-            yield summary.warn("stale_lock", text)
+            yield summary.warn("stale_lock", text).to_dict()

@@ -141,7 +141,7 @@ class _Line(Line):
 
     def __init__(self, hear: Callable[[Event], None], process: Process) -> None:
         super().__init__(None)
-        self.tell = hear  # type: ignore[assignment,method-assign]
+        self.tell = lambda event: hear(event.to_dict())  # type: ignore[method-assign]
         self._process, self._left = process, process.script.turns
 
     def wait(self, seconds: float) -> bool:

@@ -11,7 +11,7 @@ from backup_samples import Backup
 
 from kbackup.channel import Line
 from kbackup.clock import SystemClock
-from kbackup.events import Event
+from kbackup.events import Event, Plain
 from kbackup.flow.rules import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.kafka import KafkaSettings, Position, Topic
@@ -141,9 +141,9 @@ class SilentLine(Line):
         super().__init__(None)
         self.told: list[Event] = []
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: Plain) -> None:
         """Remember."""
-        self.told.append(event)
+        self.told.append(event.to_dict())
 
 
 def run_task(

@@ -116,7 +116,7 @@ class _Tasks:
         """Return all reports."""
         self.units.append(list(units))
         line = SilentLine()
-        line.tell = hear  # type: ignore[assignment,method-assign]
+        line.tell = lambda event: hear(event.to_dict())  # type: ignore[method-assign]
         if stop.is_set():
             line._stopped.set()
         return list(task(units, line))

@@ -5,11 +5,20 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from kbackup.channel import Hub, Line
 from kbackup.events import Event
+
+
+class Said(dict[str, Any]):
+    """What is told, with any fields."""
+
+    def to_dict(self) -> Event:
+        """Return it as plain data."""
+        return dict(self)
 
 
 class Ear:
@@ -39,7 +48,7 @@ def test_events_arrive_in_order() -> None:
     hub = Hub("127.0.0.1", ear)
     with Line(hub.address) as line:
         for at in range(3):
-            line.tell({"at": at, "text": "ü\n"})
+            line.tell(Said({"at": at, "text": "ü\n"}))
 
         assert [{"at": at, "text": "ü\n"} for at in range(3)] == ear.wait(3)
     hub.close()
@@ -55,7 +64,9 @@ def test_threads_of_a_task_do_not_mix_their_lines() -> None:
     with Line(hub.address) as line:
         threads = [
             threading.Thread(
-                target=lambda name=name: [line.tell({"by": name, "text": text}) for _ in range(20)]
+                target=lambda name=name: [
+                    line.tell(Said({"by": name, "text": text})) for _ in range(20)
+                ]
             )
             for name in "ab"
         ]
@@ -80,7 +91,7 @@ def test_a_task_stops_when_asked_or_left_alone(end: Callable[[Hub], None]) -> No
     ear = Ear()
     hub = Hub("127.0.0.1", ear)
     with Line(hub.address) as line:
-        line.tell({})
+        line.tell(Said({}))
         ear.wait(1)
 
         end(hub)
@@ -123,7 +134,7 @@ def test_nobody_without_the_secret_is_heard() -> None:
     hub = Hub("127.0.0.1", ear)
 
     with Line(replace(hub.address, secret="guessed")) as line:
-        line.tell({"type": "progress"})
+        line.tell(Said({"type": "progress"}))
         assert line.wait(60)
 
     assert [] == ear.heard
@@ -141,7 +152,7 @@ def test_a_task_out_of_reach_works_on() -> None:
         hub.close()
 
         with Line(nowhere) as line:
-            line.tell({"lost": True})
+            line.tell(Said({"lost": True}))
 
             assert (False, True) == (line.is_stopped(), line.is_lost())
 
@@ -170,7 +181,7 @@ def test_a_display_that_fails_does_not_stop_the_task() -> None:
     hub = Hub("127.0.0.1", hear)
     with Line(hub.address) as line:
         for at in range(2):
-            line.tell({"at": at})
+            line.tell(Said({"at": at}))
         heard = ear.wait(1)
         is_stopped = line.is_stopped()
     hub.close()
@@ -185,12 +196,12 @@ def test_orders_reach_every_task_and_those_that_call_later() -> None:
     hub = Hub("127.0.0.1", Ear())
     with Line(hub.address) as first:
         wait_for(lambda: hub.met_at is not None)
-        hub.order({"at": 1})
-        hub.order({"at": 2, "text": "ü\n"})
+        hub.order(Said({"at": 1}))
+        hub.order(Said({"at": 2, "text": "ü\n"}))
         heard = orders(first, 2)
         with Line(hub.address) as second:
             late = orders(second, 2)
-            hub.order({"at": 3})
+            hub.order(Said({"at": 3}))
             more = orders(first, 1), orders(second, 1)
             is_stopped = first.is_stopped(), second.is_stopped()
             hub.stop()

@@ -7,7 +7,8 @@ import pytest
 
 from kbackup.channel import Hub, Line
 from kbackup.engine.log_lines import logged, sent
-from kbackup.events import Event
+from kbackup.events import Event, Progress
+from kbackup.records import TopicPartition
 
 
 def test_the_driver_logs_what_a_task_warns_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -26,7 +27,7 @@ def test_the_driver_logs_what_a_task_warns_of(caplog: pytest.LogCaptureFixture) 
     with Line(hub.address) as line, sent(line):
         logging.getLogger("kbackup.formats.x").info("not that")
         logging.getLogger("kbackup.formats.x").warning("a value of %s bytes", 7)
-        line.tell({"type": "progress"})
+        line.tell(Progress("r1", TopicPartition("orders", 0), 1, 1, 1, 0))
         assert came.wait(60)
     hub.close()
     logging.getLogger("kbackup.formats.x").warning("a task that has ended says nothing")
@@ -39,4 +40,4 @@ def test_the_driver_logs_what_a_task_warns_of(caplog: pytest.LogCaptureFixture) 
         driver(event)
     (said,) = caplog.records
     assert (logging.WARNING, "a value of 7 bytes") == (said.levelno, said.getMessage())
-    assert [{"type": "progress"}] * 2 == shown
+    assert ["progress"] * 2 == [event["type"] for event in shown]

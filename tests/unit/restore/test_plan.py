@@ -245,8 +245,8 @@ def test_the_plan_counts_records_where_run_records_know_them_all(store: Store) -
     half = plan(store, FakeCluster(), records=[record_of(0, 0, 9, 1)])
     both = plan(store, FakeCluster(), records=[record_of(0, 0, 9, 1), record_of(1, 0, 4, 1)])
 
-    assert None is half.topics[0].event()["records"]
-    assert 15 == both.topics[0].event()["records"]
+    assert None is half.topics[0].event().to_dict()["records"]
+    assert 15 == both.topics[0].event().to_dict()["records"]
 
 
 def test_the_plan_says_what_order_it_can_promise() -> None:

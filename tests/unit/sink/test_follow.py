@@ -20,7 +20,7 @@ from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.sink.follow import Following, Share, deal, follow
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.messages import ADOPT
+from kbackup.sink.messages import Adopt, GaveUp
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import SilentLine
@@ -277,7 +277,7 @@ def test_orders_of_the_driver_add_partitions_once() -> None:
     task = Task(kafka, [old])
     task.turns(2)
     (new,) = kafka.create("payments", 25)
-    order = {"type": ADOPT, **SinkUnit(new, Span(0, 25)).to_dict()}
+    order = Adopt(SinkUnit(new, Span(0, 25))).to_dict()
     for _ in range(2):
         task.following.take(order)
         task.turns(7)
@@ -301,7 +301,7 @@ def test_a_task_that_loses_its_line_fails(is_asked: bool) -> None:
     heard = threading.Event()
     hub = Hub("127.0.0.1", lambda _: heard.set())
     with Line(hub.address) as line:
-        line.tell({})
+        line.tell(GaveUp("r1"))
         assert heard.wait(60)
         if is_asked:
             hub.stop()

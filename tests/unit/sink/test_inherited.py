@@ -227,7 +227,8 @@ def test_the_plan_says_where_the_connector_left_off_and_what_comes_next(config: 
     backup = Backup()
     left(backup, range(3), range(3, 6))
 
-    (line,) = plan_partitions(planned(backup, config, 6), load("sink", config).settings)
+    (planned_line,) = plan_partitions(planned(backup, config, 6), load("sink", config).settings)
+    line = planned_line.to_dict()
 
     jsonschema.validate(line, schema())
     assert ("to do", 6, 6, 90, KEY.format(6)) == tuple(
@@ -243,7 +244,8 @@ def test_the_next_objects_directory_is_not_guessed(config: Path) -> None:
     options: dict[str, Any] = {"partitioner_class": "field", "partition_field_name": "region"}
     plan = planned(Backup(), config, None, **options)
 
-    (line,) = plan_partitions(plan, load("sink", config, **options).settings)
+    (planned_line,) = plan_partitions(plan, load("sink", config, **options).settings)
+    line = planned_line.to_dict()
 
     assert line["next_key"] is None
 

@@ -15,7 +15,7 @@ from kbackup.channel import Hub, Line
 from kbackup.clock import SystemClock
 from kbackup.engine import Deal, R, Task, deal
 from kbackup.errors import BadRecordError, StoreError
-from kbackup.events import Event
+from kbackup.events import Event, Plain
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
@@ -52,7 +52,7 @@ class InThreads:
         *,
         slices_per_core: int | None = None,
         deal: Deal = deal,
-        orders: "SimpleQueue[Event] | None" = None,
+        orders: "SimpleQueue[Plain] | None" = None,
         timings: object = None,
     ) -> list[R]:
         """`RunTasks`."""

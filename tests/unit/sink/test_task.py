@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kbackup.clock import SystemClock
-from kbackup.events import Event
+from kbackup.events import ObjectStored, Plain
 from kbackup.flow.rules import Rule
 from kbackup.flow.views import ViewSpec
 from kbackup.formats import FormatOptions
@@ -123,8 +123,8 @@ def test_a_full_disk_is_a_report_that_says_how_much_is_needed(
 class LineThatStops(SilentLine):
     """A driver that asks the task to stop as soon as it hears of an object."""
 
-    def tell(self, event: Event) -> None:
-        if event["type"] == "object":
+    def tell(self, event: Plain) -> None:
+        if isinstance(event, ObjectStored):
             self._stopped.set()
 
 
