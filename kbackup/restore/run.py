@@ -14,14 +14,14 @@ from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore import audit, malformed, news, pace
 from kbackup.restore.account import SKIPPED_MOST, Account
 from kbackup.restore.beginning import begin
-from kbackup.restore.follow import Following
+from kbackup.restore.follow.following import Following
+from kbackup.restore.follow.lookout import skipped
 from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.lookout import skipped
 from kbackup.restore.plan import RestorePlan, confirm
 from kbackup.restore.planner import Planner
 from kbackup.restore.routing import to_survey
-from kbackup.restore.schemas import TargetSchemas
+from kbackup.restore.schemas.target import TargetSchemas
 from kbackup.restore.shares import Shares, Surveyed
 from kbackup.restore.skip_list import SkipList
 from kbackup.restore.soundness import REPEATED

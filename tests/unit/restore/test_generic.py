@@ -18,7 +18,7 @@ from kbackup import config
 from kbackup.backup import catalog
 from kbackup.errors import CorruptObjectError, RefusedError
 from kbackup.records import TopicPartition
-from kbackup.restore.ready import Ready
+from kbackup.restore.follow.ready import Ready
 from kbackup.runs import wiring
 from kbackup.runs.known import NOTHING
 from tests.support.target import MARKER, CrashError, Restoring

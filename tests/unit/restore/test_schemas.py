@@ -11,7 +11,7 @@ from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.registry import AVRO, RegisteredSchema
 from kbackup.registry.framing import head_of
-from kbackup.restore.schemas import subjects
+from kbackup.restore.schemas.plan import subjects
 from kbackup.stores import StoreSettings, open_store
 from tests.support.registry import FakeRegistry
 from tests.support.schema_copies import NAME, PERSON, Copy, back_up

@@ -20,15 +20,15 @@ from kbackup.kafka import Cluster, check_idle
 from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore import audit, news, pace
 from kbackup.restore.account import Account
-from kbackup.restore.asides import BUCKET, Asides, Subject
 from kbackup.restore.beginning import begin
+from kbackup.restore.follow.asides import BUCKET, Asides, Subject
+from kbackup.restore.follow.lookout import Lookout, stamps
+from kbackup.restore.follow.ready import Ready
+from kbackup.restore.follow.remarks import Remarks
+from kbackup.restore.follow.visit import VisitPlanner
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.lookout import Lookout, stamps
 from kbackup.restore.plan import RestorePlan, confirm
-from kbackup.restore.ready import Ready
-from kbackup.restore.remarks import Remarks
 from kbackup.restore.task import put_back
-from kbackup.restore.visit import VisitPlanner
 from kbackup.runs import known, wiring
 from kbackup.runs.frame import Frame
 from kbackup.stores import Store

@@ -7,7 +7,7 @@ from typing import Any, Final
 from kbackup.errors import Failure
 from kbackup.events import Event, Tell, TopicPlanned, Warned
 from kbackup.records import TopicPartition
-from kbackup.restore.asides import Asides, Subject
+from kbackup.restore.follow.asides import Asides, Subject
 from kbackup.restore.plan import PlannedTopic
 from kbackup.restore.soundness import REPEATED
 from kbackup.restore.standing import LEFT_OUT

@@ -8,9 +8,9 @@ from kbackup.config import Settings
 from kbackup.errors import Failure, KbackupError
 from kbackup.kafka import Cluster
 from kbackup.restore.account import Account
+from kbackup.restore.follow.remarks import Remarks
 from kbackup.restore.plan import RestorePlan
 from kbackup.restore.planner import Planner
-from kbackup.restore.remarks import Remarks
 from kbackup.restore.target import asked
 from kbackup.runs import wiring
 from kbackup.runs.known import Known

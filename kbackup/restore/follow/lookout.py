@@ -9,8 +9,8 @@ from kbackup.backup import catalog as listing
 from kbackup.backup.catalog import Catalog
 from kbackup.config import Settings
 from kbackup.errors import Failure, ObjectKeyError
-from kbackup.restore.asides import BUCKET
-from kbackup.restore.remarks import Remarks
+from kbackup.restore.follow.asides import BUCKET
+from kbackup.restore.follow.remarks import Remarks
 from kbackup.runs import wiring
 from kbackup.runs.known import Known
 from kbackup.runs.record import NO_TOPIC
