@@ -122,7 +122,7 @@ def _own_settings(seams: Seams, given: Mapping[str, Value]) -> None:
     template = given.get(_TEMPLATE)
     if template is not None and template.text and not hasattr(_format(name), "directory"):
         why = "it goes with the block-gzip layout alone"
-        do = "set format.class=block_gzip; elsewhere partitioners and path.format give directories"
+        do = "set format.class=block_gzip; elsewhere a partitioner gives the directories"
         seams.doubts.append(error("combination", _TEMPLATE, template, why, do))
     for part in _SIDES if own else ():
         if _is_true(given, f"store.kafka.{part}"):
