@@ -15,6 +15,7 @@ from kbackup.kafka.transport import (
     Position,
     Positions,
     Reader,
+    TakenOverError,
     Writer,
 )
 
@@ -32,6 +33,7 @@ __all__ = [
     "Position",
     "Positions",
     "Reader",
+    "TakenOverError",
     "Topic",
     "Way",
     "Writer",

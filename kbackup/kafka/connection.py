@@ -31,7 +31,7 @@ class Connection(Protocol):
         exactly_once: bool = True,
         max_message_bytes: int | None = None,
     ) -> Writer:
-        """Open a writer, and end whatever an earlier writer to *target* had begun.
+        """Open a writer, and end whatever an earlier writer of its `fence` had begun.
 
         Args:
             target: The partition.
@@ -39,6 +39,15 @@ class Connection(Protocol):
             exactly_once: Write in transactions that carry the position.  Otherwise records are
                 written idempotently, and a killed run may repeat those after the last position.
             max_message_bytes: What the topic takes; None for what the broker says.
+        """
+        ...
+
+    def fence(self, target: TopicPartition) -> TopicPartition:
+        """Return the partition that stands for all those whose writers take over from each other.
+
+        Of a group's writers to partitions with the same fence only the newest can write.  It does
+        not depend on the run, so a run that goes on where another one was killed always takes over
+        from what is left of it.
         """
         ...
 

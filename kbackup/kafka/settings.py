@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from kbackup.kafka.administration import Cluster, Permissions
-from kbackup.kafka.transport import Positions, Reader, Writer
+from kbackup.kafka.transport import Positions, Reader, Writer, fence
 from kbackup.records import TopicPartition
 
 _CLIENT: Final = {
@@ -99,6 +99,10 @@ class KafkaSettings:
         return writer.Writer(
             self, target, group, exactly_once=exactly_once, max_message_bytes=max_message_bytes
         )
+
+    def fence(self, target: TopicPartition) -> TopicPartition:
+        """Return what stands for the writers of one transactional id: `Connection.fence`."""
+        return fence(target)
 
     def positions(self, group: str) -> Positions:
         """Open a group's positions: `Connection.positions`."""

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from kbackup.kafka.coordinator import patience_s
 from kbackup.kafka.deadline import within
 from kbackup.kafka.native.library import choose
 from kbackup.kafka.positions import Positions
+from kbackup.kafka.transport import fence
 from kbackup.kafka.writer_columns import ColumnSender
 from kbackup.kafka.writer_errors import FAILURES, meaning, unwrapped
 from kbackup.kafka.writer_objects import ObjectSender
@@ -77,7 +78,8 @@ class Writer:
     `Sender`'s matter, by columns in C or by objects in Python, as `KafkaSettings.client` says.
 
     With *exactly_once* records and position are committed in one transaction: a writer that died
-    is fenced by its transactional id and its open transaction aborted.  Without, records are
+    is fenced by its transactional id, which is that of all partitions with the same `fence`, and
+    its open transaction aborted.  Without, records are
     written idempotently, and a killed run may repeat those after the last committed position.
 
     The group's offset on the *target* partition is the next offset of the *backup*.
@@ -119,7 +121,7 @@ class Writer:
             "error_cb": self._complaints,
         }
         if exactly_once:
-            own["transactional.id"] = f"{group}-{target}"
+            own["transactional.id"] = f"{group}-{fence(target)}"
             own["transaction.timeout.ms"] = _TRANSACTION_MS
             own["topic.metadata.refresh.interval.ms"] = _REFRESH_MS
             own["metadata.max.age.ms"] = _FORGET_MS
@@ -147,6 +149,10 @@ class Writer:
             where: The partition it is kept in; None for the target.
         """
         return self._positions.read(where or self._target)
+
+    def positions(self, wheres: Sequence[Where]) -> Mapping[Where, Position | None]:
+        """Return committed positions, in one request: `kbackup.kafka.Writer.positions`."""
+        return self._positions.read_all(wheres)
 
     def write(self, batch: pa.RecordBatch, where: Where | None = None) -> int:
         """Send the records of *batch* in order; returns when the client has taken them all.
@@ -176,17 +182,23 @@ class Writer:
         self._raise(refused)
         return zeros
 
-    def commit(self, position: Position, others: Mapping[Where, Position] = NO_OTHERS) -> None:
+    def commit(
+        self,
+        position: Position,
+        others: Mapping[Where, Position] = NO_OTHERS,
+        where: Where | None = None,
+    ) -> None:
         """Make everything written so far visible, together with *position*.
 
         Args:
-            position: In the target.
+            position: In *where*.
             others: In other partitions of its topic.
+            where: A partition of the target's topic; None for the target.
 
         Raises:
             KafkaError: If the cluster refused; the transaction is aborted, nothing is visible.
         """
-        positions = {self._target: position, **others}
+        positions = {where or self._target: position, **others}
         if not self._exactly_once:
             self.flush()
             self._advance(positions)
@@ -213,7 +225,7 @@ class Writer:
     def _advance(self, positions: Mapping[Where, Position]) -> None:
         """Commit positions without a transaction; several of them in one request."""
         if len(positions) == 1:
-            self._positions.advance(self._target, positions[self._target])
+            self._positions.advance(*next(iter(positions.items())))
             return
         for error in self._positions.advance_all(positions).values():
             raise error

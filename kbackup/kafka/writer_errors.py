@@ -5,8 +5,9 @@ from typing import Final
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException
 
-from kbackup.errors import KafkaError, KbackupError, RecordTooLargeError
+from kbackup.errors import KbackupError, RecordTooLargeError
 from kbackup.kafka.client import Complaints, kafka_error
+from kbackup.kafka.transport import TakenOverError
 from kbackup.records import TopicPartition
 
 FAILURES: Final = (KafkaException, SystemError)
@@ -44,7 +45,7 @@ def meaning(
                 **place,
             )
         if code in _FENCED:
-            return KafkaError(
+            return TakenOverError(
                 f"{target}: {what}",
                 "another restore took over this partition",
                 "let one restore at a time write to a topic; run the command again to continue",

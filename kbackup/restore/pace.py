@@ -7,11 +7,13 @@ together stay below.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
 from typing import Final
 
-from kbackup.engine import Manner, deal
+from kbackup.engine import Manner
 from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.joint import dealt_by_writer
 
 OPEN_S: Final = 30.0
 """How long a transaction stays open that has to wait: far from the five minutes that end it."""
@@ -91,10 +93,12 @@ def rate_of(job: RestoreJob) -> Rate:
 
 def manner(job: RestoreJob) -> Manner:
     """Return how the tasks of a restore are run: with a limit as many as work at the same time."""
-    return Manner(deal=shared, slices_per_core=1) if rate_of(job).is_limited else Manner()
+    dealt = partial(dealt_by_writer, job)
+    if not rate_of(job).is_limited:
+        return Manner(deal=dealt)
+    return Manner(deal=lambda units, slots: shared(dealt(units, slots)), slices_per_core=1)
 
 
-def shared(units: Sequence[RestoreUnit], slots: int) -> list[list[RestoreUnit]]:
-    """Deal units out to the tasks that work at the same time, and tell each how many these are."""
-    shares = deal(units, slots)
+def shared(shares: Sequence[Sequence[RestoreUnit]]) -> list[list[RestoreUnit]]:
+    """Tell the units of tasks that work at the same time how many these are."""
     return [[replace(unit, writers=len(shares)) for unit in share] for share in shares]

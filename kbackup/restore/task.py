@@ -1,4 +1,4 @@
-"""One task: a partition's objects to Kafka.
+"""One task: partitions' objects to Kafka.
 
 Records are acknowledged, then the position is committed, by default both in one transaction; then
 progress is shown.
@@ -6,72 +6,152 @@ progress is shown.
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kbackup.channel import Line
 from kbackup.errors import KbackupError
-from kbackup.kafka import Outage
+from kbackup.kafka import Outage, TakenOverError, Writer
+from kbackup.records import TopicPartition
 from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.restore.joint import Joint, JointLine, Turn, by_writer
 from kbackup.restore.pace import Pace, rate_of
 from kbackup.restore.work import Work
 from kbackup.runs.letters import DeadLetters
-from kbackup.stores import open_store
+from kbackup.stores import Store, open_store
+
+Report = PartitionReport[OfRestore]
 
 SMALL_BYTES: Final = 2**18
-"""A partition whose objects have no more is restored side by side with others of its kind."""
+"""A partition whose objects have no more shares a writer and transactions with others of its kind,
+and is restored side by side with those of other writers."""
 
 SIDE_BY_SIDE: Final = 8
-"""How many of those: each mostly waits for the broker, which begins and ends a transaction."""
+"""How many writers of those: each mostly waits for the broker, which begins and ends a transaction.
+"""
 
 
-def put_back(
-    job: RestoreJob, units: Sequence[RestoreUnit], line: Line
-) -> Iterator[PartitionReport[OfRestore]]:
+def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Iterator[Report]:
     """Work through *units*; a failure is a report, not an exception.
 
-    Large ones go one after the other, then small ones some at a time, each by a writer of its own.
+    Large ones go one after the other, each by a writer of its own, then small ones: those that
+    share a writer in turn, some writers at a time.  Writers that would take over from each other
+    never work at the same time.
 
     Memory: what `merging` reads with, few batches and what the client holds unacknowledged; of
     small units their records.
     """
-    store = open_store(job.store)
     rate = rate_of(job)
     pace = Pace(rate, units[0].writers) if rate.is_limited and units else None
-    outage = Outage(job.kafka)
-
-    def report(unit: RestoreUnit) -> PartitionReport[OfRestore] | None:
-        if line.is_stopped():
-            return None
-        topic = job.error_topic
-        letters = None if topic is None else DeadLetters(job.kafka, job.group, topic)
-        work = Work(job, unit, store, line, pace, letters)
-        try:
-            outage.check()
-            _write(work)
-        except KbackupError as error:
-            outage.note(error)
-            error.place.setdefault("topic", unit.target.topic)
-            error.place.setdefault("partition", unit.target.partition)
-            work.report = replace(work.report, failure=error.failure())
-        return work.report
-
+    task = _Task(job, open_store(job.store), line, pace, Outage(job.kafka))
     small = [unit for unit in units if unit.size <= SMALL_BYTES]
     large = [unit for unit in units if unit.size > SMALL_BYTES]
-    yield from (found for unit in large if (found := report(unit)) is not None)
+    yield from (found for unit in large if (found := task.alone(unit)) is not None)
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        yield from (found for found in pool.map(report, small) if found is not None)
+        for reports in pool.map(task.together, by_writer(job, small)):
+            yield from reports
 
 
-def _write(work: "Work") -> None:
-    job, unit = work.job, work.unit
-    writer = job.kafka.writer(
-        unit.target,
-        unit.group or job.group,
-        exactly_once=job.exactly_once,
-        max_message_bytes=unit.max_message_bytes,
-    )
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What the units of a task share."""
+
+    job: RestoreJob
+    store: Store
+    line: Line
+    pace: Pace | None
+    outage: Outage
+
+    def alone(self, unit: RestoreUnit) -> Report | None:
+        """Restore a unit by a writer of its own; None where the run was stopped before."""
+        if self.line.is_stopped():
+            return None
+        topic = self.job.error_topic
+        letters = None if topic is None else DeadLetters(self.job.kafka, self.job.group, topic)
+        work = Work(self.job, unit, self.store, self.line, self.pace, letters)
+        try:
+            self.outage.check()
+            _write(work)
+        except KbackupError as error:
+            self._failed(work, error)
+        return work.report
+
+    def together(self, units: Sequence[RestoreUnit]) -> list[Report]:
+        """Restore units by one writer, and those alone that have kept others from being committed.
+
+        Where positions are no part of a transaction, writing is slowed down, or dead letters are to
+        be written before a position is committed, nothing is to wait for others.
+        """
+        job = self.job
+        waits = job.exactly_once and self.pace is None and job.error_topic is None
+        safe = self._joint(units) if waits and len(units) > 1 else {}
+        left = [unit for unit in units if unit.target not in safe]
+        again = [found for unit in left if (found := self.alone(unit)) is not None]
+        return [*safe.values(), *again]
+
+    def _joint(self, units: Sequence[RestoreUnit]) -> dict[TopicPartition, Report]:
+        """Restore units in joint transactions, as far as nothing is in the way.
+
+        Returns:
+            What became of those that are settled, by target.
+        """
+        safe: dict[TopicPartition, Report] = {}
+        if self.line.is_stopped():
+            return safe
+        try:
+            self.outage.check()
+            writer = _writer(self.job, units[0])
+        except KbackupError as error:  # each unit alone says why it cannot be restored
+            self.outage.note(error)
+            return safe
+        try:
+            joint, waiting = Joint(writer, self.line), dict[TopicPartition, Report]()
+            for unit in joint.begin(units):
+                if self.line.is_stopped():
+                    break
+                line = JointLine(joint, self.line)
+                work = Work(self.job, unit, self.store, line)
+                try:
+                    work.run(Turn(joint, unit.target))
+                except KbackupError as error:
+                    if joint.is_dirty:
+                        raise
+                    self._failed(work, error)
+                waiting[unit.target] = work.report
+                if joint.is_full:
+                    joint.settle()
+                    safe |= waiting
+                    waiting = {}
+            joint.settle()
+            return safe | waiting
+        except TakenOverError as error:  # whoever did is at work on all of them
+            left = [unit for unit in units if unit.target not in safe]
+            return safe | {unit.target: self._lost(unit, error) for unit in left}
+        except KbackupError as error:  # nothing of the open transaction is visible
+            self.outage.note(error)
+            return safe
+        finally:
+            writer.abort()
+            writer.close()
+
+    def _lost(self, unit: RestoreUnit, error: TakenOverError) -> Report:
+        """Return what there is to report of a unit that another restore has taken over."""
+        work = Work(self.job, unit, self.store, self.line)
+        own = TakenOverError(f"{unit.target}: writing records", error.why, error.do)
+        self._failed(work, own)
+        return work.report
+
+    def _failed(self, work: Work, error: KbackupError) -> None:
+        if not isinstance(error, TakenOverError):
+            self.outage.note(error)
+        error.place.setdefault("topic", work.unit.target.topic)
+        error.place.setdefault("partition", work.unit.target.partition)
+        work.report = replace(work.report, failure=error.failure())
+
+
+def _write(work: Work) -> None:
+    writer = _writer(work.job, work.unit)
     try:
         work.run(writer)
         if work.letters is not None:
@@ -83,3 +163,12 @@ def _write(work: "Work") -> None:
         writer.close()
         if work.letters is not None:
             work.letters.close()
+
+
+def _writer(job: RestoreJob, unit: RestoreUnit) -> Writer:
+    return job.kafka.writer(
+        unit.target,
+        unit.group or job.group,
+        exactly_once=job.exactly_once,
+        max_message_bytes=unit.max_message_bytes,
+    )

@@ -297,6 +297,34 @@ def test_positions_of_several_partitions_are_committed_without_transactions(
     assert (Position(2), Position(3)) == found
 
 
+def test_other_partitions_positions_are_committed_without_the_targets_own(
+    mock_kafka: MockKafka, way: str, target: TopicPartition
+) -> None:
+    """
+    A commit carries the positions that it is given, and all are read in one request.
+    """
+    settings = KafkaSettings(mock_kafka.bootstrap_servers, client=way)
+    other = TopicPartition(target.topic, 0)
+    writer = Writer(settings, target, f"away-{target.topic}", exactly_once=False)
+    writer.write(batch_of([{"value": b"away"}]), other)
+    writer.commit(Position(3, "there"), where=other)
+    found = writer.positions([target, other])
+    writer.close()
+
+    assert {target: None, other: Position(3, "there")} == found
+
+
+def test_partitions_share_transactional_ids_whatever_the_run() -> None:
+    """
+    At most 64 stand for all partitions of a topic, and the first have ids of their own.
+    """
+    fence = KafkaSettings("-").fence
+
+    assert [0, 1, 63, 0, 1, 40] == [
+        fence(TopicPartition("t", at)).partition for at in (0, 1, 63, 64, 65, 1000)
+    ]
+
+
 def test_a_partition_that_is_not_there_is_said(
     mock_kafka: MockKafka, way: str, target: TopicPartition
 ) -> None:

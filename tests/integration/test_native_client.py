@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewTopic
 from record_samples import batch_of
 
 from kbackup.errors import KbackupError, RecordTooLargeError
-from kbackup.kafka import KafkaSettings, Position
+from kbackup.kafka import KafkaSettings, Position, TakenOverError
 from kbackup.kafka.reader import Reader
 from kbackup.kafka.writer import Writer
 from kbackup.local import LocalKafka, start_kafka
@@ -47,6 +47,36 @@ def write(kafka: KafkaSettings, topic: str, rows: pa.RecordBatch, group: str) ->
         writer.commit(Position(len(rows)))
     finally:
         writer.close()
+
+
+def test_a_writer_takes_over_from_those_that_share_its_transactional_id(
+    cluster: TestCluster, way: str
+) -> None:
+    """
+    What an earlier writer had begun in any of their partitions is dropped, it can write nothing
+    more, and positions come with the newest writer's transaction.
+    """
+    topic, group = cluster.create(f"fenced-{way}", 66), f"fenced-{way}"
+    near, far = TopicPartition(topic, 1), TopicPartition(topic, 65)
+    kafka = KafkaSettings(cluster.servers, client=way)
+    rows = batch_of([{"value": b"row"}])
+    first = Writer(kafka, near, group)
+    first.write(rows, near)
+    first.write(rows, far)
+
+    second = Writer(kafka, far, group)
+    second.write(rows)
+    with pytest.raises(TakenOverError):
+        first.commit(Position(1), {far: Position(1)})
+    second.write(rows, near)
+    second.commit(Position(7, "near"), where=near)
+    second.commit(Position(8, "far"))
+
+    found = second.positions([near, far])
+    first.close()
+    second.close()
+    assert {near: Position(7, "near"), far: Position(8, "far")} == found
+    assert [1, 1] == [len(cluster.read(topic, at)) for at in (1, 65)]
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,20 @@
 """The clients of a cluster in memory, each request of which may fail by a script."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from kbackup.errors import KafkaError, KbackupError, TopicChangedError
-from kbackup.kafka import NO_OTHERS, LogStartMovedError, OffsetMovedError, Position, Topic
+from kbackup.kafka import (
+    NO_OTHERS,
+    LogStartMovedError,
+    OffsetMovedError,
+    Position,
+    TakenOverError,
+    Topic,
+)
 from kbackup.records import SCHEMA, Span, TopicPartition
 from tests.simulation.cluster import Kafka, Log, show
 from tests.simulation.events import (
@@ -49,6 +56,10 @@ class SimConnection:
         max_message_bytes: int | None = None,
     ) -> "SimWriter":
         return SimWriter(self, target, group, exactly_once=exactly_once)
+
+    def fence(self, target: TopicPartition) -> TopicPartition:
+        """All partitions of a topic share a writer: two are enough for what many share."""
+        return replace(target, partition=0)
 
     def call(self, kind: str, act: Callable[[], Any]) -> Any:
         """Make a request; *act* is what the cluster does."""
@@ -358,14 +369,14 @@ class SimPositions:
 
 
 class SimWriter:
-    """Writes to one partition."""
+    """Writes to the partitions of a topic."""
 
     def __init__(
         self, connection: SimConnection, target: TopicPartition, group: str, *, exactly_once: bool
     ) -> None:
         self._to, self._target, self._group = connection, target, group
         self._exactly_once = exactly_once
-        self._id = f"{group}-{target}"
+        self._id = f"{group}-{connection.fence(target)}"
         self.record_bytes_max = 2**31
         self._written: list[Row] = []
         self._epoch = 0
@@ -375,52 +386,75 @@ class SimWriter:
     def _init(self) -> None:
         epochs = self._to.kafka.epochs
         self._epoch = epochs[self._id] = epochs.get(self._id, 0) + 1
-        self._to.log(self._target).finish(self._id, commits=False)
+        self._to.log(self._target)
+        self._finish(commits=False)
+
+    def _finish(self, *, commits: bool) -> dict[TopicPartition, list[Row]]:
+        """End the transaction wherever it has written; return what is readable now."""
+        topic = self._to.kafka.topics.get(self._target.topic)
+        logs = [] if topic is None else topic.logs
+        found = {
+            TopicPartition(self._target.topic, at): log.finish(self._id, commits=commits)
+            for at, log in enumerate(logs)
+        }
+        return {where: rows for where, rows in found.items() if rows}
 
     def position(self, where: TopicPartition | None = None) -> Position | None:
         return SimPositions(self._to, self._group).read(where or self._target)
 
+    def positions(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, Position | None]:
+        return SimPositions(self._to, self._group).read_all(wheres)
+
     def write(self, batch: pa.RecordBatch, where: TopicPartition | None = None) -> int:
-        assert where in (None, self._target)
         rows = [row._replace(timestamp=row.timestamp or 1) for row in to_rows(batch)]
         zeros = sum(row.timestamp == 0 for row in to_rows(batch))
-        self._to.call("kafka write", lambda: self._append(rows))
+        self._to.call("kafka write", lambda: self._append(rows, where or self._target))
         return zeros
 
-    def _append(self, rows: list[Row]) -> None:
+    def _append(self, rows: list[Row], where: TopicPartition) -> None:
         self._check()
-        self._to.kafka.history.append(Touched("topic", self._target.topic))
-        log = self._to.log(self._target)
+        self._to.kafka.history.append(Touched("topic", where.topic))
+        log = self._to.log(where)
         if self._exactly_once:
             log.append(rows, self._id)
         else:
             log.append(rows)
-            self._note(rows)
+            self._note(rows, where)
 
-    def _note(self, rows: Iterable[Row]) -> None:
+    def _note(self, rows: Iterable[Row], where: TopicPartition) -> None:
         """Note what a run wrote; what it writes again after its worker died counts once."""
         vars(self._to.process).setdefault("written", set()).update(row.name for row in rows)
-        show(self._to.kafka, self._target, repeats=not self._exactly_once)
+        show(self._to.kafka, where, repeats=not self._exactly_once)
 
     def commit(
-        self, position: Position, others: Mapping[TopicPartition, Position] = NO_OTHERS
+        self,
+        position: Position,
+        others: Mapping[TopicPartition, Position] = NO_OTHERS,
+        where: TopicPartition | None = None,
     ) -> None:
-        assert not others
-        self._to.call("kafka commit transaction", lambda: self._commit(position))
+        positions = {where or self._target: position, **others}
+        self._to.call("kafka commit transaction", lambda: self._commit(positions))
 
-    def _commit(self, position: Position) -> None:
+    def _commit(self, positions: Mapping[TopicPartition, Position]) -> None:
         self._check()
         if self._exactly_once:
-            self._note(self._to.log(self._target).finish(self._id, commits=True))
+            for where in positions:
+                self._to.log(where)
+            finished = self._finish(commits=True)
+            for where in positions:
+                self._note(finished.get(where, []), where)
+            assert finished.keys() <= positions.keys(), "records without a position"
         else:
-            found = self._to.kafka.groups.get(self._group, {}).get(self._target)
-            if found is not None and found.offset > position.offset:
-                raise OffsetMovedError("committing", "another run overtook this one")
-        self._to.moved(self._group, self._target, position)
+            for where, position in positions.items():
+                found = self._to.kafka.groups.get(self._group, {}).get(where)
+                if found is not None and found.offset > position.offset:
+                    raise OffsetMovedError("committing", "another run overtook this one")
+        for where, position in positions.items():
+            self._to.moved(self._group, where, position)
 
     def _check(self) -> None:
         if self._exactly_once and self._to.kafka.epochs[self._id] != self._epoch:
-            raise KafkaError(str(self._target), "another restore took over this partition", "")
+            raise TakenOverError(str(self._target), "another restore took over this partition", "")
 
     def flush(self) -> None:
         pass
@@ -430,9 +464,8 @@ class SimWriter:
         process = self._to.process
         if process.is_dead or process.has_no_worker or not self._exactly_once:
             return
-        log = self._to.kafka.log(self._target)
-        if log is not None and self._to.kafka.epochs[self._id] == self._epoch:
-            log.finish(self._id, commits=False)
+        if self._to.kafka.epochs[self._id] == self._epoch:
+            self._finish(commits=False)
 
     def close(self) -> None:
         self.abort()

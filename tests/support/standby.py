@@ -70,6 +70,10 @@ class _Connection:
         """Open a reader."""
         return _Reader(self.target)
 
+    def fence(self, target: TopicPartition) -> TopicPartition:
+        """Each partition has a writer of its own."""
+        return target
+
     def writer(self, target: TopicPartition, group: str, **_: Any) -> FakeWriter:
         """Open a writer, or fail as was planned."""
         if target in self.faults:

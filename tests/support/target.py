@@ -155,22 +155,29 @@ class FakeWriter:
         """The group's position."""
         return self.cluster.groups.get(self.group, {}).get(where or self.where)
 
+    def positions(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, Position | None]:
+        """The group's positions."""
+        return {where: self.position(where) for where in wheres}
+
     def write(self, batch: pa.RecordBatch, where: TopicPartition | None = None) -> int:
         """Keep records until they are committed."""
         self._open.setdefault(where or self.where, []).extend(batch.to_pylist())
         return 0
 
     def commit(
-        self, position: Position, others: Mapping[TopicPartition, Position] = NO_OTHERS
+        self,
+        position: Position,
+        others: Mapping[TopicPartition, Position] = NO_OTHERS,
+        where: TopicPartition | None = None,
     ) -> None:
         """Records, their markers and the positions become visible together."""
         self.commits += 1
         if self.commits == self.crash_at:
             raise CrashError
         assert len(position.metadata) < 4096
-        for where, rows in self._open.items():
-            self.cluster.logs[where].rows += [*rows, MARKER]
-        self.cluster.set_positions(self.group, {self.where: position, **others})
+        for at, rows in self._open.items():
+            self.cluster.logs[at].rows += [*rows, MARKER]
+        self.cluster.set_positions(self.group, {where or self.where: position, **others})
         self._open = {}
 
     def flush(self) -> None:
