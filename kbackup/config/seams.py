@@ -121,8 +121,13 @@ def _own_settings(seams: Seams, given: Mapping[str, Value]) -> None:
     seams.defaults |= own
     template = given.get(_TEMPLATE)
     if template is not None and template.text and not hasattr(_format(name), "directory"):
-        why = "it goes with the block-gzip layout alone"
-        do = "set format.class=block_gzip; elsewhere a partitioner gives the directories"
+        dated = " or ".join(
+            plugin.name
+            for plugin in plugins.installed("formats")
+            if hasattr(_format(plugin.name), "directory")
+        )
+        why = f"it goes with format.class={dated} alone"
+        do = f"set format.class={dated}; elsewhere partitioner.class gives directories"
         seams.doubts.append(error("combination", _TEMPLATE, template, why, do))
     for part in _SIDES if own else ():
         if _is_true(given, f"store.kafka.{part}"):
