@@ -43,7 +43,7 @@ def test_a_query_opens_only_what_its_conditions_leave(kbackup: Kbackup, tmp_path
     )  # fmt: skip
 
     assert 7 == whole.code
-    assert damaged in whole.stderr
+    assert damaged in "".join(whole.stderr.split())  # a long path is folded
     assert 0 == narrow.code, narrow.stderr
     (row,) = [row for row in map(json.loads, narrow.stdout.splitlines()) if "n" in row]
     assert {"partition": 0, "n": 18, "top": '{"n":29}'} == row
