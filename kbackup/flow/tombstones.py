@@ -35,11 +35,16 @@ def are_in(rows: Rows, directory: str) -> pa.BooleanArray:
 def keys_of(rows: Rows) -> pa.Array:
     """Return the key of each row as its file will hold it, or as Kafka did where that is nested."""
     stored = rows.parts[0].batch.column(0)
+    if isinstance(stored, pa.ExtensionArray):  # JSON is text, and Arrow compares only that
+        stored = stored.storage
     return rows.batch["key"] if pa.types.is_nested(stored.type) else stored
 
 
 def room(rows: Rows, directory: str, opened: frozenset[str], deleted: pa.ChunkedArray) -> int:
     """Return how many of *rows* join the open files before the order of some key would be lost.
+
+    Keys of another type than those of the open files' tombstones may be equal to them once they are
+    restored, so they join none.
 
     Args:
         rows: Routed; the first of their parts are the keys.
@@ -47,6 +52,8 @@ def room(rows: Rows, directory: str, opened: frozenset[str], deleted: pa.Chunked
         opened: The directories with an open file.
         deleted: The keys of the tombstones in the open files.
     """
+    if len(deleted) and deleted.type != keys_of(rows).type:
+        return 0
     is_dead = are_in(rows, directory)
     first_dead = 0 if directory in opened else pc.index(is_dead, True).as_py()
     if first_dead < 0:
@@ -72,6 +79,7 @@ def _before_new_directory(rows: Rows, opened: frozenset[str], first_dead: int) -
 def _before_revival(keys: pa.Array, is_dead: pa.BooleanArray, deleted: pa.ChunkedArray) -> int:
     """Return the rows before the first value whose key has a tombstone in the same files."""
     dead = keys.filter(is_dead)
+    deleted = deleted.cast(keys.type)
     held = pa.chunked_array([*deleted.chunks, dead], keys.type)
     rows = pc.indices_nonzero(pc.is_in(keys, held))
     seen: set[object] = set()
@@ -79,7 +87,7 @@ def _before_revival(keys: pa.Array, is_dead: pa.BooleanArray, deleted: pa.Chunke
         rows.to_pylist(),
         keys.take(rows).to_pylist(),
         is_dead.take(rows).to_pylist(),
-        pc.is_in(keys.take(rows), deleted.cast(keys.type)).to_pylist(),
+        pc.is_in(keys.take(rows), deleted).to_pylist(),
         strict=True,
     )
     for row, key, is_tombstone, was_deleted in told:
