@@ -369,8 +369,7 @@ def _list(item: Read, kind: pa.ListType) -> Read:
             owners.append(rows.filter(has))
         has = pc.greater(count, 0)
         last, end = _long(data, at.filter(has))  # the empty block that ends the list
-        if most and pc.max(last).as_py() != 0:
-            raise _UnsureError
+        _check(last, 0, 0)
         at = pc.replace_with_mask(at, has, end)
         if parts:
             order = pc.array_sort_indices(pa.concat_arrays(owners))  # stable: elements in order

@@ -28,6 +28,9 @@ GOOD = b"\x02\0\x04\x02x\x02y\0\0" + bytes(8) + b"\0\x02ab"
         pytest.param([GOOD, GOOD[:-1]], False, id="cut short"),
         pytest.param([GOOD + b"\0", GOOD], False, id="too long"),
         pytest.param([GOOD + b"\0", GOOD[1:]], False, id="one short by what another has too much"),
+        pytest.param(
+            [GOOD, GOOD.replace(b"y\0", b"y\x03")], False, id="one whose list does not end"
+        ),
         pytest.param([b""], False, id="empty"),
         pytest.param([], False, id="no row"),
     ],
