@@ -142,16 +142,24 @@ class Planner:
         return Intent(name, rename(name, self._settings.renames), 1)
 
     def _intents(self, name: str) -> list[Intent]:
-        """Return where records of a topic go: to one other, or to those chosen for each."""
+        """Return where records of a topic go: to one other, or to those chosen for each.
+
+        Raises:
+            IncompleteBackupError: If none is chosen, and what is gone would have chosen some.
+        """
         intent, shares = self._intent(name), self._shares
         if shares is None:
             return [intent]
+        targets = shares.targets(name)
+        if not targets:  # no topic's plan would refuse what is gone, or count it
+            for refusal in self._missing(intent):
+                raise refusal
         return [
             replace(
                 intent, target=target, oldest_timestamp=shares.oldest(name, target),
                 is_watched=self._known.watches(target, self._cluster.cluster_id),
             )
-            for target in shares.targets(name)
+            for target in targets
         ]  # fmt: skip
 
     def _intent(self, name: str) -> Intent:

@@ -156,7 +156,8 @@ class RestoreRun:
         shares = None
         if choose_topics(settings.transforms):
             inventory = Inventory(settings, store, found, said)
-            shares = self._survey(to_survey(settings, store, inventory))
+            units = to_survey(settings, store, inventory)
+            shares = self._survey(units, inventory.topics())
         planner = Planner(
             settings=settings,
             cluster=cluster,
@@ -182,8 +183,12 @@ class RestoreRun:
             self._schemas.plan(plan, open_store(self._frame.world.store))
         return plan
 
-    def _survey(self, units: list[RestoreUnit]) -> Shares:
+    def _survey(self, units: list[RestoreUnit], topics: Sequence[str]) -> Shares:
         """Read the backup for the topics that its records go to.
+
+        Args:
+            units: What is read.
+            topics: All that are asked for; of some nothing may be stored.
 
         Raises:
             KbackupError: If a partition could not be read, or the run was asked to stop.
@@ -203,10 +208,9 @@ class RestoreRun:
         for each in surveyed:
             self._account.left_out(each.where, each.bad_records, each.bad_objects, each.skipped)
         shares = Shares.of_reports(surveyed)
-        for topic in sorted({unit.source.topic for unit in units}):
-            targets = shares.targets(topic)
-            text = f"{topic}: its transforms leave no record, so no topic is chosen"
-            if not targets:
+        for topic in topics:
+            text = f"{topic}: there is no record, or its transforms leave none: no topic is chosen"
+            if not shares.targets(topic):
                 self._frame.tell(self._summary.warn("no_topic", text))
         return shares
 

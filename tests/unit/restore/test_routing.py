@@ -351,3 +351,20 @@ def test_schemas_are_not_registered_for_topics_that_are_not_known(standby: Stand
 
     with pytest.raises(ConfigurationError, match="schemas cannot be registered"):
         run_of(standby, BY_HEADER | {"schema.registry.url": "http://127.0.0.1:1"}, Stop())
+
+
+@pytest.mark.parametrize(("on_error", "code"), [("fail", 7), ("log", 3)])
+def test_a_backup_of_which_everything_is_gone_is_not_restored_to_no_topic(
+    standby: Standby, on_error: str, code: int
+) -> None:
+    """
+    Objects that are missing are reported even where no record is left that names a topic.
+    """
+    [key] = standby.sink("orders", 0, range(5))
+    standby.backup.store.delete(key)
+
+    done = run_of(standby, BY_HEADER | {"behavior.on.error": on_error}, Stop())
+
+    missing = {} if on_error == "fail" else {"missing_objects": 1}
+    assert (code, missing) == (done["exit_code"], done["skipped"])
+    assert "no_topic" in {each["code"] for each in done["warnings"]}
