@@ -90,6 +90,8 @@ class Mark:
             known, as after an object that was skipped.
         ids: Some of the schemas' ids that it found, each with its part, "key" or "value", and what
             it is in the target; None where it was given no Schema Registry.
+        is_all: Whether *total* counts the records of all sets; else of those that hold records of
+            the target, where transforms choose a topic for each record.
     """
 
     source: Source
@@ -98,6 +100,7 @@ class Mark:
     place: Place
     total: int | None = 0
     ids: tuple[tuple[str, int, int], ...] | None = None
+    is_all: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, but for the offset that is committed."""
@@ -112,6 +115,7 @@ class Mark:
             "before": place.before, "total": self.total,
             **({"content": place.content} if place.content else {}),
             **({} if self.ids is None else {"ids": self.ids}),
+            **({} if self.is_all else {"all": False}),
         }  # fmt: skip
 
     @classmethod
@@ -138,7 +142,8 @@ class Mark:
         ids = data.get("ids")
         if ids is not None:
             ids = tuple((str(part), int(old), int(new)) for part, old, new in ids)
-        return cls(source, data["target-id"], log, place, data["total"], ids)
+        is_all = bool(data.get("all", True))
+        return cls(source, data["target-id"], log, place, data["total"], ids, is_all)
 
     @classmethod
     def read(cls, position: Position, layout: Layout) -> "Bookmark[Mark] | None":

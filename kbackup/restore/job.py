@@ -85,6 +85,11 @@ class Lane:
         mark = replace(self.bookmark.of, target_id=target_id)
         return replace(self, bookmark=replace(self.bookmark, of=mark))
 
+    def reading(self, *, is_all: bool) -> Self:
+        """Return it with the note whether all sets of the partition are read for it."""
+        mark = replace(self.bookmark.of, is_all=is_all)
+        return replace(self, bookmark=replace(self.bookmark, of=mark))
+
 
 @dataclass(frozen=True, slots=True)
 class RestoreUnit:
@@ -133,6 +138,11 @@ class RestoreUnit:
     def marked(self, target_id: str) -> Self:
         """Return it with the id of a target that was created meanwhile."""
         home, *others = (lane.marked(target_id) for lane in self.lanes)
+        return replace(self, bookmark=home.bookmark, others=tuple(others))
+
+    def reading(self, *, is_all: bool) -> Self:
+        """Return it with the note whether all sets of the partition are read for it."""
+        home, *others = (lane.reading(is_all=is_all) for lane in self.lanes)
         return replace(self, bookmark=home.bookmark, others=tuple(others))
 
     def begun(self) -> Self:

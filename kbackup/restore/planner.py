@@ -285,7 +285,11 @@ class Planner:
         facts = self._inventory.facts
         sets, shadowed = self._inventory.chosen(where)
         share = None if self._shares is None else self._shares.of(where, intent.target)
-        if share is not None and not share.counts_rest:
+        bookmark = lanes.standing(where).bookmark
+        mark = None if bookmark is None else bookmark.of
+        begun = None if mark is None or mark.total == 0 else mark
+        reads_all = share is None or share.counts_rest or (begun is not None and begun.is_all)
+        if share is not None and not reads_all:
             sets = [files for files in sets if files.id in share.sets]
         warnings, refusals = [], []
         if shadowed and (share is None or share.counts_rest):
@@ -296,9 +300,8 @@ class Planner:
             records = None  # not known before they are read
             refusals += soundness.indivisible(where, sets, self._window, facts)
             sets = [files for files in sets if self._window.takes(files, facts(files))]
-        bookmark = lanes.standing(where).bookmark
-        mark = None if bookmark is None else bookmark.of
-        left = remaining(facts, sets, mark, self._inventory.cut_of)
+        own = None if share is None else share.sets
+        left = remaining(facts, sets, mark, self._inventory.cut_of, own)
         if left.refusal is not None:
             refusals.append(left.refusal)
         unit = None
@@ -316,6 +319,8 @@ class Planner:
                 unit, routed_from=routed_from(self._settings, where.topic),
                 counts_rest=share.counts_rest,
             )  # fmt: skip
+            if begun is None:
+                unit = unit.reading(is_all=reads_all)
         return _Part(sets, unit, records, refusals, warnings)
 
     def _splittable(self, units: Sequence[RestoreUnit]) -> list[KbackupError]:

@@ -1,6 +1,6 @@
 """What is left of a partition's backup for a restore that continues."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -42,7 +42,11 @@ class Remaining:
 
 
 def remaining(
-    facts_of: FactsOf, sets: Sequence[FileSet], mark: Mark | None, cut_of: CutOf | None = None
+    facts_of: FactsOf,
+    sets: Sequence[FileSet],
+    mark: Mark | None,
+    cut_of: CutOf | None = None,
+    own: Collection[str] | None = None,
 ) -> Remaining:
     """Return what is left of *sets*, in their order.
 
@@ -52,6 +56,7 @@ def remaining(
         sets: Of one partition, by start offset.
         mark: Where the restore stands; None where it begins.
         cut_of: Tells which sets are of one cut; without, each may be of its own.
+        own: The sets that hold records of the target, where a topic is chosen for each record.
     """
     if mark is None:
         return Remaining(tuple(sets))
@@ -61,7 +66,8 @@ def remaining(
     done |= _ended(known, mark.place.offset)
     if refusal is None and mark.total is not None:
         cuts = {files.id: files.id if cut_of is None else cut_of(files) for files in sets}
-        entered = [(cuts[key], said) for key, said in known.items()]
+        counted = known if mark.is_all or own is None else known.keys() & own
+        entered = [(cuts[key], said) for key, said in known.items() if key in counted]
         refusal = _gained(where, entered, mark.place.offset, mark.total)
     return Remaining(tuple(files for files in sets if files.id not in done), before, refusal)
 

@@ -368,3 +368,28 @@ def test_a_backup_of_which_everything_is_gone_is_not_restored_to_no_topic(
     missing = {} if on_error == "fail" else {"missing_objects": 1}
     assert (code, missing) == (done["exit_code"], done["skipped"])
     assert "no_topic" in {each["code"] for each in done["warnings"]}
+
+
+def test_a_record_that_turns_up_below_what_is_restored_is_not_passed_over() -> None:
+    """
+    An object that was put back before the others is refused, as in a restore to one topic.
+    """
+    found = restoring(BY_HEADER, cut((5, "b"), (6, "a")), cut((7, "c"), (8, "c")))
+    found.restore()
+    found.backup.put("orders", 0, cut((0, "d"), (1, "b")))
+
+    with pytest.raises(RefusedError, match="gained 2 records below offset 9"):
+        found.restore(run="r2")
+
+
+def test_a_backup_whose_first_objects_expire_is_restored_further() -> None:
+    """
+    The topic that counts what has no topic may change; each goes on where it stands.
+    """
+    found = restoring(BY_HEADER)
+    first, *_ = found.backup.put("orders", 0, *(cut((at, "ab"[at % 2])) for at in range(4)))
+    found.restore()
+    found.backup.store.delete(first)
+    found.backup.put("orders", 0, cut((4, "b"), (5, "a")))
+
+    assert {"a": [0, 2, 5], "b": [1, 3, 4]} == restored(found, run="r2")
