@@ -49,6 +49,12 @@ class Step:
         return frozenset((*own, *plugins.load("transforms", self.plugin).reads))
 
     @property
+    def changes(self) -> frozenset[str]:
+        """Those of the sides that it reads which it may change."""
+        reads_only = getattr(plugins.load("transforms", self.plugin), "reads_only", False)
+        return frozenset() if reads_only else self.reads
+
+    @property
     def chooses_topics(self) -> bool:
         """Whether it may give the records of one topic different topics."""
         return bool(getattr(plugins.load("transforms", self.plugin), "chooses_topics", False))

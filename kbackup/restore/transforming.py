@@ -1,6 +1,6 @@
 """Transforms on the way back: records as a consumer would read them, changed, and written again.
 
-Keys and values are bytes here, whatever the backup holds them as.  Those that a transform reads
+Keys and values are bytes here, whatever the backup holds them as.  Those that a transform changes
 go through their converter and back, so that the copy is in the form of the original.
 """
 
@@ -74,10 +74,15 @@ class Transforming:
         self._unit = unit
         self._chain = Chain(job.transforms)
         reads = frozenset(side for step in job.transforms for side in step.reads)
+        changes = frozenset(side for step in job.transforms for side in step.changes)
         self._converters = {
             view: _converter(job.reading, view, unit.target.topic)
             for view, side in _VIEWS.items()
             if side in reads
+        }
+        # what no transform changes is written as it is, and not as its converter would write it
+        self._written = {
+            view: each for view, each in self._converters.items() if _VIEWS[view] in changes
         }
 
     def __call__(self, batch: pa.RecordBatch) -> Changed:
@@ -88,7 +93,7 @@ class Transforming:
         """
         made, bad, filtered = list[pa.RecordBatch](), list[BadRecord](), 0
         for each in self._transformed(batch):
-            fit, unfit = written(self._own(each.records), self._converters)
+            fit, unfit = written(self._own(each.records), self._written)
             made.append(fit)
             bad += unfit
             if self._unit.counts_rest:

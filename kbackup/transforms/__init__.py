@@ -24,7 +24,9 @@ class Transform(Protocol):
         reads: The sides that must be converted for it besides its own: "key", "value".
         options: What follows ``transforms.ALIAS.`` in a file.
 
-    One that gives the records of one topic different topics has ``chooses_topics = True`` too.
+    One that gives the records of one topic different topics has ``chooses_topics = True`` too.  One
+    that changes neither keys nor values has ``reads_only = True``: a restore then writes them as
+    they are stored, unless another transform changes them.
     """
 
     class_names: ClassVar[tuple[str, ...]]

@@ -45,6 +45,7 @@ class ExtractTopic:
     sides: ClassVar[tuple[str, ...]] = ("key", "value", "header")
     reads: ClassVar[tuple[str, ...]] = ()
     chooses_topics: ClassVar[bool] = True
+    reads_only: ClassVar[bool] = True
     options: ClassVar[tuple[Option[Any], ...]] = (FIELD, FORMAT, SKIP)
 
     def configure(self, options: Mapping[str, Any], side: str) -> None:

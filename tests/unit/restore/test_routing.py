@@ -98,6 +98,20 @@ def test_records_of_a_partition_go_to_the_topics_that_they_name(properties: dict
     assert [] == found.plan().units()
 
 
+def test_a_value_that_names_its_topic_is_written_as_it_is() -> None:
+    """
+    Not as the converter that reads it would write it: no blank, digit or repeated field is lost.
+    """
+    values = [b' {"kind":"a",  "n":1.10e2, "x":"\\u00e9"}\n', b'{"kind":"b","kind":"a","f":0.10}']
+    found = Restoring(properties=BY_VALUE)
+    found.backup.put(
+        "orders", 0, batch_of([{"offset": at, "value": each} for at, each in enumerate(values)])
+    )
+    found.restore()
+
+    assert values == found.cluster.values("a")
+
+
 def test_a_topic_for_each_day_has_its_name_from_the_renamed_topic() -> None:
     """
     TimestampRouter sees the name that --rename gives.
