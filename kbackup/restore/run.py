@@ -11,7 +11,7 @@ from kbackup.errors import KbackupError, StoppedError
 from kbackup.events import PROGRESS, Event, Planned, Progress
 from kbackup.kafka import Cluster, check_idle
 from kbackup.reports import OfRestore, PartitionReport
-from kbackup.restore import audit, malformed, news, pace
+from kbackup.restore import audit, error_topic, news, pace
 from kbackup.restore.account import SKIPPED_MOST, Account
 from kbackup.restore.beginning import begin
 from kbackup.restore.follow.following import Following
@@ -62,7 +62,7 @@ class RestoreRun:
             self._summary, SKIPPED_MOST if settings.follow else None, self._skip_list
         )
         self._schemas = TargetSchemas(settings, frame.layout, self._summary, frame.tell)
-        self._error_topic = malformed.topic_of(settings)
+        self._error_topic = error_topic.topic_of(settings)
         self._following: Following | None = None
 
     def __call__(self) -> Event:
@@ -123,7 +123,7 @@ class RestoreRun:
 
     def _follow(self, cluster: Cluster, store: Store) -> None:
         """Restore what arrives until asked to stop, leaving a run record regularly."""
-        malformed.ready(self._error_topic, cluster, self._frame.settings.replication_factor)
+        error_topic.ready(self._error_topic, cluster, self._frame.settings.replication_factor)
         following = self._following = Following(
             self._frame, store, self._account, self._prepare, self._job
         )
@@ -179,7 +179,7 @@ class RestoreRun:
             self._account.lacks(error)
             self._frame.tell(self._summary.warn("missing_object", f"{error}; left out"))
         if not plan.refusals:
-            malformed.check(self._error_topic, plan)
+            error_topic.check(self._error_topic, plan)
             self._schemas.plan(plan, open_store(self._frame.world.store))
         return plan
 
@@ -249,7 +249,7 @@ class RestoreRun:
         if frame.stop.is_set():
             return
         self._schemas.register()
-        malformed.ready(self._error_topic, cluster, settings.replication_factor)
+        error_topic.ready(self._error_topic, cluster, settings.replication_factor)
         begun = begin(  # empty topics too
             plan, cluster, settings.replication_factor, exactly_once=settings.exactly_once
         )
@@ -275,7 +275,7 @@ class RestoreRun:
 
     def _prepare(self, plan: RestorePlan) -> None:
         """Register the schemas that have come since the last visit."""
-        malformed.check(self._error_topic, plan)
+        error_topic.check(self._error_topic, plan)
         self._schemas.plan(plan, open_store(self._frame.world.store))
         self._schemas.show()
         self._schemas.register()
