@@ -86,9 +86,14 @@ def spark(table: Table) -> str:
     rows = _columns([*table.columns, *(level.column for level in table.levels)])
     if table.has_others:
         name = table.name.rpartition(".")[2]  # no database has a view of a session
-        place = f"path {text(_s3a(table.location))}, pathGlobFilter '{_glob(table)}'"
+        root = _s3a(table.location)
         if table.names:
-            place += ", recursiveFileLookup 'true'"
+            place = (
+                f"path {text(root)}, pathGlobFilter '{_glob(table)}', recursiveFileLookup 'true'"
+            )
+        else:  # other folders, as of tombstones, would contradict those of the rows
+            folders = f"{root}{table.levels[0].column.name}=*"
+            place = f"path {text(folders)}, basePath {text(root)}, pathGlobFilter '{_glob(table)}'"
         head = f"CREATE OR REPLACE TEMPORARY VIEW {name} ("
         return _ended([head, rows, ")", f"USING {table.files.source}", f"OPTIONS ({place})"])
     names = ", ".join(quoted(level.column.name) for level in table.levels)

@@ -73,7 +73,7 @@ def _table(settings: Settings, store: Store, found: Catalog, topic: str, name: s
         place = f"{root}/{layout.prefix()}"
         return Table(name, newest.format, files, files.columns, (), place, view, True, names)
     rows = sum(file.format == newest.format for file in mains)
-    folders = sorted({one.encoded_partition for one in sets})
+    folders = sorted({one.encoded_partition for one in sets if not one.is_tombstones})
     found_levels = levels(settings, files.columns, _partitions(wheres), folders)
     away = {level.column.name.lower() for level in found_levels}
     return Table(

@@ -86,7 +86,8 @@ def test_a_session_reads_a_backup_by_its_options(tmp_path: Path) -> None:
 def test_spark_reads_a_backup_by_the_statements_that_declare_it(tmp_path: Path) -> None:
     """
     Whole records of two partitions; values in folders by day, without the keys and headers
-    beside them; and block-gzip files of several blocks, without their indexes and other topics.
+    beside them and without tombstones; and block-gzip files of several blocks, without their
+    indexes and other topics.
     """
     (tmp_path / "whole").mkdir()
     (tmp_path / "by-day").mkdir()
@@ -95,6 +96,7 @@ def test_spark_reads_a_backup_by_the_statements_that_declare_it(tmp_path: Path) 
     whole.put("orders.eu", 1, range(5))
     by_day.put_in("year=2026/month=11/day=09", "pay", 0, range(3), views=SIBLINGS)
     by_day.put_in("year=2026/month=11/day=10", "pay", 0, range(3, 10), views=JSON)
+    by_day.put_in("tombstone", "pay", 0, range(10, 12), views=SIBLINGS[:1])
     days = {
         "format_class": "json", "value_converter": "json", "partitioner_class": "daily",
         "locale": "en", "timezone": "UTC",

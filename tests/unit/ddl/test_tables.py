@@ -174,6 +174,20 @@ def test_objects_that_are_no_rows_are_not_read_as_rows(engine: str, others: Any)
     assert "pathGlobFilter '*[0-9]{.json,.json.gz}'" in declared(backup, "spark", **AS_JSON)
 
 
+def test_the_folder_of_tombstones_is_none_of_the_table() -> None:
+    """
+    Spark is given the folders of rows alone: beside one of another kind, it would refuse them.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(3), views=SIBLINGS)
+    backup.put_in("tombstone", "orders", 0, range(3, 6), views=SIBLINGS[:1])
+
+    sql = declared(backup, "spark", **AS_JSON)
+
+    root = "s3a://lake/topics/orders/"
+    assert f"path '{root}partition=*', basePath '{root}'" in sql
+
+
 @pytest.mark.parametrize("engine", ["hive", "spark"])
 def test_folders_that_only_athena_finds_are_refused_elsewhere(engine: str) -> None:
     """
