@@ -120,8 +120,20 @@ class ExtractTopic:
             if each is not None and not isinstance(each, str):
                 wrong[row] = f"the topic's name is not text: it is {schemaless.kind(each)}"
                 each = None
+            elif each is not None and not _is_encodable(each):
+                wrong[row] = "the topic's name is not text: it has half a surrogate pair"
+                each = None
             found.append(each)
         return pa.array(found, pa.string()), wrong
+
+
+def _is_encodable(text: str) -> bool:
+    """Whether *text* has UTF-8: JSON's escapes can write halves of a character, too."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _valid(values: pa.Array) -> list[int]:

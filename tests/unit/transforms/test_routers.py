@@ -96,6 +96,17 @@ def test_what_is_not_text_names_no_topic(schema: dict[str, Any] | None) -> None:
     assert all("is not text" in text for _, text in (*why(found), *why(whole)))
 
 
+def test_half_a_character_names_no_topic() -> None:
+    """
+    JSON's escapes can write what no text has; such a record is refused, and the others are not.
+    """
+    given = records([{"kind": "\ud800"}, {"kind": "a"}], None)
+
+    found = applied("extract_topic", {"field": "kind"}, given)
+
+    assert (["a"], [40]) == (topics(found), [at for at, _ in why(found)])
+
+
 def test_a_whole_value_names_the_topic() -> None:
     """
     Text without a field is the name itself.
