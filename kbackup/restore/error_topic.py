@@ -51,4 +51,4 @@ def ready(topic: str | None, cluster: Cluster, factor: int | None) -> None:
         KafkaError: If it cannot be created.
     """
     if topic is not None:
-        ensure_topic(cluster, topic, -1 if factor is None else factor)
+        ensure_topic(cluster, topic, -1 if factor is None else factor, "--replication-factor")

@@ -77,13 +77,14 @@ class DeadLetters:
         return failed
 
 
-def ensure_topic(cluster: Cluster, topic: str, replication_factor: int) -> None:
+def ensure_topic(cluster: Cluster, topic: str, replication_factor: int, option: str) -> None:
     """Create the dead letter topic, with one partition that keeps everything, unless it is there.
 
     Args:
         cluster: Where.
         topic: Its name.
         replication_factor: -1 takes the cluster's default.
+        option: What sets it.
 
     Raises:
         KafkaError: If it cannot be created.
@@ -98,7 +99,6 @@ def ensure_topic(cluster: Cluster, topic: str, replication_factor: int) -> None:
         raise KafkaError(
             f"the dead letter topic {topic} cannot be created",
             str(error),
-            "create it, or set errors.deadletterqueue.topic.replication.factor to at most the "
-            "number of brokers",
+            f"create it, or set {option} to at most the number of brokers",
             topic=topic,
         ) from error

@@ -99,7 +99,9 @@ class SinkRun:
         opening.report(plan, cluster)
         opening.enter(plan, cluster)
         if (topic := error_policy(settings).topic) is not None:
-            ensure_topic(cluster, topic, settings.errors_deadletterqueue_topic_replication_factor)
+            factor = settings.errors_deadletterqueue_topic_replication_factor
+            option = "errors.deadletterqueue.topic.replication.factor"
+            ensure_topic(cluster, topic, factor, option)
         opening.start(plan.partitions, plan.group, cluster)
         self._schemas = schemas.begin(wiring.source_registries(settings), store, layout)
         with Beats("folding the ledger", self._ledger.fold):

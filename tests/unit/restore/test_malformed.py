@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kbackup.errors import IllegalTopicNameError
+from kbackup.errors import IllegalTopicNameError, KafkaError
+from kbackup.restore import error_topic
 from tests.support.standby import Standby, codes
 from tests.support.target import MARKER, values
 
@@ -69,6 +70,24 @@ def test_without_tolerance_there_is_no_such_topic(standby: Standby) -> None:
     standby.follow(lambda _: False, follow=False, parse_error_topic_prefix="error")
 
     assert ["copy_of_orders"] == sorted(standby.target.ids)
+
+
+def test_a_topic_of_errors_that_cannot_be_created_names_the_option_of_a_restore(
+    standby: Standby, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The error of a dead letter topic would name one that only a sink has.
+    """
+
+    def refuse(*_: Any, **__: Any) -> str:
+        raise KafkaError("no topic", "INVALID_REPLICATION_FACTOR")
+
+    monkeypatch.setattr(standby.target, "create_topic", refuse)
+
+    with pytest.raises(KafkaError) as caught:
+        error_topic.ready("error-kbackup", standby.target, 3)  # type: ignore[arg-type]
+
+    assert "--replication-factor" in caught.value.do
 
 
 def test_the_topic_of_errors_is_no_target(standby: Standby) -> None:
