@@ -17,7 +17,13 @@ from kbackup.engine import deal
 from kbackup.events import Plain
 from kbackup.kafka import NO_OTHERS, Position, Writer
 from kbackup.records import TopicPartition
+from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore.job import RestoreJob, RestoreUnit
+
+Report = PartitionReport[OfRestore]
+
+Fence = tuple[str, TopicPartition]
+"""What writers share that take over from each other: a group, and what stands for partitions."""
 
 JOINT_BYTES: Final = 8 * 2**20
 """A joint transaction is committed once it has so much, by the size in memory."""
@@ -26,12 +32,16 @@ JOINT_S: Final = 10.0
 """Or once it is open for so long: far from the five minutes that end it."""
 
 
+def fence_of(job: RestoreJob, unit: RestoreUnit) -> Fence:
+    """Return what a unit's writer is taken over by."""
+    return unit.group or job.group, job.kafka.fence(unit.target)
+
+
 def by_writer(job: RestoreJob, units: Sequence[RestoreUnit]) -> list[list[RestoreUnit]]:
     """Return the units, those together of which only one at a time can have a writer."""
-    found: dict[tuple[str, TopicPartition], list[RestoreUnit]] = {}
+    found: dict[Fence, list[RestoreUnit]] = {}
     for unit in units:
-        key = unit.group or job.group, job.kafka.fence(unit.target)
-        found.setdefault(key, []).append(unit)
+        found.setdefault(fence_of(job, unit), []).append(unit)
     return list(found.values())
 
 
@@ -54,6 +64,7 @@ class Joint:
     Attributes:
         is_dirty: Nothing can be settled: records were written that no unit has committed, or what
             was written could not be committed.
+        settled: What became of units all of whose commits the cluster has, by target.
     """
 
     def __init__(self, writer: Writer, line: Line) -> None:
@@ -63,6 +74,8 @@ class Joint:
         self._positions: dict[TopicPartition, Position] = {}
         self._written: set[TopicPartition] = set()
         self._events: list[Plain] = []
+        self._ended: dict[TopicPartition, Report] = {}
+        self.settled: dict[TopicPartition, Report] = {}
         self._bytes, self._begun = 0, 0.0
 
     @property
@@ -107,13 +120,29 @@ class Joint:
         return self.writer.write(batch, where)
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Take in what a unit commits."""
+        """Take in what a unit commits; it waits no longer where it is enough already.
+
+        Raises:
+            KafkaError: If the cluster refused; nothing of it is visible.
+        """
         self._positions |= positions
         self.is_dirty = False
+        if self.is_full:
+            self.settle()
 
     def tell(self, event: Plain) -> None:
         """Take in what a unit reports; the driver hears of it with the next commit."""
         self._events.append(event)
+
+    def end(self, target: TopicPartition, report: Report) -> None:
+        """Take in what became of a unit; it is true once all that it commits is committed.
+
+        Raises:
+            KafkaError: If the cluster refused; nothing that waited is visible.
+        """
+        self._ended[target] = report
+        if self.is_full or not self._positions:
+            self.settle()
 
     def settle(self) -> None:
         """Commit what all units have committed.
@@ -128,7 +157,8 @@ class Joint:
             self.is_dirty = False
         for event in self._events:
             self._line.tell(event)
-        self._positions, self._events = {}, []
+        self.settled |= self._ended
+        self._positions, self._events, self._ended = {}, [], {}
         self._written, self._bytes = set(), 0
 
 

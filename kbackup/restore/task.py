@@ -6,22 +6,19 @@ progress is shown.
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kbackup.channel import Line
 from kbackup.errors import KbackupError
 from kbackup.kafka import Outage, TakenOverError, Writer
 from kbackup.records import TopicPartition
-from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.joint import Joint, JointLine, Turn, by_writer
+from kbackup.restore.joint import Fence, Joint, JointLine, Report, Turn, by_writer, fence_of
 from kbackup.restore.pace import Pace, rate_of
 from kbackup.restore.work import Work
 from kbackup.runs.letters import DeadLetters
 from kbackup.stores import Store, open_store
-
-Report = PartitionReport[OfRestore]
 
 SMALL_BYTES: Final = 2**18
 """A partition whose objects have no more shares a writer and transactions with others of its kind,
@@ -55,18 +52,34 @@ def put_back(job: RestoreJob, units: Sequence[RestoreUnit], line: Line) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What the units of a task share."""
+    """What the units of a task share.
+
+    Attributes:
+        job: The run's settings.
+        store: Where the backup is.
+        line: To the driver.
+        pace: How fast the task may write; None for no limit.
+        outage: Whether no broker answers.
+        taken: The writers that another restore has taken over.
+    """
 
     job: RestoreJob
     store: Store
     line: Line
     pace: Pace | None
     outage: Outage
+    taken: dict[Fence, TakenOverError] = field(default_factory=dict)
 
     def alone(self, unit: RestoreUnit) -> Report | None:
-        """Restore a unit by a writer of its own; None where the run was stopped before."""
+        """Restore a unit by a writer of its own; None where the run was stopped before.
+
+        Where another restore has taken over a writer, it is at work on all partitions of that one:
+        to open another would take over from it in turn.
+        """
         if self.line.is_stopped():
             return None
+        if (taken := self.taken.get(self._fence(unit))) is not None:
+            return self._lost(unit, taken)
         topic = self.job.error_topic
         letters = None if topic is None else DeadLetters(self.job.kafka, self.job.group, topic)
         work = Work(self.job, unit, self.store, self.line, self.pace, letters)
@@ -96,44 +109,34 @@ class _Task:
         Returns:
             What became of those that are settled, by target.
         """
-        safe: dict[TopicPartition, Report] = {}
         if self.line.is_stopped():
-            return safe
+            return {}
         try:
             self.outage.check()
             writer = _writer(self.job, units[0])
         except KbackupError as error:  # each unit alone says why it cannot be restored
-            self.outage.note(error)
-            return safe
+            self._note(units[0], error)
+            return {}
+        joint = Joint(writer, self.line)
         try:
-            joint, waiting = Joint(writer, self.line), dict[TopicPartition, Report]()
             for unit in joint.begin(units):
                 if self.line.is_stopped():
                     break
-                line = JointLine(joint, self.line)
-                work = Work(self.job, unit, self.store, line)
+                work = Work(self.job, unit, self.store, JointLine(joint, self.line))
                 try:
                     work.run(Turn(joint, unit.target))
                 except KbackupError as error:
                     if joint.is_dirty:
                         raise
                     self._failed(work, error)
-                waiting[unit.target] = work.report
-                if joint.is_full:
-                    joint.settle()
-                    safe |= waiting
-                    waiting = {}
+                joint.end(unit.target, work.report)
             joint.settle()
-            return safe | waiting
-        except TakenOverError as error:  # whoever did is at work on all of them
-            left = [unit for unit in units if unit.target not in safe]
-            return safe | {unit.target: self._lost(unit, error) for unit in left}
         except KbackupError as error:  # nothing of the open transaction is visible
-            self.outage.note(error)
-            return safe
+            self._note(units[0], error)
         finally:
             writer.abort()
             writer.close()
+        return joint.settled
 
     def _lost(self, unit: RestoreUnit, error: TakenOverError) -> Report:
         """Return what there is to report of a unit that another restore has taken over."""
@@ -143,11 +146,20 @@ class _Task:
         return work.report
 
     def _failed(self, work: Work, error: KbackupError) -> None:
-        if not isinstance(error, TakenOverError):
-            self.outage.note(error)
+        self._note(work.unit, error)
         error.place.setdefault("topic", work.unit.target.topic)
         error.place.setdefault("partition", work.unit.target.partition)
         work.report = replace(work.report, failure=error.failure())
+
+    def _note(self, unit: RestoreUnit, error: KbackupError) -> None:
+        """Remember what an error means for units that are still to come."""
+        if isinstance(error, TakenOverError):
+            self.taken[self._fence(unit)] = error
+        else:
+            self.outage.note(error)
+
+    def _fence(self, unit: RestoreUnit) -> Fence:
+        return fence_of(self.job, unit)
 
 
 def _write(work: Work) -> None:
