@@ -47,6 +47,15 @@ _LOGICAL: Final = {
     TIME: pa.time32("ms"),
     TIMESTAMP: pa.timestamp("ms", "UTC"),
 }
+_WIDER: Final = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.large_string(): pa.string(),
+    pa.large_binary(): pa.binary(),
+}
+"""Types of other tools' files that Connect lacks, and what holds all their values."""
+
 _SETTINGS: Final[dict[str, Any]] = {
     "write_page_checksum": True,
     "store_schema": False,  # Parquet's own types say all, to every reader alike
@@ -255,30 +264,39 @@ def _footer_schema(parquet: pq.ParquetFile) -> ConnectSchema:
     return _of_stored(pa.struct(list(parquet.schema_arrow)))
 
 
-def _of_stored(kind: pa.DataType) -> ConnectSchema:
-    """Return the schema of a file of another tool.
+def _of_stored(kind: pa.DataType, *, optional: bool = False) -> ConnectSchema:
+    """Return the schema of a file of another tool."""
+    if pa.types.is_struct(kind):
+        fields = tuple((each.name, _of_stored(each.type, optional=each.nullable)) for each in kind)
+        return ConnectSchema(Type.STRUCT, optional, fields=fields)
+    if pa.types.is_map(kind):
+        key, item = _of_stored(kind.key_type), kind.item_field
+        value = _of_stored(item.type, optional=item.nullable)
+        return ConnectSchema(Type.MAP, optional, key=key, value=value)
+    if pa.types.is_list(kind):
+        item = kind.value_field
+        value = _of_stored(item.type, optional=item.nullable)
+        return ConnectSchema(Type.ARRAY, optional, value=value)
+    return _of_scalar(kind, optional=optional)
+
+
+def _of_scalar(kind: pa.DataType, *, optional: bool) -> ConnectSchema:
+    """Return the schema of values that hold no others.
 
     Connect's times are milliseconds in UTC; others are the numbers that they are stored as.
     """
-    fields = []
-    for field in kind:
-        logical = [name for name, stored_as in _LOGICAL.items() if stored_as == field.type]
-        if logical:
-            plain = pa.int64() if logical == [TIMESTAMP] else pa.int32()
-            found = connect.of_arrow(plain, optional=field.nullable)
-            found = ConnectSchema(found.type, found.optional, logical[0], 1)
-        elif pa.types.is_timestamp(field.type):
-            found = ConnectSchema(Type.INT64, field.nullable)
-        elif pa.types.is_decimal(field.type):
-            scale = ("scale", str(field.type.scale))
-            found = ConnectSchema(Type.BYTES, field.nullable, DECIMAL, 1, parameters=(scale,))
-        elif pa.types.is_struct(field.type):
-            inner = _of_stored(field.type)
-            found = ConnectSchema(Type.STRUCT, field.nullable, fields=inner.fields)
-        else:
-            found = connect.of_arrow(field.type, optional=field.nullable)
-        fields.append((field.name, found))
-    return ConnectSchema(Type.STRUCT, fields=tuple(fields))
+    for logical, stored_as in _LOGICAL.items():
+        if stored_as == kind:
+            plain = Type.INT64 if logical == TIMESTAMP else Type.INT32
+            return ConnectSchema(plain, optional, logical, 1)
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
+        return ConnectSchema(Type.INT64, optional)
+    if pa.types.is_decimal(kind):
+        scale = ("scale", str(kind.scale))
+        return ConnectSchema(Type.BYTES, optional, DECIMAL, 1, parameters=(scale,))
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return connect.of_arrow(_WIDER.get(kind, kind), optional=optional)
 
 
 def _batch_rows(parquet: pq.ParquetFile) -> int:

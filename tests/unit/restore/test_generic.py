@@ -408,14 +408,20 @@ def test_rows_of_avro_and_parquet_hold_whole_records_too(name: str, data: bytes)
 
 def test_times_and_decimals_of_other_tools_parquet_are_read() -> None:
     """
-    Times that are not Connect's are numbers of their own unit; a decimal is one of Connect's.
+    Times that are not Connect's are numbers of their own unit; a decimal is one of Connect's, in
+    lists and maps too.
     """
     made = io.BytesIO()
     table = {
         "local": pa.array([1000, None], pa.timestamp("ms")),
         "micros": pa.array([1, None], pa.timestamp("us", "UTC")),
         "price": pa.array([Decimal("1.50"), None], pa.decimal128(9, 2)),
-    }
+        "day": pa.array([[1, None], None], pa.list_(pa.time64("us"))),
+        "prices": pa.array([[("a", Decimal("1.5"))], None],
+                           pa.map_(pa.string(), pa.decimal128(3, 1))),
+        "kind": pa.array(["a", None]).dictionary_encode(),
+        "size": pa.array([2**32 - 1, None], pa.uint32()),
+    }  # fmt: skip
     pq.write_table(pa.table(table), made)
     restoring = Generic()
     restoring.put({"1.parquet": made.getvalue()})
@@ -423,6 +429,14 @@ def test_times_and_decimals_of_other_tools_parquet_are_read() -> None:
     restoring.run()
 
     assert [
-        {"local": 1000, "micros": 1, "price": "AJY="},
-        {"local": None, "micros": None, "price": None},
+        {
+            "local": 1000,
+            "micros": 1,
+            "price": "AJY=",
+            "day": [1, None],
+            "prices": {"a": "Dw=="},
+            "kind": "a",
+            "size": 2**32 - 1,
+        },
+        dict.fromkeys(table),
     ] == [json.loads(value or b"") for value in restoring.cluster.values("clicks")]
