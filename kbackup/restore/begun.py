@@ -32,16 +32,18 @@ class Begun:
         self._rows = 0
         self._lengths, self._bytes = hashlib.sha256(), hashlib.sha256()
 
-    def take(self, batch: pa.RecordBatch) -> str:
+    def take(self, batch: pa.RecordBatch, end_row: int) -> str:
         """Take rows that were read; return the digest of all so far, empty for a sink's.
 
         Args:
-            batch: ``records.SCHEMA``, what follows the rows taken before.
+            batch: ``records.SCHEMA``, what follows the rows taken before; of a sink's set, rows
+                that nobody asked for may be left out between them.
+            end_row: Rows of the set up to the end of *batch*.
 
         Raises:
             RefusedError: If they are others than those that were restored.
         """
-        before, self._rows = self._rows, self._rows + len(batch)
+        before, self._rows = self._rows, end_row
         if not self._files.is_generic:
             return ""
         if before < self._done <= self._rows:

@@ -269,7 +269,7 @@ class Work:
         else:
             self._enter(files)
             place = self._open.place
-            content = "" if self._begun is None else self._begun.take(batch)
+            content = "" if self._begun is None else self._begun.take(batch, step.end_row)
             batch = batch.slice(max(0, len(batch) - max(0, step.end_row - place.rows)))
             if not len(batch):
                 return

@@ -8,7 +8,9 @@ from backup_samples import JSON, TIME, Backup, batch
 from kbackup import config
 from kbackup.config.parsing import moment
 from kbackup.errors import KbackupError, TargetNotEmptyError
+from kbackup.naming import Layout
 from kbackup.records import TopicPartition
+from kbackup.restore import work
 from kbackup.runs import wiring
 from tests.support.target import CrashError, Restoring
 
@@ -228,3 +230,30 @@ def test_values_in_several_directories_are_not_counted_out() -> None:
 
     restoring.restore(to_offset=20)
     assert list(range(20)) == sorted(offsets(restoring))
+
+
+@pytest.mark.parametrize("window", [{"from_offset": 50}, {"from_offset": 40, "to_offset": 80}])
+def test_a_window_of_blocks_goes_on_and_is_run_again(
+    window: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Blocks before the window are not read, and that does not look like rows that are gone.
+    """
+    monkeypatch.setattr(work, "TRANSACTION_RECORDS", 3)
+    layout = Layout("systest", file_delim="-", offset_width=12, is_dated=True)
+    properties = {
+        "topics.dir": "systest", "file.delim": "-", "filename.offset.zero.pad.width": "12",
+        "format.class": "block_gzip", "value.converter": "bytes",
+    }  # fmt: skip
+    blocks = Restoring(Backup(layout=layout), properties=properties)
+    lines = [b"v%03d" % at for at in range(100)]
+    blocks.backup.put_blocks("2026-11-22", "orders", 0, lines)
+    given: dict[str, Any] = {**window, "yes_split_on_newline": True}
+
+    with pytest.raises(CrashError):
+        blocks.restore(crash_at=3, **given)
+    for run in ("r2", "r3"):
+        blocks.restore(run=run, **given)
+
+    expected = lines[window["from_offset"] : window.get("to_offset", 100)]
+    assert expected == blocks.cluster.values("copy_of_orders")
