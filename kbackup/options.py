@@ -72,6 +72,7 @@ class Option(Generic[T]):
         must_fit: A format's only: given, and not as its default, where the format of a file does
             not declare it, it is an error instead of having no effect.
         needs: Options without which this one cannot be used; see `check_needs`.
+        ignored_without: An option without which this one is ignored, with a warning; may be empty.
         suspicions: Values of it that are worth a warning.
     """
 
@@ -93,6 +94,7 @@ class Option(Generic[T]):
     for_values: T | None = None
     must_fit: bool = False
     needs: tuple[str, ...] = ()
+    ignored_without: str = ""
     suspicions: tuple[Suspicion, ...] = ()
 
     def of(self, given: Mapping[str, Any]) -> T:
@@ -132,6 +134,7 @@ class More(TypedDict, total=False):
     is_literal: bool
     must_fit: bool
     needs: tuple[str, ...]
+    ignored_without: str
     suspicions: tuple[Suspicion, ...]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kbackup import plugins
-from kbackup.config.doubts import Doubt, Value, error
+from kbackup.config.doubts import Doubt, Value, error, warning
 from kbackup.config.parsing import names_store
 from kbackup.config.property import PREFIXES, Property
 from kbackup.config.settings import BY_NAME, PLACES, Settings
@@ -69,7 +69,10 @@ def idle(names: Iterable[str], settings: Mapping[str, Any], *, reads: bool) -> I
 def missing(
     settings: Mapping[str, Any], given: Mapping[str, Value], sides: frozenset[str]
 ) -> Iterator[Doubt]:
-    """Yield what the chosen plugins need and was not given, and options they cannot declare."""
+    """Yield what the chosen plugins need and was not given, and options they cannot declare.
+
+    An option that is ignored for want of another one is a warning.
+    """
     for attribute, (seam, plugin) in chosen(settings).items():
         try:
             options = plugins.options(seam, plugin)
@@ -95,6 +98,12 @@ def missing(
         except ConfigurationError as problem:
             name = prefix + str(problem.place["property"])
             yield error("missing", name, None, problem.why, problem.do)
+        for option in options:
+            other = option.ignored_without
+            if other and texts.get(option.name) is not None and texts.get(other) is None:
+                name = prefix + option.name
+                why = f"it is ignored, as by the connectors, because {prefix}{other} is not set"
+                yield warning("no_effect", name, given[name], why, "set both, or neither")
 
 
 def unusable(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[Doubt]:

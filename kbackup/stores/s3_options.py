@@ -81,18 +81,18 @@ BACKOFF_MS: Final = integer(
 )
 ACCESS_KEY_ID: Final = optional_text(
     "aws.access.key.id",
-    "Access key; default: the AWS credential chain.",
+    "Access key; ignored without its secret key; default: the AWS credential chain.",
     is_secret=True,
     mistaken=("aws.access.key",),
-    needs=("aws.secret.access.key",),
+    ignored_without="aws.secret.access.key",
     aliases=("s3.credentials.provider.aws.access.key.id",),
 )
 SECRET_ACCESS_KEY: Final = optional_text(
     "aws.secret.access.key",
-    "Secret key that belongs to the access key.",
+    "Secret key that belongs to the access key; ignored without it.",
     is_secret=True,
     mistaken=("aws.secret.key",),
-    needs=("aws.access.key.id",),
+    ignored_without="aws.access.key.id",
     aliases=("s3.credentials.provider.aws.secret.access.key",),
 )
 

@@ -195,7 +195,7 @@ def test_the_right_region_is_named(store: S3Store, proxy: S3Faults) -> None:
         pytest.param({"endpoint_url": "nonsense"}, id="endpoint without scheme"),
         pytest.param({"endpoint_url": "http://AKIACANARY:SECRETCANARY@h"}, id="credentials in it"),
         pytest.param(
-            {"options": {"aws.access.key.id": "AKIACANARY"}}, id="half of the credentials"
+            {"options": {"s3.proxy.password": "SECRETCANARY"}}, id="half of a proxy's credentials"
         ),
     ],
 )

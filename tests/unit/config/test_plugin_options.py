@@ -77,12 +77,39 @@ def test_an_option_of_a_plugin_that_is_not_chosen_has_no_effect() -> None:
         pytest.param("aws.secret.access.key", "aws.access.key.id", id="the id"),
     ],
 )
-def test_half_a_pair_is_refused_by_the_configuration_and_by_the_store_alike(
+@pytest.mark.parametrize("command", ["sink", "restore"])
+def test_half_a_pair_of_credentials_is_ignored_with_a_warning(
+    write: Write, given: str, lacks: str, command: config.Command
+) -> None:
+    """
+    The connectors use the credential chain then; the warning names the half and what it lacks, and
+    repeats no credential.
+    """
+    loaded = load(command, write(f"{SINK}{given}=CANARY\n"), bootstrap_servers="h:1")
+
+    (doubt,) = (doubt for doubt in loaded.warnings if doubt.name == given)
+    assert ("no_effect", "set both, or neither") == (doubt.code, doubt.do)
+    assert f"{lacks} is not set" in doubt.why
+    assert "CANARY" not in str(doubt)
+
+
+@pytest.mark.parametrize(
+    ("given", "lacks"),
+    [
+        pytest.param("s3.proxy.user", "s3.proxy.url", id="a user without a proxy"),
+        pytest.param(
+            "s3.credentials.provider.sts.role.session.name",
+            "s3.credentials.provider.sts.role.arn",
+            id="a session without a role",
+        ),
+    ],
+)
+def test_what_an_option_needs_is_demanded_by_the_configuration_and_by_the_store_alike(
     write: Write, given: str, lacks: str
 ) -> None:
     """
-    Half of a pair of credentials stops the run before anything is opened, and whoever opens the
-    store without a configuration gets the same answer.
+    An option without the one that it needs stops the run before anything is opened, and whoever
+    opens the store without a configuration gets the same answer.
     """
     found = errors("sink", write(f"{SINK}{given}=x\n"), bootstrap_servers="h:1")
     with pytest.raises(ConfigurationError) as caught:

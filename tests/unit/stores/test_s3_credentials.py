@@ -46,6 +46,14 @@ def test_keys_in_the_settings_come_first(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "mine" == access_key({"aws.access.key.id": "mine", "aws.secret.access.key": "s"})
 
 
+@pytest.mark.parametrize("lone", ["aws.access.key.id", "aws.secret.access.key"])
+def test_half_a_pair_leaves_the_credentials_to_the_chain(lone: str) -> None:
+    """
+    One key without the other is ignored, as by the connectors.
+    """
+    assert "of-profile" == access_key({lone: "mine"})
+
+
 def test_the_variables_of_the_first_java_sdk_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     AWS_ACCESS_KEY and AWS_SECRET_KEY count where AWS_ACCESS_KEY_ID is not set.
