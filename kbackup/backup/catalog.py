@@ -236,8 +236,9 @@ def _add_generic(
         catalog.ignored += 1
         return
     where = TopicPartition(parts.topic, parts.partition)
+    view = View.RECORD if formats.holds_records(name) else View.VALUE
     file = BackupFile(
-        entry.key, View.VALUE, extension, name, entry.size, entry.modified.timestamp(),
+        entry.key, view, extension, name, entry.size, entry.modified.timestamp(),
         entry.storage_class, etag=entry.etag,
     )  # fmt: skip
     found.setdefault(where, {})[(entry.key,)] = FileSet(

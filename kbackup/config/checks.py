@@ -8,6 +8,7 @@ from kbackup.config.parsing import names_store
 from kbackup.config.property import READING, SINK, STATUS
 from kbackup.config.settings import BY_NAME, PLACES
 from kbackup.errors import IllegalTopicNameError
+from kbackup.expressions import read as read_expressions
 from kbackup.joda import zones
 from kbackup.literals import read_names
 from kbackup.naming import check_topic
@@ -17,12 +18,16 @@ _EXPRESSIONS: Final = "topic.regex.list"
 _NOT_GENERIC: Final = {
     "store.kafka.keys": "there are no objects of keys",
     "store.kafka.headers": "there are no objects of headers",
-    "from.offset": "records have no offsets",
-    "to.offset": "records have no offsets",
 }
+_UNORDERED: Final = dict.fromkeys(("from.offset", "to.offset"), "records have no offsets")
 _UNTIMED: Final = dict.fromkeys(
     ("from.time", "to.time"), "records have no times without record.fields=timestamp=FIELD"
 )
+_OF_ROWS: Final = dict.fromkeys(
+    ("record.fields", "file.metadata.headers.enable"),
+    "format.class reads whole records, which have all of their parts",
+)
+_OFFSET: Final = "(?<offset>"
 _PARTS: Final = frozenset({"key", "value", "timestamp", "headers"})
 _DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
 
@@ -85,15 +90,22 @@ def dead_letters(given: Mapping[str, Value]) -> Iterator[Doubt]:
             yield error("value", _DEAD_LETTERS, topic, problem.why, "choose another name")
 
 
-def generic(given: Mapping[str, Value], mode: str | None) -> Iterator[Doubt]:
+def generic(
+    given: Mapping[str, Value], mode: str | None, *, holds_records: bool
+) -> Iterator[Doubt]:
     """Yield what does not go with objects of any name, and what goes with nothing else.
 
     Args:
         given: What was given.
         mode: The value of ``mode``; None where that is not given.
+        holds_records: The objects hold whole records, by their format.
     """
     expressions = given.get(_EXPRESSIONS)
     if mode != "GENERIC":
+        if holds_records:
+            why = "only mode=GENERIC reads it"
+            do = "set mode=GENERIC and topic.regex.list"
+            yield error("combination", "format.class", given["format.class"], why, do)
         for name in (_EXPRESSIONS, "file.metadata.headers.enable", "record.fields"):
             value = given.get(name)
             if value is not None and value.text.lower() not in ("", "false"):
@@ -110,12 +122,28 @@ def generic(given: Mapping[str, Value], mode: str | None) -> Iterator[Doubt]:
     if fields is not None and fields.text and not {"value"} <= parts <= _PARTS:
         why = "expected value=FIELD, and FIELD of key, timestamp and headers where a row has them"
         yield error("value", "record.fields", fields, why, "correct it")
-    untimed = {} if "timestamp" in parts else _UNTIMED
-    for name, why in (_NOT_GENERIC | untimed).items():
+    refused = _NOT_GENERIC | ({} if "timestamp" in parts else _UNTIMED) | _UNORDERED
+    do = "remove it, or set mode=RESTORE_BACKUP for objects that a sink has named"
+    if holds_records:
+        refused, do = _NOT_GENERIC | _OF_ROWS, "remove it"
+        if expressions is not None:
+            yield from _without_offsets(expressions)
+    for name, why in refused.items():
         value = given.get(name)
         if value is not None and value.text.lower() not in ("", "false"):
-            do = "remove it, or set mode=RESTORE_BACKUP for objects that a sink has named"
             yield error("combination", name, value, f"with mode=GENERIC {why}", do)
+
+
+def _without_offsets(expressions: Value) -> Iterator[Doubt]:
+    """Yield an error if objects of whole records cannot be put in order by their names."""
+    try:
+        entries = read_expressions(expressions.text)
+    except ValueError:
+        return  # which is reported as what it is
+    if any(_OFFSET not in entry.regex for entry in entries):
+        why = "whole records are restored in the order of their offsets, and a pattern has none"
+        do = "add the group (?<offset>\\d+) where names have the offset of the first record"
+        yield error("value", _EXPRESSIONS, expressions, why, do)
 
 
 def zones_of(given: Mapping[str, Value]) -> Iterator[Doubt]:

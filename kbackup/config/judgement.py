@@ -119,7 +119,8 @@ class Judgement:
         self.doubts += checks.suspicions(self.given, self.sides)
         if self.sides & READING:
             mode = usable.get("mode")
-            self.doubts += checks.generic(self.given, None if mode is None else mode.text)
+            name = None if mode is None else mode.text
+            self.doubts += checks.generic(self.given, name, holds_records=found.holds_records)
         if "sink" in self.sides:
             self.doubts += checks.zones_of(self.given)
             self.doubts += checks.dead_letters(self.given)

@@ -55,6 +55,12 @@ class Seams:
     doubts: list[Doubt] = field(default_factory=list)
     without_effect: list[str] = field(default_factory=list)
 
+    @property
+    def holds_records(self) -> bool:
+        """Whether the format that was asked for holds whole records, and nothing else."""
+        form = _format(self.found.get("format_class"))
+        return form is not None and form.views == {View.RECORD}
+
 
 def resolve(
     given: Mapping[str, Value], *, writes: bool, converts: bool, connector: str | None
@@ -160,16 +166,22 @@ def _whole_records(seams: Seams, given: Mapping[str, Value]) -> None:
         why = "it cannot hold whole records"
         do = "leave out format.class, or choose --view value"
         seams.doubts.append(error("unsupported", "format.class", value, why, do))
+    elif getattr(form, "reads_only", False):
+        do = "leave out format.class"
+        seams.doubts.append(error("unsupported", "format.class", value, "it is only read", do))
     seams.without_effect += [name for name in given if name.startswith(_OF_VALUES)]
 
 
 def _values(seams: Seams, given: Mapping[str, Value], *, writes: bool, is_connector: bool) -> None:
     form = _format(seams.found.get("format_class"))
-    if form is not None and writes and getattr(form, "reads_only", False):
+    is_only_read = getattr(form, "reads_only", False)
+    if writes and is_only_read:
         do = f"choose {_that_hold(View.VALUE)}"
         doubt = error("unsupported", "format.class", given["format.class"], "it is only read", do)
         seams.doubts.append(doubt)
-    elif form is not None and View.VALUE not in form.views and (writes or is_connector):
+    elif is_only_read or form is None:
+        pass  # whatever reads it knows what it holds
+    elif View.VALUE not in form.views and (writes or is_connector):
         why = "this version supports it for whole records only"
         do = f"leave out format.class for whole records, or choose {_that_hold(View.VALUE)}"
         seams.doubts.append(error("unsupported", "format.class", given["format.class"], why, do))

@@ -167,6 +167,11 @@ def by_name(name: str) -> Format:
     return found
 
 
+def holds_records(name: str | None) -> bool:
+    """Whether files of the format *name* are whole records, and nothing else."""
+    return name is not None and by_name(name).views == {View.RECORD}
+
+
 def by_extension(extension: str, options: FormatOptions) -> str | None:
     """Return the name of the installed format that reads *extension*, None if none does."""
     for plugin in plugins.installed("formats"):

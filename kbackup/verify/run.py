@@ -99,7 +99,10 @@ def verify(
         IncompleteBackupError: If a topic of *names* is neither there nor in the ledger.
         StoreError: If the listing cannot be had whole.
     """
-    found = listing.read(store, layout, options.formats, topics=names)
+    named = (
+        only_format if layout.is_generic else None
+    )  # only the name of the format says what it is
+    found = listing.read(store, layout, options.formats, topics=names, only_format=named)
     for key, why in found.foreign:
         yield summary.warn("foreign_object", why, key=key).to_dict()
     summary.skip("foreign_objects", found.foreign_count)

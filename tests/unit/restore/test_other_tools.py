@@ -4,21 +4,25 @@ import base64
 import gzip
 import io
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kbackup import config
+from kbackup import config, expressions
 from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.places import Place
 from kbackup.records import TopicPartition
 from kbackup.runs import wiring
 from tests.support.target import MARKER, Restoring
 
 AIVEN = r"$1:backup/(.+)-(?<partition>\d+)-(?<offset>\d+)\.gz"
 LENSES = r"$1:backup/([^/]+)/(?<partition>\d+)/(?<offset>\d+)\.json"
+DOCS = Path(__file__).parents[3] / "docs"
 AT = 1_577_836_801_000
 """2020-01-01T00:00:01Z in ms."""
 
@@ -173,6 +177,37 @@ def test_fields_without_a_value_or_of_unknown_parts_are_refused(fields: str) -> 
 
     with pytest.raises(ConfigurationError, match=r"record\.fields"):
         config.load("restore", options=options, files=(), environ={}, extra=given)
+
+
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        ("exports/clicks/a.json", Place("clicks", 0, 0)),
+        ("exports/tables/users/a.json", Place("users", 0, 0)),
+        ("backup/my-orders-1-0000000010.gz", Place("my-orders", 1, 10)),
+        ("backup/orders/000000000001/000000000010.json", Place("orders", 1, 10)),
+        (
+            "daily-backup-001/topics/orders/partition=1/segment-00000000000000000010.bin.zst",
+            Place("orders", 1, 10),
+        ),
+    ],
+)
+def test_the_patterns_of_the_guide_match_what_they_are_for(
+    key: str, place: Place, tmp_path: Path
+) -> None:
+    """
+    A properties file takes a backslash away, so patterns that are copied from the guide need two.
+    """
+    guide = (DOCS / "how-to/objects-of-any-name.md").read_text(encoding="utf-8")
+    found = []
+    for line in re.findall(r"^topic\.regex\.list=.+$", guide, re.MULTILINE):
+        file = tmp_path / "generic.properties"
+        file.write_text(f"mode=GENERIC\n{line}\n", encoding="utf-8")
+        options = {"bootstrap_servers": "-", "s3_bucket_name": "b"}
+        loaded = config.load("restore", options=options, files=[file], environ={})
+        found.append(expressions.place(loaded.settings.topic_regex_list, key))
+
+    assert [place] == [one for one in found if one is not None]
 
 
 def test_headers_of_the_object_follow_those_of_the_record() -> None:
