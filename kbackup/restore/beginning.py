@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from kbackup.kafka import Cluster, Position
 from kbackup.records import TopicPartition
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.plan import RestorePlan
-from kbackup.restore.target import create
+from kbackup.restore.planning.plan import RestorePlan
+from kbackup.restore.planning.target import create
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from kbackup.config import Settings
 from kbackup.errors import RefusedError
 from kbackup.kafka import Cluster
 from kbackup.naming import check_topic
-from kbackup.restore.plan import RestorePlan
+from kbackup.restore.planning.plan import RestorePlan
 from kbackup.runs.letters import ensure_topic
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from kbackup.engine import Manner
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.joint import dealt_by_writer
+from kbackup.restore.tasks.joint import dealt_by_writer
 
 OPEN_S: Final = 30.0
 """How long a transaction stays open that has to wait: far from the five minutes that end it."""

@@ -16,19 +16,19 @@ from kbackup.restore.account import SKIPPED_MOST, Account
 from kbackup.restore.beginning import begin
 from kbackup.restore.follow.following import Following
 from kbackup.restore.follow.lookout import skipped
-from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.plan import RestorePlan, confirm
-from kbackup.restore.planner import Planner
-from kbackup.restore.routing import to_survey
+from kbackup.restore.planning.inventory import Inventory
+from kbackup.restore.planning.plan import RestorePlan, confirm
+from kbackup.restore.planning.planner import Planner
+from kbackup.restore.planning.routing import to_survey
+from kbackup.restore.planning.shares import Shares, Surveyed
+from kbackup.restore.planning.soundness import REPEATED
+from kbackup.restore.planning.standing import LEFT_OUT
+from kbackup.restore.planning.target import asked
 from kbackup.restore.schemas.target import TargetSchemas
-from kbackup.restore.shares import Shares, Surveyed
 from kbackup.restore.skip_list import SkipList
-from kbackup.restore.soundness import REPEATED
-from kbackup.restore.standing import LEFT_OUT
 from kbackup.restore.survey import survey
-from kbackup.restore.target import asked
-from kbackup.restore.task import put_back
+from kbackup.restore.tasks.task import put_back
 from kbackup.runs import history, known, wiring
 from kbackup.runs.frame import Frame, Show
 from kbackup.runs.stopping import Stop

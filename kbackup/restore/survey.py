@@ -18,8 +18,8 @@ from kbackup.errors import BadRecordError, Failure, KbackupError, StoppedError
 from kbackup.records import NO_TIMESTAMP
 from kbackup.restore.account import SKIPPED_MOST
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.shares import Share, Surveyed, check
-from kbackup.restore.transforming import Transforming
+from kbackup.restore.planning.shares import Share, Surveyed, check
+from kbackup.restore.tasks.transforming import Transforming
 from kbackup.stores import Store, open_store
 
 

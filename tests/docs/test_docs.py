@@ -24,8 +24,8 @@ from kbackup.formats import record_reading, row_groups
 from kbackup.kafka import reader, writer
 from kbackup.kafka.reader_objects import FETCH_BYTES
 from kbackup.kafka.reader_source import BATCH_BYTES
-from kbackup.restore import ahead
-from kbackup.restore.transaction import TRANSACTION_BYTES, TRANSACTION_RECORDS
+from kbackup.restore.tasks import ahead
+from kbackup.restore.tasks.transaction import TRANSACTION_BYTES, TRANSACTION_RECORDS
 from kbackup.sink.job import SinkJob
 
 CHECKOUT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ import pyarrow as pa
 from kbackup.backup.ledger.files import parsed
 from kbackup.errors import CorruptObjectError
 from kbackup.formats.record_reading import read_records
-from kbackup.restore.ahead import Ahead
+from kbackup.restore.tasks.ahead import Ahead
 from kbackup.runs.beats import BEAT_S, Beats
 from kbackup.runs.stopping import linked
 

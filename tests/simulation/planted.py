@@ -18,9 +18,9 @@ from kbackup.flow.write import ClosedFile
 from kbackup.records import Span
 from kbackup.reports import Bookmark, Mark, Source
 from kbackup.restore import remaining as left
-from kbackup.restore import standing
+from kbackup.restore.planning import standing
+from kbackup.restore.planning.standing import Log, Standing
 from kbackup.restore.remaining import Remaining
-from kbackup.restore.standing import Log, Standing
 from kbackup.sink import keep, planner
 from kbackup.stores import ObjectHead, Store
 
@@ -39,7 +39,7 @@ def a1() -> AbstractContextManager[Any]:
         rest = tuple(files for files in found.sets if files.start_offset >= offset)
         return Remaining(rest, found.before)
 
-    return patch("kbackup.restore.planner.remaining", without_grown)
+    return patch("kbackup.restore.planning.planner.remaining", without_grown)
 
 
 def a2() -> AbstractContextManager[Any]:

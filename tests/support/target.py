@@ -16,14 +16,14 @@ from kbackup.kafka import NO_OTHERS, KafkaSettings, Position, Topic
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore.beginning import begin
-from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.plan import RestorePlan
-from kbackup.restore.planner import Planner
-from kbackup.restore.routing import to_survey
-from kbackup.restore.shares import Shares
+from kbackup.restore.planning.inventory import Inventory
+from kbackup.restore.planning.plan import RestorePlan
+from kbackup.restore.planning.planner import Planner
+from kbackup.restore.planning.routing import to_survey
+from kbackup.restore.planning.shares import Shares
 from kbackup.restore.survey import survey
-from kbackup.restore.work import Work
+from kbackup.restore.tasks.work import Work
 from kbackup.runs import wiring
 from kbackup.runs.known import Known, of_run_records
 from kbackup.steps import Step, choose_topics

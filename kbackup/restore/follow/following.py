@@ -27,8 +27,8 @@ from kbackup.restore.follow.ready import Ready
 from kbackup.restore.follow.remarks import Remarks
 from kbackup.restore.follow.visit import VisitPlanner
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.plan import RestorePlan, confirm
-from kbackup.restore.task import put_back
+from kbackup.restore.planning.plan import RestorePlan, confirm
+from kbackup.restore.tasks.task import put_back
 from kbackup.runs import known, wiring
 from kbackup.runs.frame import Frame
 from kbackup.stores import Store

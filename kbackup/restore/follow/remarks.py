@@ -8,9 +8,9 @@ from kbackup.errors import Failure
 from kbackup.events import Event, Tell, TopicPlanned, Warned
 from kbackup.records import TopicPartition
 from kbackup.restore.follow.asides import Asides, Subject
-from kbackup.restore.plan import PlannedTopic
-from kbackup.restore.soundness import REPEATED
-from kbackup.restore.standing import LEFT_OUT
+from kbackup.restore.planning.plan import PlannedTopic
+from kbackup.restore.planning.soundness import REPEATED
+from kbackup.restore.planning.standing import LEFT_OUT
 from kbackup.runs.summary import Summary
 
 _COUNTED: Final = {LEFT_OUT: "incomplete_partitions", REPEATED: "repeated_topics"}

@@ -9,9 +9,9 @@ from kbackup.errors import Failure, KbackupError
 from kbackup.kafka import Cluster
 from kbackup.restore.account import Account
 from kbackup.restore.follow.remarks import Remarks
-from kbackup.restore.plan import RestorePlan
-from kbackup.restore.planner import Planner
-from kbackup.restore.target import asked
+from kbackup.restore.planning.plan import RestorePlan
+from kbackup.restore.planning.planner import Planner
+from kbackup.restore.planning.target import asked
 from kbackup.runs import wiring
 from kbackup.runs.known import Known
 from kbackup.runs.world import World

@@ -11,7 +11,7 @@ from kbackup.config import Settings
 from kbackup.events import Event, Tell
 from kbackup.naming import Layout
 from kbackup.registry import connect
-from kbackup.restore.plan import RestorePlan
+from kbackup.restore.planning.plan import RestorePlan
 from kbackup.restore.schemas.plan import (
     NOTHING,
     PlannedSchema,

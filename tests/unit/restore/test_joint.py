@@ -13,9 +13,10 @@ from kbackup.flow.views import ReadOptions
 from kbackup.kafka import NO_OTHERS, Position, TakenOverError
 from kbackup.records import TopicPartition
 from kbackup.reports import OfRestore, PartitionReport
-from kbackup.restore import joint, pace, task, work
+from kbackup.restore import pace
 from kbackup.restore.beginning import begin
 from kbackup.restore.job import RestoreJob
+from kbackup.restore.tasks import joint, task, work
 from tests.support.fakes import SilentLine
 from tests.support.target import MARKER, FakeWriter, Restoring
 

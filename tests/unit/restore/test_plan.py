@@ -20,9 +20,9 @@ from kbackup.formats import FormatOptions, by_name
 from kbackup.kafka import Position, Topic
 from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicPartition
-from kbackup.restore.plan import RestorePlan
-from kbackup.restore.planner import Planner
-from kbackup.restore.sources import SourceTopic, source_of
+from kbackup.restore.planning.plan import RestorePlan
+from kbackup.restore.planning.planner import Planner
+from kbackup.restore.planning.sources import SourceTopic, source_of
 from kbackup.runs.known import Known, of_run_records
 from kbackup.stores import Store, StoreSettings
 from kbackup.stores.archive import Thaw

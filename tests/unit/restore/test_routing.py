@@ -20,7 +20,7 @@ from kbackup.errors import (
     TargetNotEmptyError,
 )
 from kbackup.records import TopicPartition
-from kbackup.restore import shares
+from kbackup.restore.planning import shares
 from kbackup.restore.run import RestoreRun
 from kbackup.runs.stopping import Stop
 from kbackup.runs.world import World

@@ -14,7 +14,7 @@ from kbackup.errors import SparkError
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Bookmark, Done, Mark, OfRestore, PartitionReport, Place, Source
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.plan import RestorePlan
+from kbackup.restore.planning.plan import RestorePlan
 from kbackup.restore.run import RestoreRun
 from kbackup.runs.stopping import Stop
 from kbackup.runs.world import World

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kbackup.restore.safety import Intent, Target, collisions, grows, refusals, warnings
+from kbackup.restore.planning.safety import Intent, Target, collisions, grows, refusals, warnings
 
 COPY = Intent("orders", "copy_of_orders", 3, is_same_cluster=True)
 SAME = Intent("orders", "orders", 3, is_same_cluster=True)

@@ -15,9 +15,9 @@ from kbackup.errors import IncompleteBackupError, RefusedError
 from kbackup.events import Event
 from kbackup.kafka import Topic
 from kbackup.naming import Layout
+from kbackup.restore.planning.sources import SourceTopic, config_of_copy
 from kbackup.restore.settle import settle
 from kbackup.restore.settling import COPY_CONFIG, changes
-from kbackup.restore.sources import SourceTopic, config_of_copy
 from kbackup.runs.summary import Summary
 from kbackup.stores import StoreSettings, open_store
 from tests.support.hand_clock import HandClock

@@ -12,7 +12,7 @@ from kbackup.naming import View
 from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.reports import Bookmark, Mark, Place, Source
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.sieve import Sieve
+from kbackup.restore.tasks.sieve import Sieve
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -9,9 +9,9 @@ from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Bookmark, Mark, Place, Source
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.plan import PlannedTopic, RestorePlan
-from kbackup.restore.safety import Intent, Target
-from kbackup.restore.target import asked, create
+from kbackup.restore.planning.plan import PlannedTopic, RestorePlan
+from kbackup.restore.planning.safety import Intent, Target
+from kbackup.restore.planning.target import asked, create
 
 ALL = frozenset({"READ", "WRITE", "DESCRIBE"})
 

@@ -12,7 +12,7 @@ from kbackup.errors import BadRecordError
 from kbackup.flow.rows import BadRecord
 from kbackup.naming import View
 from kbackup.records import TopicPartition
-from kbackup.restore.transforming import written
+from kbackup.restore.tasks.transforming import written
 from kbackup.transforms.data import Records
 from tests.support.target import MARKER, CrashError, Restoring
 

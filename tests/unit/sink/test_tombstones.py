@@ -12,7 +12,7 @@ from kbackup.errors import ConfigurationError, IncompleteBackupError
 from kbackup.kafka import Position
 from kbackup.look.peek import peek
 from kbackup.records import TopicPartition
-from kbackup.restore.soundness import lacks
+from kbackup.restore.planning.soundness import lacks
 from kbackup.runs import wiring
 from kbackup.runs.known import Known
 from kbackup.runs.known import read as known_of

@@ -11,7 +11,7 @@ from kbackup.backup.window import Window
 from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
 from kbackup.naming import View
 from kbackup.records import Facts, TopicPartition
-from kbackup.restore.safety import Intent
+from kbackup.restore.planning.safety import Intent
 from kbackup.stores import Store
 
 REPEATED: Final = "repeated_values"

@@ -11,7 +11,7 @@ from typing import Final
 
 from kbackup.errors import KafkaError, KbackupError
 from kbackup.kafka import Cluster, Permissions, check_idle
-from kbackup.restore.plan import PlannedTopic, RestorePlan
+from kbackup.restore.planning.plan import PlannedTopic, RestorePlan
 
 _NEW_CONFIG: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 """Settings that brokers before 3.6 do not know, and do without."""

@@ -12,18 +12,18 @@ from kbackup.kafka import Cluster
 from kbackup.records import TopicPartition
 from kbackup.renaming import rename
 from kbackup.reports import Source
-from kbackup.restore import safety, soundness
-from kbackup.restore.held import Held
-from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.lanes import Lanes
 from kbackup.restore.partition_map import ORDER, PartitionMap
-from kbackup.restore.plan import PlannedTopic, RestorePlan
+from kbackup.restore.planning import safety, soundness
+from kbackup.restore.planning.held import Held
+from kbackup.restore.planning.inventory import Inventory
+from kbackup.restore.planning.lanes import Lanes
+from kbackup.restore.planning.plan import PlannedTopic, RestorePlan
+from kbackup.restore.planning.routing import routed_from
+from kbackup.restore.planning.safety import Intent, Target
+from kbackup.restore.planning.shares import Shares
+from kbackup.restore.planning.sources import config_of_copy, source_of
 from kbackup.restore.remaining import remaining
-from kbackup.restore.routing import routed_from
-from kbackup.restore.safety import Intent, Target
-from kbackup.restore.shares import Shares
-from kbackup.restore.sources import config_of_copy, source_of
 from kbackup.runs import wiring
 from kbackup.runs.known import Known
 from kbackup.stores import Store

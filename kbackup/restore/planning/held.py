@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from kbackup.kafka import Position, Topic
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Bookmark, Mark, Place, Source
-from kbackup.restore.safety import Target
-from kbackup.restore.standing import Log, Standing
+from kbackup.restore.planning.safety import Target
+from kbackup.restore.planning.standing import Log, Standing
 
 
 @dataclass(frozen=True, slots=True)

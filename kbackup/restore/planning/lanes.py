@@ -8,11 +8,11 @@ from kbackup.backup.window import EVERYTHING, Window
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.reports import Source
-from kbackup.restore.held import Held
 from kbackup.restore.job import Lane, RestoreUnit
 from kbackup.restore.partition_map import PartitionMap
-from kbackup.restore.safety import Target
-from kbackup.restore.standing import Standing, judge, united
+from kbackup.restore.planning.held import Held
+from kbackup.restore.planning.safety import Target
+from kbackup.restore.planning.standing import Standing, judge, united
 
 
 class Lanes:

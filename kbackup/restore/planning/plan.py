@@ -7,7 +7,7 @@ from kbackup.errors import KbackupError, RefusedError
 from kbackup.events import RestoreTopic, TopicPlanned
 from kbackup.records import Span, TopicPartition
 from kbackup.restore.job import RestoreUnit
-from kbackup.restore.safety import Intent, Target
+from kbackup.restore.planning.safety import Intent, Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from kbackup.errors import BadRecordError, KbackupError
 from kbackup.records import NO_TIMESTAMP, record_bytes, record_bytes_bound
 from kbackup.registry.framing import renumbered
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.offset_header import with_offset
-from kbackup.restore.transforming import Transforming
+from kbackup.restore.tasks.offset_header import with_offset
+from kbackup.restore.tasks.transforming import Transforming
 
 
 class Count(Protocol):

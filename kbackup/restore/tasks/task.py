@@ -14,9 +14,9 @@ from kbackup.errors import KbackupError
 from kbackup.kafka import Outage, TakenOverError, Writer
 from kbackup.records import TopicPartition
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.joint import Fence, Joint, JointLine, Report, Turn, by_writer, fence_of
 from kbackup.restore.pace import Pace, rate_of
-from kbackup.restore.work import Work
+from kbackup.restore.tasks.joint import Fence, Joint, JointLine, Report, Turn, by_writer, fence_of
+from kbackup.restore.tasks.work import Work
 from kbackup.runs.letters import DeadLetters
 from kbackup.stores import Store, open_store
 

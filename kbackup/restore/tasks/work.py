@@ -29,16 +29,22 @@ from kbackup.reports import (
     WrittenTo,
     digest,
 )
-from kbackup.restore import malformed, same_ids
-from kbackup.restore.ahead import Ahead
-from kbackup.restore.begun import Begun
 from kbackup.restore.chain import chain
 from kbackup.restore.job import Lane, RestoreJob, RestoreUnit
 from kbackup.restore.pace import OPEN_S, Pace
 from kbackup.restore.partition_map import spread
 from kbackup.restore.remaining import unfinished
-from kbackup.restore.sieve import Sieve
-from kbackup.restore.transaction import FIRST_BYTES, TRANSACTION_RECORDS, Transaction, next_limit
+from kbackup.restore.schemas import same_ids
+from kbackup.restore.tasks import malformed
+from kbackup.restore.tasks.ahead import Ahead
+from kbackup.restore.tasks.begun import Begun
+from kbackup.restore.tasks.sieve import Sieve
+from kbackup.restore.tasks.transaction import (
+    FIRST_BYTES,
+    TRANSACTION_RECORDS,
+    Transaction,
+    next_limit,
+)
 from kbackup.runs.letters import DeadLetters
 from kbackup.stores import Store
 

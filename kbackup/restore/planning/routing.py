@@ -6,8 +6,8 @@ from kbackup.errors import ConfigurationError
 from kbackup.records import TopicPartition
 from kbackup.renaming import rename
 from kbackup.reports import Bookmark, Mark, Place, Source
-from kbackup.restore.inventory import Inventory
 from kbackup.restore.job import RestoreUnit
+from kbackup.restore.planning.inventory import Inventory
 from kbackup.runs import wiring
 from kbackup.stores import Store
 

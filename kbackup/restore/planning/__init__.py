@@ -1,0 +1,1 @@
+"""What a restore would do, and whether it may: asked, planned and judged; changes nothing."""
