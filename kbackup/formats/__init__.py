@@ -86,6 +86,9 @@ class Format(Protocol):
     the full names of the connectors that always write it, ``connector_settings`` their own
     defaults.
 
+    A format of whole records whose files begin with what they hold has a method ``extent``: given
+    the first ``extent_bytes`` of a file, it returns the facts, or None if they make no sense.
+
     Attributes:
         class_names: Simple names of the Java classes that stand for this format.
         views: The parts of a record it can hold.

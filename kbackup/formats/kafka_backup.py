@@ -30,7 +30,7 @@ from kbackup.columns import Bad, Schema
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions, codecs, refuse_view
 from kbackup.naming import View
-from kbackup.records import HEADER, SCHEMA, TimestampType
+from kbackup.records import HEADER, SCHEMA, Facts, TimestampType
 
 READ_BYTES: Final = 8 * 2**20
 """Of the uncompressed body in one batch; more if a single record is larger."""
@@ -64,6 +64,7 @@ class KafkaBackupFormat:
     assumed: ClassVar[Mapping[View, str]] = {}
     splits_at: ClassVar[str] = ""
     reads_only: ClassVar[bool] = True
+    extent_bytes: ClassVar[int] = _HEAD.size
 
     def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
         """Return the one of its extensions that no other format reads."""
@@ -100,6 +101,13 @@ class KafkaBackupFormat:
     def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:  # noqa: ARG002
         """Return nothing: the file has no room for it."""
         return {}
+
+    def extent(self, data: bytes) -> Facts | None:
+        """Return what a header says, with which no checksum has been compared."""
+        magic, version, _, _, records, first, last = _HEAD.unpack(data)
+        if (magic, version) != (_MAGIC, _VERSION) or not _is_possible(records, first, last):
+            return None
+        return Facts(first, last, records, None, None, "")
 
     def read(
         self,
@@ -180,9 +188,13 @@ def _checked(file: BinaryIO) -> tuple[_Head, int]:
         raise _corrupt(f"its checksum is {digest:08x} and should be {expected:08x}")
     if compression not in (_NONE, _ZSTD, _LZ4):
         raise _corrupt(f"its compression is {compression}, which is not known")
-    if records and not (0 <= first <= last and records <= last - first + 1):
+    if records and not _is_possible(records, first, last):
         raise _corrupt(f"its header says {records} records at the offsets {first} to {last}")
     return _Head(compression, records, first, last), size
+
+
+def _is_possible(records: int, first: int, last: int) -> bool:
+    return 0 <= first <= last and 0 < records <= last - first + 1
 
 
 class _Part:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from kbackup.backup.file_sets import FileSet
-from kbackup.backup.reading import facts
+from kbackup.backup.reading import extent, facts
 from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
 from kbackup.records import Facts, TopicPartition
 from kbackup.reports import Mark, Place, digest
@@ -74,7 +74,7 @@ def remaining(
 
 def unfinished(store: Store, sets: Sequence[FileSet], offset: int) -> list[FileSet]:
     """Return *sets* without those of whole records that end below *offset*."""
-    ended = _ended(_begun(partial(_facts, store), sets, offset), offset)
+    ended = _ended(_begun(partial(facts_of_begun, store), sets, offset), offset)
     return [files for files in sets if files.id not in ended]
 
 
@@ -87,11 +87,23 @@ def _begun(facts_of: FactsOf, sets: Sequence[FileSet], offset: int) -> dict[str,
 
 
 def _ended(known: Mapping[str, Facts | None], offset: int) -> set[str]:
-    return {key for key, said in known.items() if said is not None and said.last_offset < offset}
+    """Return the sets that end below *offset*.
+
+    The last one is read again if no checksum vouches for what it says of its end.  The others are
+    followed by one that begins below *offset* too, so theirs can hardly be wrong.
+    """
+    ended = {key for key, said in known.items() if said is not None and said.last_offset < offset}
+    for key, said in list(known.items())[-1:]:
+        if said is not None and not said.sha256:
+            ended.discard(key)
+    return ended
 
 
-def _facts(store: Store, files: FileSet) -> Facts | None:
-    return None if files.main is None else facts(store, files.main)
+def facts_of_begun(store: Store, files: FileSet) -> Facts | None:
+    """Return what an object says of itself, by its metadata or at its beginning."""
+    if files.main is None:
+        return None
+    return facts(store, files.main) or extent(store, files.main)
 
 
 def _done_values(

@@ -14,6 +14,7 @@ from kbackup.backup.shadowed import without_shadowed
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
+from kbackup.restore.remaining import facts_of_begun
 from kbackup.runs import wiring
 from kbackup.runs.known import Known
 from kbackup.runs.selection import select
@@ -118,6 +119,11 @@ class Inventory:
             return None
         known = self.entered(files)
         return facts(self._store, files.main) if known is None else known
+
+    def facts_of_begun(self, files: FileSet) -> Facts | None:
+        """Return what is known of the records of a set from which some may have been restored."""
+        known = self.entered(files)
+        return facts_of_begun(self._store, files) if known is None else known
 
     def entered(self, files: FileSet) -> Facts | None:
         """Return what the ledger knows of a set's records: no request is made for it."""

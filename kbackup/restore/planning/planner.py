@@ -301,7 +301,7 @@ class Planner:
             refusals += soundness.indivisible(where, sets, self._window, facts)
             sets = [files for files in sets if self._window.takes(files, facts(files))]
         own = None if share is None else share.sets
-        left = remaining(facts, sets, mark, self._inventory.cut_of, own)
+        left = remaining(self._inventory.facts_of_begun, sets, mark, self._inventory.cut_of, own)
         if left.refusal is not None:
             refusals.append(left.refusal)
         unit = None

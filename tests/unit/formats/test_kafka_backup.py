@@ -12,6 +12,7 @@ from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions, kafka_backup
 from kbackup.formats.kafka_backup import KafkaBackupFormat
 from kbackup.naming import View
+from kbackup.records import Facts
 from tests.support.segments import COMPRESSIONS, RECORDS, Segment, SegmentRecord, sealed
 
 
@@ -151,6 +152,26 @@ def test_what_is_wrong_with_a_segment_is_named(data: bytes, why: str) -> None:
         read(data)
 
     assert why in f"{caught.value}"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ({}, Facts(7, 2**53 + 1, 3, None, None, "")),
+        ({"version": 2}, None),
+        ({"count": 0}, None),
+        ({"first": -1}, None),
+        ({"last": 8}, None),
+    ],
+)
+def test_a_header_says_what_a_segment_holds(wrong: dict[str, int], expected: Facts | None) -> None:
+    """
+    A restore that continues asks headers, and believes none that contradicts itself.
+    """
+    form = KafkaBackupFormat()
+
+    assert expected == form.extent(SEGMENT.to_bytes(**wrong)[: form.extent_bytes])
+    assert form.extent(bytes(form.extent_bytes)) is None
 
 
 def test_a_record_may_be_as_large_as_it_is_allowed_to_be() -> None:

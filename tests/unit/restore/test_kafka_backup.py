@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.errors import CorruptObjectError
+from kbackup.errors import CorruptObjectError, RefusedError
 from kbackup.records import TopicPartition
 from kbackup.runs import wiring
 from tests.support.segments import COMPRESSIONS, Segment, SegmentRecord
@@ -96,6 +96,36 @@ def test_each_record_comes_once_though_segments_overlap_and_the_restore_dies(die
     assert [b"v0", b"v1", None, b"v3", b"v4", b"v7", b"v9"] == [
         row["value"] for row in restoring.rows()
     ]
+
+
+def test_a_restore_that_continues_reads_no_segment_again_but_the_last() -> None:
+    """
+    A segment's header says where it ends, which a restore that follows asks in each round.
+    """
+    restoring = Segments()
+    for offsets in ([0, 1], [2, 3], [4, 5]):
+        restoring.store_segment(offsets)
+    restoring.run()
+    restoring.store_segment([6])
+
+    (report,) = restoring.restore(reading=wiring.reading(restoring.settings()), run="r2")
+
+    assert (2, 1) == (report.done.objects, report.done.records)
+    assert [*range(7)] == [row["timestamp"] - AT for row in restoring.rows()]
+
+
+def test_a_segment_that_comes_late_is_not_overlooked() -> None:
+    """
+    Records below the position can no longer be restored in their place.
+    """
+    restoring = Segments()
+    restoring.store_segment([0, 1])
+    restoring.store_segment([4, 5])
+    restoring.run()
+    restoring.store_segment([2, 3])
+
+    with pytest.raises(RefusedError, match="gained 2 records below offset 6"):
+        restoring.run(run="r2")
 
 
 def test_records_are_chosen_by_offset_and_time() -> None:
