@@ -1,0 +1,198 @@
+"""The frame of sink, repair and restore: what holds however a run ends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from kbackup import config
+from kbackup.clock import SystemClock
+from kbackup.errors import ConfigurationError, KafkaError, StoreError
+from kbackup.events import Event
+from kbackup.kafka import Cluster
+from kbackup.runs.frame import Frame
+from kbackup.runs.stopping import Stop
+from kbackup.runs.world import World
+from kbackup.stores import Store, StoreSettings, open_store
+
+TERM = 15
+
+
+@dataclass
+class Errand:
+    """An errand that may fail.
+
+    Attributes:
+        frame: The run's.
+        fails_with: What its work raises.
+        no_record: What leaving its record raises.
+        happens: What it did, in order.
+        locked: How many lock objects there were while it worked.
+    """
+
+    frame: Frame
+    fails_with: Exception | None = None
+    no_record: Exception | None = None
+    happens: list[str] = field(default_factory=list)
+    locked: int = 0
+    locks: Sequence[str] = ("orders",)
+
+    def preview(self, _cluster: Cluster, _store: Store) -> None:
+        """Nothing to plan."""
+        self.happens.append("preview")
+
+    def work(self, _cluster: Cluster, store: Store) -> bool:
+        """Fail, or do nothing."""
+        self.happens.append("work")
+        self.locked = len(held(store))
+        if self.fails_with is not None:
+            raise self.fails_with
+        return True
+
+    def record(self, store: Store) -> None:
+        """Fail, or leave none."""
+        assert held(store), "a record belongs to a run that has the lock"
+        self.happens.append("record")
+        if self.no_record is not None:
+            raise self.no_record
+
+    def finish(self) -> Event:
+        """The summary of the frame."""
+        return self.frame.finish()
+
+
+def held(store: Store) -> list[str]:
+    """The keys of lock objects."""
+    return [found.key for found in store.list("") if "/locks/" in found.key]
+
+
+@dataclass
+class Running:
+    """One run in a store of its own.
+
+    Attributes:
+        folder: For lock files.
+        store: The store.
+        ended: How often Spark was released.
+        stop: Ends it.
+    """
+
+    folder: Path
+    store: StoreSettings = field(default_factory=lambda: StoreSettings(f"memory://{uuid4()}"))
+    ended: int = 0
+    stop: Stop = field(default_factory=Stop)
+
+    def end(self) -> None:
+        """Release Spark."""
+        self.ended += 1
+
+    def errand(self, **options: Any) -> Errand:
+        """An errand within its frame."""
+        given = {
+            "bootstrap_servers": "-", "s3_bucket_name": "b", "lock_dir": str(self.folder), **options
+        }  # fmt: skip
+        settings = config.load("restore", options=given, files=(), environ={}).settings
+        kafka: Any = SimpleNamespace(cluster=lambda: None)
+        tasks: Any = self
+        world = World(kafka, self.store, tasks, SystemClock())
+        return Errand(Frame.of("restore", settings, lambda _: None, self.stop, world))
+
+    @property
+    def locks(self) -> list[str]:
+        """The lock objects that were left."""
+        return held(open_store(self.store))
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Running:
+    """A run."""
+    return Running(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        pytest.param(None, 0, id="well"),
+        pytest.param(KafkaError("planning", "away"), 5, id="a failure"),
+    ],
+)
+def test_the_lock_and_spark_are_released_when_a_run_ends(
+    running: Running, error: Exception | None, code: int
+) -> None:
+    """
+    A run that has failed keeps no other from beginning; only one that worked leaves a record.
+    """
+    errand = running.errand()
+    errand.fails_with = error
+
+    assert code == errand.frame(errand)["exit_code"]
+
+    assert (1, [], 1) == (errand.locked, running.locks, running.ended)
+    assert (["work"] if error else ["work", "record"]) == errand.happens
+
+
+@pytest.mark.parametrize(
+    "error", [ConfigurationError("asked for wrongly"), RuntimeError("a defect")], ids=str
+)
+def test_the_lock_and_spark_are_released_when_a_run_is_broken_off(
+    running: Running, error: Exception
+) -> None:
+    """
+    What is raised from a run, and not in its summary, keeps no other from beginning either.
+    """
+    errand = running.errand()
+    errand.fails_with = error
+
+    with pytest.raises(type(error)):
+        errand.frame(errand)
+
+    assert (1, [], 1) == (errand.locked, running.locks, running.ended)
+    assert ["work"] == errand.happens
+
+
+def test_a_record_that_cannot_be_left_fails_the_run_and_releases_the_lock(running: Running) -> None:
+    """
+    What a run could not write is in its summary, and the next run begins.
+    """
+    errand = running.errand()
+    errand.no_record = StoreError("writing the record", "denied")
+
+    summary = errand.frame(errand)
+
+    assert 6 == summary["exit_code"]
+    assert [] == running.locks
+
+
+def test_a_run_that_is_stopped_while_it_waits_for_the_lock_does_nothing(running: Running) -> None:
+    """
+    SIGTERM ends the wait for another run at once, and leaves that one its lock.
+    """
+    first, second = running.errand(), running.errand(lock_timeout="1h")
+    first.work = lambda *_: _waiting(running, second)  # type: ignore[method-assign]
+
+    summary = first.frame(first)
+
+    assert [] == second.happens
+    assert 143 == summary["exit_code"]
+    assert [] == running.locks
+
+
+def _waiting(running: Running, second: Errand) -> bool:
+    running.stop.ask(TERM)
+    assert 143 == second.frame(second)["exit_code"]
+    assert 1 == len(running.locks)
+    return False
+
+
+def test_a_plan_takes_no_lock(running: Running) -> None:
+    """
+    ``--dry-run`` works beside a run, and leaves nothing.
+    """
+    errand = running.errand(dry_run=True)
+
+    assert 0 == errand.frame(errand)["exit_code"]
+    assert (["preview"], []) == (errand.happens, running.locks)
