@@ -231,6 +231,26 @@ def untold(where: TopicPartition, offset: int, end: int) -> RefusedError:
     )
 
 
+def unlike(where: TopicPartition, offset: int) -> RefusedError:
+    """Return the error of a backup that would store another tool's values again in other cuts.
+
+    Args:
+        where: The partition.
+        offset: Where it would continue.
+    """
+    return RefusedError(
+        f"{where}: another tool stored values that come after offset {offset}, where the backup "
+        "would continue",
+        "they are in several directories, and nothing shows that the same objects would be "
+        "written again, so rows could be stored twice",
+        "if the offset was reset, set the group's offset to where that tool had committed; if the "
+        f"tool died there, move its objects that begin at {offset} or later away: their records "
+        "are stored again",
+        topic=where.topic,
+        partition=where.partition,
+    )
+
+
 def unreachable(where: TopicPartition, cut: HeldCut, log_start: int) -> RefusedError:
     """Return the error of a cut that lacks objects, and whose beginning the log has lost."""
     return RefusedError(

@@ -14,6 +14,7 @@ from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions
 from kbackup.naming import ObjectKey
 from kbackup.records import TopicPartition
+from kbackup.sink.held import unlike
 from kbackup.stores import Store
 
 OPENED_MOST: Final = 128
@@ -31,11 +32,13 @@ class Counted:
         key: Its key.
         start_offset: Of its first record.
         records: How many it holds.
+        directory: Where it is; empty where all objects are in one.
     """
 
     key: str
     start_offset: int
     records: int
+    directory: str = ""
 
     @property
     def least_end(self) -> int:
@@ -72,6 +75,10 @@ class Inherited:
             where: For the sentences.
             committed: The group's offset, None without.
             log_start: The first offset that the log still has.
+
+        Raises:
+            RefusedError: If the objects hold records that the group has not come to, in several
+                directories, and do not show that the same ones would be written again.
         """
         if committed is None:
             return self._without_group(where, log_start)
@@ -85,6 +92,8 @@ class Inherited:
 
     def _without_group(self, where: TopicPartition, log_start: int) -> tuple[int | None, Warnings]:
         if not self.is_one_directory:
+            if max(self.starts) >= log_start and not self._are_cuts_from(log_start):
+                raise unlike(where, log_start)
             text = (
                 f"{where}: the group has no offset, and the bucket's objects do not show where "
                 "they end: starting at the beginning"
@@ -98,6 +107,8 @@ class Inherited:
         self, where: TopicPartition, committed: int, log_start: int
     ) -> tuple[int, Warnings]:
         """The objects hold records that the group has not come to: a crash, or it was set back."""
+        if not self.is_one_directory and not self._are_cuts_from(committed):
+            raise unlike(where, committed)
         before = [start for start in self.starts if start <= committed]
         whole = max(before) if before and self.is_one_directory else committed
         offset, how = self._again(whole, log_start)
@@ -117,6 +128,28 @@ class Inherited:
             f"may have held no records, or is missing: {how}"
         )
         return offset, (("bucket_behind", text),)
+
+    def _are_cuts_from(self, offset: int) -> bool:
+        """Whether the objects show that the same cuts would be made now from *offset* on.
+
+        Those before *offset* hold as many records as there are offsets, so none of their records
+        comes after it.  What follows is one cut of `cut_records` after another, with one object a
+        directory; the last may be short, as after a crash.  It takes all objects to know that.
+        """
+        if len(self.counted) < len(self.starts) or self.cut_records < 1:
+            return False
+        before = [one for one in self.counted if one.start_offset < offset]
+        if sum(one.records for one in before) != offset - min(self.starts):
+            return False
+        cuts: dict[int, list[Counted]] = {}
+        for one in self.counted:
+            if one.start_offset >= offset:
+                cuts.setdefault((one.start_offset - offset) // self.cut_records, []).append(one)
+        if any(len({one.directory for one in cut}) < len(cut) for cut in cuts.values()):
+            return False
+        last = max(cuts, default=0)
+        *whole, short = (sum(one.records for one in cuts.get(at, ())) for at in range(last + 1))
+        return all(total == self.cut_records for total in whole) and short <= self.cut_records
 
     def _again(self, offset: int, log_start: int) -> tuple[int, str]:
         """Return where to continue, and how, so that what is stored from *offset* on is repeated.
@@ -145,7 +178,7 @@ def count(
     """Open the newest of *objects*, and as many more as it takes to judge the group's offset.
 
     That is one where they are in one directory; else those whose records add up to the offsets
-    before the group's, or to a cut.
+    before the group's, or to a cut; all of them where they are ahead of the group.
 
     Args:
         store: Where they are.
@@ -163,14 +196,19 @@ def count(
         StoreError: If the store does not answer.
     """
     is_one = len({parts.encoded_partition for _, parts in objects}) == 1
+    is_ahead = committed is None or committed <= objects[-1][1].start_offset
+    takes_all = is_ahead and not is_one and len(objects) <= OPENED_MOST  # fewer show nothing
     counted: list[Counted] = []
     total = 0
     for key, parts in list(reversed(objects))[: 1 if is_one else OPENED_MOST]:
         records = _records(store, options, key, parts)
         if records is None:
             break
-        counted.append(Counted(key, parts.start_offset, records))
+        directory = "" if is_one else parts.encoded_partition
+        counted.append(Counted(key, parts.start_offset, records, directory))
         total += records
+        if takes_all:
+            continue
         if committed is None or total >= min(cut_records, committed - parts.start_offset):
             break
     if not counted:

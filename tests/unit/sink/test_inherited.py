@@ -106,7 +106,6 @@ def test_what_expired_beyond_a_connectors_objects_is_a_gap(config: Path) -> None
         pytest.param(16, 16, [], id="the directories of the last cut add up"),
         pytest.param(10, 10, ["group_behind"], id="a crash before the commit"),
         pytest.param(30, 10, ["bucket_behind"], id="ahead: the last cut is read again"),
-        pytest.param(None, 0, ["offset_missing"], id="no offset: from the beginning"),
     ],
 )
 def test_the_directories_of_a_cut_are_counted_together(
@@ -123,6 +122,26 @@ def test_the_directories_of_a_cut_are_counted_together(
     (at,) = planned(backup, config, committed, flush_size="6").partitions
 
     assert (offset, codes, []) == outcome(at)
+
+
+@pytest.mark.parametrize(("log_start", "exit_code"), [(4, 0), (0, 4), (5, 4)])
+def test_several_directories_and_no_offset_are_begun_again_where_the_cuts_are_the_same(
+    log_start: int, exit_code: int, config: Path
+) -> None:
+    """
+    A log that begins elsewhere than the objects would be cut elsewhere, and rows stored twice.
+    """
+    backup = Backup()
+    left(backup, range(4, 10, 2), range(10, 16, 2), directory="f=a")
+    left(backup, range(5, 10, 2), range(11, 16, 2), directory="f=b")
+
+    (at,) = planned(backup, config, None, Span(log_start, 90), flush_size="6").partitions
+
+    if exit_code:
+        assert at.refusal is not None
+        assert (exit_code, None) == (at.refusal.exit_code, at.start)
+    else:
+        assert (log_start, ["offset_missing"], []) == outcome(at)
 
 
 def test_what_was_counted_is_not_counted_again(config: Path) -> None:

@@ -223,12 +223,7 @@ def test_a_group_that_is_set_back_over_another_tool_s_directories_is_refused(off
     """
     bench = Bench(20)
     bench.sink(10, partitioner_class="modulo")
-    for one in [*bench.store.list("")]:
-        with bench.store.open(one.key) as body:
-            text = body.read()
-        bench.store.delete(one.key)
-        if one.key.startswith("topics/"):
-            bench.store.put(one.key, io.BytesIO(text), sha256="0" * 64, metadata={})
+    leave_to_another_tool(bench)
     bench.set_back(20)
     bench.kafka.append(WHERE, 10)
     taken_over = bench.sink(10, partitioner_class="modulo")
@@ -244,3 +239,39 @@ def test_a_group_that_is_set_back_over_another_tool_s_directories_is_refused(off
     assert "several directories" in refused["errors"][0]["why"]
     assert before.items() <= bench.rows().items()
     assert not bench.doubled()
+
+
+def leave_to_another_tool(bench: Bench) -> None:
+    """Make what is stored another tool's: no ledger, and nothing beside the bytes."""
+    for one in [*bench.store.list("")]:
+        with bench.store.open(one.key) as body:
+            text = body.read()
+        bench.store.delete(one.key)
+        if one.key.startswith("topics/"):
+            bench.store.put(one.key, io.BytesIO(text), sha256="0" * 64, metadata={})
+
+
+@pytest.mark.parametrize("offset", [0, 6, 7, 10, 13])
+@pytest.mark.parametrize("size", [3, 5, 10, 15])
+def test_without_a_ledger_no_row_of_another_tool_s_directories_is_stored_twice(
+    offset: int, size: int
+) -> None:
+    """
+    The first run over a connector's objects in several directories, with the group set back: it
+    refuses, unless what is there shows that the same objects are written again.
+    """
+    bench = Bench(20)
+    bench.sink(10, partitioner_class="modulo")
+    leave_to_another_tool(bench)
+    before = bench.rows()
+    bench.set_back(offset)
+    bench.kafka.append(WHERE, 13)
+
+    summary = bench.sink(size, partitioner_class="modulo")
+
+    assert not bench.doubled()
+    is_same = (offset, size) in {(0, 10), (10, 10), (10, 15)}
+    assert (0 if is_same else 4) == summary["exit_code"]
+    if not is_same:
+        assert before == bench.rows()
+        assert "several directories" in summary["errors"][0]["why"]
