@@ -29,6 +29,7 @@ _OF_ROWS: Final = dict.fromkeys(
 )
 _OFFSET: Final = "(?<offset>"
 _PARTS: Final = frozenset({"key", "value", "timestamp", "headers"})
+_PARSE_ERRORS: Final = "parse.error.topic.prefix"
 _DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
 
 _OWN: Final = {
@@ -88,6 +89,23 @@ def dead_letters(given: Mapping[str, Value]) -> Iterator[Doubt]:
             check_topic(topic.text)
         except IllegalTopicNameError as problem:
             yield error("value", _DEAD_LETTERS, topic, problem.why, "choose another name")
+
+
+def parse_errors(given: Mapping[str, Value]) -> Iterator[Doubt]:
+    """Yield what is wrong with the topic for what a restore cannot read."""
+    prefix, name = given.get(_PARSE_ERRORS), given.get("name")
+    if prefix is None or not prefix.text.strip():
+        return
+    own = "" if name is None else name.text.strip()
+    try:
+        check_topic(f"{prefix.text.strip()}-{own or 'kbackup'}")
+    except IllegalTopicNameError as problem:
+        why = f"{problem.what}: {problem.why}"
+        yield error("value", _PARSE_ERRORS, prefix, why, "choose another prefix, or another name")
+    policy = given.get("behavior.on.error")
+    if policy is None or policy.text.strip().lower() in ("", "fail"):
+        why = "what cannot be read stops the restore, so nothing is ever written there"
+        yield warning("no_effect", _PARSE_ERRORS, prefix, why, "set behavior.on.error=log")
 
 
 def generic(

@@ -121,6 +121,8 @@ class Judgement:
             mode = usable.get("mode")
             name = None if mode is None else mode.text
             self.doubts += checks.generic(self.given, name, holds_records=found.holds_records)
+        if "restore" in self.sides:
+            self.doubts += checks.parse_errors(self.given)
         if "sink" in self.sides:
             self.doubts += checks.zones_of(self.given)
             self.doubts += checks.dead_letters(self.given)

@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from kbackup.config.parsing import (
     Boolean,
+    Directory,
     Duration,
     ExactWord,
     Integer,
@@ -95,10 +96,8 @@ class Layout(Group):
     headers_format_class: OptionalText = declare(
         None, "File format of the headers' objects.", commands=RUNS, example="json"
     )
-    tombstone_encoded_partition: Text = declare(
-        "tombstone",
-        "Directory of the objects that hold the keys of tombstones.",
-        min_length=1,
+    tombstone_encoded_partition: Directory = declare(
+        "tombstone", "Directory of the objects that hold the keys of tombstones."
     )
     key_converter: OptionalText = declare(
         None,

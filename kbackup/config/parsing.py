@@ -20,7 +20,7 @@ from kbackup.expressions import Expression
 from kbackup.java_regex import PatternError, translate
 from kbackup.literals import names_host, read_boolean, read_duration, read_integer, read_names
 from kbackup.name_template import NameTemplate
-from kbackup.naming import PARTITION_MAX, check_topic
+from kbackup.naming import DIRECTORY_BYTES_MAX, PARTITION_MAX, check_topic
 from kbackup.places import Place
 
 PARTITIONS_MAX: Final = 200_000
@@ -177,6 +177,17 @@ def _registry_urls(value: object) -> object:
     return urls
 
 
+def _directory(value: object) -> object:
+    text = _text(value)
+    if isinstance(text, str):
+        segments = text.split("/")
+        if {"", ".", ".."} & set(segments) or not text.isprintable():
+            raise ValueError("expected a plain folder, such as tombstone")
+        if len(text.encode()) > DIRECTORY_BYTES_MAX:
+            raise ValueError(f"expected at most {DIRECTORY_BYTES_MAX} bytes")
+    return text
+
+
 def _group(value: object) -> object:
     text = _optional(value)
     if isinstance(text, str) and len(text.encode()) > KAFKA_STRING_MAX:
@@ -257,6 +268,8 @@ def _read(reader: Callable[[Any], object], word: str) -> tuple[BeforeValidator, 
 
 Text = Annotated[str, *_read(_text, "text")]
 """Text without surrounding blanks, as in Kafka's ``ConfigDef``."""
+Directory = Annotated[str, *_read(_directory, "text")]
+"""Folders within those of a topic, with slashes between them."""
 Untrimmed = Annotated[str | None, Kind("text")]
 OptionalText = Annotated[str | None, *_read(_optional, "text")]
 Word = _read(_word, "choice")

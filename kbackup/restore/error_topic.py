@@ -3,7 +3,6 @@
 from kbackup.config import Settings
 from kbackup.errors import RefusedError
 from kbackup.kafka import Cluster
-from kbackup.naming import check_topic
 from kbackup.restore.planning.plan import RestorePlan
 from kbackup.runs.letters import ensure_topic
 
@@ -12,16 +11,11 @@ def topic_of(settings: Settings) -> str | None:
     """Return the topic that a restore writes to what it cannot read; None for none.
 
     Source: the connector, which names it after its prefix and itself.
-
-    Raises:
-        IllegalTopicNameError: If it cannot be the name of a topic.
     """
     prefix = settings.parse_error_topic_prefix
     if not prefix or settings.behavior_on_error == "fail":
         return None
-    topic = f"{prefix}-{settings.name or 'kbackup'}"
-    check_topic(topic)
-    return topic
+    return f"{prefix}-{settings.name or 'kbackup'}"
 
 
 def check(topic: str | None, plan: RestorePlan) -> None:

@@ -131,3 +131,28 @@ def test_nothing_in_a_file_stands_for_not_set(write: Write) -> None:
     loaded = load("restore", write("topics=\ns3.bucket.name=b\n"), bootstrap_servers="h:1")
 
     assert loaded.settings.topics == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("parse.error.topic.prefix=a b\nbehavior.on.error=log", "value", id="space"),
+        pytest.param(
+            "parse.error.topic.prefix=a\nname=b c\nbehavior.on.error=log", "value", id="name"
+        ),
+        pytest.param("parse.error.topic.prefix=a\nbehavior.on.error=fail", "no_effect", id="fail"),
+        pytest.param("parse.error.topic.prefix=a", "no_effect", id="fail by default"),
+        pytest.param("parse.error.topic.prefix=a\nbehavior.on.error=Log", None, id="used"),
+        pytest.param("parse.error.topic.prefix=", None, id="not set"),
+    ],
+)
+def test_a_topic_that_nothing_can_be_written_to_is_doubted(
+    write: Write, text: str, expected: str | None
+) -> None:
+    """
+    A topic for what cannot be read is checked before the restore, and not when it is needed.
+    """
+    doubts = config.check([write(f"s3.bucket.name=b\ntopics=orders\n{text}")], {})
+
+    found = [doubt.code for doubt in doubts if doubt.name == "parse.error.topic.prefix"]
+    assert ([] if expected is None else [expected]) == found

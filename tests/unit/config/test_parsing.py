@@ -95,6 +95,9 @@ def test_text_becomes_a_value(kind: Any, value: object, expected: object) -> Non
         pytest.param(parsing.Servers, "http://a/b", "HOST:PORT", id="a web page"),
         pytest.param(parsing.ConsumerGroup, "é" * 16384, "32767 bytes", id="a group too long"),
         pytest.param(parsing.JavaPattern, "(", "regular expression", id="no pattern"),
+        pytest.param(parsing.Directory, "a/../b", "expected a plain folder", id="up"),
+        pytest.param(parsing.Directory, "a//b", "expected a plain folder", id="no segment"),
+        pytest.param(parsing.Directory, "d" * 513, "expected at most 512 bytes", id="long"),
     ],
 )
 def test_what_cannot_be_read_says_what_was_expected(kind: Any, value: object, says: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kbackup.errors import IllegalTopicNameError, KafkaError
+from kbackup.errors import KafkaError
 from kbackup.restore import error_topic
 from tests.support.standby import Standby, codes
 from tests.support.target import MARKER, values
@@ -100,5 +100,3 @@ def test_the_topic_of_errors_is_no_target(standby: Standby) -> None:
     done = standby.follow(lambda _: False, follow=False, rename="error-kbackup", **given)
 
     assert (4, ["refused"], {}) == (done["exit_code"], codes(done), standby.target.ids)
-    with pytest.raises(IllegalTopicNameError):
-        standby.follow(lambda _: False, **{**given, "parse_error_topic_prefix": "a/b"})
