@@ -34,6 +34,7 @@ class Cluster:
         denied: Partitions that cannot be written to.
         lost: Which commits fail, counted from 1.
         loss: What they fail with.
+        stops_at: The run is stopped while it writes to this partition.
         opened: How often a writer was opened.
         commits: The positions of each commit.
         heard: What the driver had heard by each commit.
@@ -45,6 +46,7 @@ class Cluster:
     denied: frozenset[int] = frozenset()
     lost: frozenset[int] = frozenset()
     loss: type[KafkaError] = KafkaError
+    stops_at: int | None = None
     opened: int = 0
     commits: list[set[int]] = field(default_factory=list)
     heard: list[int] = field(default_factory=list)
@@ -76,6 +78,8 @@ class Counted(FakeWriter):
         assert self.position(where) is not None, "a killed restore could not go on"
         if (where or self.where).partition in self.kafka.denied:
             raise KafkaError(f"writing to {where}", "not authorized")
+        if (where or self.where).partition == self.kafka.stops_at:
+            self.kafka.line._stopped.set()
         return super().write(batch, where)
 
     def commit(
@@ -263,6 +267,26 @@ def test_a_commit_whose_answer_is_lost_is_not_made_again(
 def _unanswered(kafka: Cluster, target: TopicPartition, group: str, **_: Any) -> Unanswered:
     kafka.open.add(kafka.fence(target))
     return Unanswered(kafka.restoring.cluster, group, target, kafka=kafka)
+
+
+def test_a_stop_commits_what_was_written_and_the_next_run_writes_the_rest() -> None:
+    """
+    What waits for the partitions that a stopped restore does not reach is not lost.
+    """
+    kafka = Cluster(stops_at=4)
+    backed_up(kafka, range(5), range(5, 10), partitions=range(0, PARTITIONS, FENCES))
+
+    stopped = restored(kafka)
+    kafka.stops_at, kafka.line = None, SilentLine()
+    restored(kafka)
+
+    assert {0: None, 2: None, 4: "stopped"} == {
+        at: report.failure and report.failure.code for at, report in stopped.items()
+    }
+    everything = [b'{"n":%d}' % at for at in range(10)]
+    values = [kafka.restoring.cluster.values("copy_of_orders", at) for at in range(0, 9, FENCES)]
+    assert [everything] * 5 == values
+    assert [{0, 2, 4, 6, 8}, {0, 2, 4}] == kafka.commits[:2]
 
 
 @pytest.mark.parametrize("limit", ["JOINT_BYTES", "JOINT_S"])
