@@ -33,16 +33,20 @@ def check(topic: str | None, plan: RestorePlan) -> None:
         )
 
 
-def ready(topic: str | None, cluster: Cluster, factor: int | None) -> None:
+def ready(
+    topic: str | None, cluster: Cluster, factor: int | None, *, only_validate: bool = False
+) -> None:
     """Create the topic, unless it is there or none is asked for.
 
     Args:
         topic: The topic.
         cluster: The target.
         factor: Replicas of each partition; None for the cluster's default.
+        only_validate: Create nothing: have the cluster say whether it would.
 
     Raises:
         KafkaError: If it cannot be created.
     """
     if topic is not None:
-        ensure_topic(cluster, topic, -1 if factor is None else factor, "--replication-factor")
+        factor, option = -1 if factor is None else factor, "--replication-factor"
+        ensure_topic(cluster, topic, factor, option, only_validate=only_validate)

@@ -78,12 +78,18 @@ class RestoreRun:
         """Report what would be restored.
 
         Raises:
+            KafkaError: If the topic for what cannot be read could not be created.
             RefusedError: If a run without a terminal would ask a person.
         """
-        plan = self._plan(cluster, store)
+        settings, plan = self._frame.settings, self._plan(cluster, store)
         self._show(plan, cluster)
-        if self._agree is None and not plan.refusals:
-            confirm(plan, None, is_agreed=self._frame.settings.yes)  # exits as the run would
+        if plan.refusals:
+            return
+        if self._agree is None:
+            confirm(plan, None, is_agreed=settings.yes)  # exits as the run would
+        error_topic.ready(
+            self._error_topic, cluster, settings.replication_factor, only_validate=True
+        )
 
     def work(self, cluster: Cluster, store: Store) -> bool:
         """Restore what is there, or what arrives until asked to stop.

@@ -77,7 +77,14 @@ class DeadLetters:
         return failed
 
 
-def ensure_topic(cluster: Cluster, topic: str, replication_factor: int, option: str) -> None:
+def ensure_topic(
+    cluster: Cluster,
+    topic: str,
+    replication_factor: int,
+    option: str,
+    *,
+    only_validate: bool = False,
+) -> None:
     """Create the dead letter topic, with one partition that keeps everything, unless it is there.
 
     Args:
@@ -85,6 +92,7 @@ def ensure_topic(cluster: Cluster, topic: str, replication_factor: int, option: 
         topic: Its name.
         replication_factor: -1 takes the cluster's default.
         option: What sets it.
+        only_validate: Create nothing: have the cluster say whether it would.
 
     Raises:
         KafkaError: If it cannot be created.
@@ -92,7 +100,9 @@ def ensure_topic(cluster: Cluster, topic: str, replication_factor: int, option: 
     if topic in cluster.topics([topic]):
         return
     try:
-        cluster.create_topic(topic, _PARTITIONS, replication_factor, _CONFIG)
+        cluster.create_topic(
+            topic, _PARTITIONS, replication_factor, _CONFIG, only_validate=only_validate
+        )
     except KafkaError as error:
         if topic in cluster.topics([topic]):  # someone else was faster
             return

@@ -93,9 +93,12 @@ class FakeKafka:
     # -- Cluster
 
     def create_topic(
-        self, name: str, partitions: int, _factor: int, config: Mapping[str, str]
-    ) -> str:
+        self, name: str, partitions: int, _factor: int, config: Mapping[str, str],
+        *, only_validate: bool = False,
+    ) -> str:  # fmt: skip
         """Create a topic."""
+        if only_validate:
+            return ""
         self.configs[name] = dict(config)
         self.create(name, *[0] * partitions)
         return self.ids[name]

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from kbackup.errors import KafkaError
-from kbackup.restore import error_topic
 from tests.support.standby import Standby, codes
 from tests.support.target import MARKER, values
 
@@ -72,22 +71,31 @@ def test_without_tolerance_there_is_no_such_topic(standby: Standby) -> None:
     assert ["copy_of_orders"] == sorted(standby.target.ids)
 
 
-def test_a_topic_of_errors_that_cannot_be_created_names_the_option_of_a_restore(
-    standby: Standby, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_topic_of_errors_that_cannot_be_created_ends_a_plan_as_the_run(
+    standby: Standby, monkeypatch: pytest.MonkeyPatch, *, dry_run: bool
 ) -> None:
     """
-    The error of a dead letter topic would name one that only a sink has.
+    Nothing is restored, and the error names the option that a restore has.
     """
+    standby.sink("orders", 0, range(5))
+    create = standby.target.create_topic
 
-    def refuse(*_: Any, **__: Any) -> str:
-        raise KafkaError("no topic", "INVALID_REPLICATION_FACTOR")
+    def some(name: str, *given: Any, **more: Any) -> str:
+        if name == "error-kbackup":
+            raise KafkaError("no topic", "INVALID_REPLICATION_FACTOR")
+        return create(name, *given, **more)
 
-    monkeypatch.setattr(standby.target, "create_topic", refuse)
+    monkeypatch.setattr(standby.target, "create_topic", some)
 
-    with pytest.raises(KafkaError) as caught:
-        error_topic.ready("error-kbackup", standby.target, 3)  # type: ignore[arg-type]
+    done = standby.follow(
+        lambda _: False, follow=False, dry_run=dry_run, behavior_on_error="log",
+        parse_error_topic_prefix="error",
+    )  # fmt: skip
 
-    assert "--replication-factor" in caught.value.do
+    [error] = done["errors"]
+    assert (5, {}) == (done["exit_code"], standby.target.ids)
+    assert "--replication-factor" in error["do"]
 
 
 def test_the_topic_of_errors_is_no_target(standby: Standby) -> None:
