@@ -61,12 +61,7 @@ def held(ledger: PartitionLedger, present: Container[str], extension: str) -> tu
         present: The keys of a listing that was made after the ledger was read.
         extension: Only objects with this one: another format's are another backup.
     """
-    values = [
-        one
-        for one in ledger.objects.values()
-        if one.view == TOMBSTONES
-        or (one.view == named(View.VALUE) and (one.key or "").endswith(extension))
-    ]
+    values = _of_values(ledger, extension)
     found: dict[Span, HeldCut] = {}
     for one in values:
         if one.cut_start is None or one.next_offset is None:
@@ -99,18 +94,22 @@ def untold_to(ledger: PartitionLedger, present: Container[str], extension: str) 
         present: The keys of a listing that was made after the ledger was read.
         extension: Only objects with this one: another format's are another backup.
     """
-    foreign = [
-        one
-        for one in ledger.objects.values()
-        if one.view == named(View.VALUE)
-        and one.cut_start is None
-        and (one.key or "").endswith(extension)
-    ]
+    foreign = [one for one in _of_values(ledger, extension) if one.cut_start is None]
     there = [one.first for one in foreign if one.key in present]
     if not there or not _are_spread(foreign):
         return None
     begun = (one.cut_start for one in ledger.objects.values() if one.cut_start is not None)
     return min((start for start in begun if start > max(there)), default=max(there) + 1)
+
+
+def _of_values(ledger: PartitionLedger, extension: str) -> list[Entry]:
+    """Return the objects of values, and of tombstones, which close together with them."""
+    return [
+        one
+        for one in ledger.objects.values()
+        if one.view == TOMBSTONES
+        or (one.view == named(View.VALUE) and (one.key or "").endswith(extension))
+    ]
 
 
 def _are_spread(foreign: Sequence[Entry]) -> bool:

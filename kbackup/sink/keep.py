@@ -162,12 +162,13 @@ def _check_room(store: Store, file: ClosedFile) -> None:
     """Check that the rows of another tool's object, which begins as *file* does, are in its cut.
 
     Raises:
-        RefusedError: If they are not, or offsets have gaps, so that nobody can tell.
+        RefusedError: If they are not, or nobody can tell: offsets have gaps, or some of those in
+            between are in other directories.
     """
     with store.open(file.key) as body:
         rows = sum(map(len, _rows(file, body)))
     first, end = file.facts.first_offset, file.cut.span.end_offset
-    if _has_gaps(file.facts) or first + rows > end:
+    if _has_gaps(file.facts) or file.cut.files > 1 or first + rows > end:
         raise _cut_too_short(file, "another tool")
 
 

@@ -1,5 +1,6 @@
 """Tombstones in the connectors' layout, from Kafka to the bucket and back."""
 
+import io
 from typing import Any, Final
 
 import pytest
@@ -78,6 +79,16 @@ class Bench:
             with self.backup.store.open(one.key) as body:
                 found[one.key.removeprefix("topics/kv/")] = " ".join(body.read().decode().split())
         return found
+
+    def forget_who_wrote_it(self) -> None:
+        """Leave the objects as a connector would: without facts, and without a ledger."""
+        store = self.backup.store
+        for one in [*store.list("")]:
+            with store.open(one.key) as body:
+                content = body.read()
+            store.delete(one.key)
+            if one.key.startswith("topics/"):
+                store.put(one.key, io.BytesIO(content), sha256="0" * 64, metadata={})
 
     def known(self) -> Known:
         """What the backup says of itself."""
@@ -231,6 +242,72 @@ def test_tombstones_of_a_connector_are_restored_with_a_warning() -> None:
 
     assert ["no_headers", "no_timestamps"] == [code for code, _ in ours]
     assert ["no_headers", "no_timestamps", "order"] == [code for code, _ in theirs]
+
+
+@pytest.mark.parametrize("offset", [0, 2, 3])
+def test_a_group_that_is_set_back_before_those_of_a_connector_is_refused(offset: int) -> None:
+    """
+    Its objects do not say which of them closed together, so none is stored again by guess.
+    """
+    bench = Bench("a", "b-", "c", "d-", "e", "f-")
+    bench.sink()
+    bench.forget_who_wrote_it()
+    bench.kafka.positions_[WHERE] = Position(6)
+    bench.append("g", "h-")
+    bench.sink()
+    before = bench.objects()
+    bench.kafka.positions_[WHERE] = Position(offset)
+
+    refused = bench.sink(flush_size=3)
+
+    assert (4, before) == (refused["exit_code"], bench.objects())
+
+
+@pytest.mark.parametrize("offset", [None, 0, 2, 3])
+def test_what_a_connector_has_stored_is_not_stored_again(offset: int | None) -> None:
+    """
+    Where the group's offset is not where its objects end, the run is refused.
+    """
+    bench = Bench("a", "b-", "c", "d-", "e", "f-")
+    bench.sink()
+    bench.forget_who_wrote_it()
+    before = bench.objects()
+    bench.kafka.positions_.clear()
+    if offset is not None:
+        bench.kafka.positions_[WHERE] = Position(offset)
+
+    refused = bench.sink(flush_size=100)
+    bench.kafka.positions_[WHERE] = Position(6)
+    bench.append("g")
+    goes_on = bench.sink(flush_size=100)
+
+    assert (4, 0) == (refused["exit_code"], goes_on["exit_code"])
+    assert "stored twice" in refused["errors"][0]["why"]
+    assert before.items() <= bench.objects().items()
+    assert {*bench.objects()} - {*before} == {
+        "partition=0/kv+0+0000000006.json",
+        "partition=0/kv+0+0000000006.keys.json",
+    }
+
+
+def test_a_cut_does_not_end_within_objects_of_a_connector() -> None:
+    """
+    Files close before a value whose key has a tombstone in them, but a connector's do not: what is
+    in its objects already is not stored again, although their rows would have room in the cut.
+    """
+    bench = Bench("a", "x", "b-", "b")
+    for key, text in {
+        "partition=0/kv+0+0000000000.json": '{"n":0}\n{"n":1}\n{"n":3}\n',
+        "partition=0/kv+0+0000000000.keys.json": '"a"\n"x"\n"b"\n',
+        "tombstone/kv+0+0000000002.keys.json": '"b"\n',
+    }.items():
+        body = io.BytesIO(text.encode())
+        bench.backup.store.put(f"topics/kv/{key}", body, sha256="0" * 64, metadata={})
+    before = bench.objects()
+
+    refused = bench.sink(flush_size=4)
+
+    assert (4, before) == (refused["exit_code"], bench.objects())
 
 
 def test_they_are_refused_without_keys() -> None:
