@@ -111,8 +111,10 @@ class Sieve:
             if self._job.on_error == "fail":
                 raise errors[0]
             self._count(bad_records=len(errors))
-            for one, error in zip(found.bad, errors, strict=True):
-                self._skip(error, batch.filter(pc.equal(batch["offset"], one.offset)))
+            named = pa.array([one.offset for one in found.bad], pa.int64())
+            rows = pc.index_in(named, batch["offset"]).to_pylist()
+            for row, error in zip(rows, errors, strict=True):
+                self._skip(error, batch.slice(row, 1))
         self._count(filtered=found.filtered)
         return found.batch
 
