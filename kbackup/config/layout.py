@@ -66,7 +66,7 @@ class Layout(Group):
     )
     object_name_template: ObjectName = declare(
         None,
-        "What names look like with format.class=block_gzip: {topic}, {partition} and, last, "
+        "Template of object names, for format.class=block_gzip: {topic}, {partition} and, last, "
         "{offset}, with {date}, {year}, {month}, {day}, {hour}, {minute} or {second} of the "
         "upload, in UTC.",
         example="{year}/{month}/{day}/{hour}/{topic}-{partition}-{offset}",

@@ -132,7 +132,7 @@ def _own_settings(seams: Seams, given: Mapping[str, Value]) -> None:
             for plugin in plugins.installed("formats")
             if hasattr(_format(plugin.name), "directory")
         )
-        why = f"it goes with format.class={dated} alone"
+        why = f"it applies to format.class={dated} only"
         do = f"set format.class={dated}; elsewhere partitioner.class gives directories"
         seams.doubts.append(error("combination", _TEMPLATE, template, why, do))
     for part in _SIDES if own else ():
@@ -154,7 +154,7 @@ def _own_settings(seams: Seams, given: Mapping[str, Value]) -> None:
             if getattr(_format(plugin.name), "settings", {}).get(_PARTITIONER) == asked
         ]
         if mine:
-            why = f"it goes with format.class={' or '.join(mine)} alone"
+            why = f"it applies to format.class={' or '.join(mine)} only"
             do = f"set format.class={mine[0]}, or choose another partitioner"
             seams.doubts.append(error("combination", "partitioner.class", value, why, do))
 

@@ -108,7 +108,7 @@ VALUE_STRATEGY: Final = text(
 )
 AUTO_REGISTER: Final = boolean(
     "auto.register.schemas",
-    "Register the schemas that a restore writes values with. If false, their subjects must have "
+    "Register the schemas that a restore writes with. If false, their subjects must have "
     "them already.",
     True,
     commands="restore",
