@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,6 +14,25 @@ _ENCODING: Final = b"kbackup.schema.encoding"
 
 ENCODED: Final = "encoded"
 """Column of a file's batches that has `Encoded.values`, beside the values themselves."""
+
+
+class Kind(Enum):
+    """What a converter's columns are, by which it goes with a format or not."""
+
+    BYTES = "bytes"
+    """``binary`` without a schema."""
+
+    TEXT = "text"
+    """``string`` without a schema."""
+
+    JSON = "JSON"
+    """``pa.json_()`` without a schema."""
+
+    TYPED = "typed"
+    """Any type, with a schema."""
+
+
+ANY_KIND: Final = frozenset(Kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +112,15 @@ class Column:
     schema: Schema | None = None
     bad: tuple[Bad, ...] = ()
     encoded: Encoded | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """What a format must take to hold it."""
+        if self.schema is not None:
+            return Kind.TYPED
+        if isinstance(self.values.type, pa.JsonType):
+            return Kind.JSON
+        return Kind.TEXT if pa.types.is_string(self.values.type) else Kind.BYTES
 
 
 def bad_where(wrong: pa.BooleanArray, what: str, why: str = "", do: str = "") -> tuple[Bad, ...]:

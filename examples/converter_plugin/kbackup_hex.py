@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from kbackup_hex_options import UPPER
 
-from kbackup.columns import Column, all_bad, row_by_row
+from kbackup.columns import Column, Kind, all_bad, row_by_row
 
 
 class HexConverter:
@@ -14,6 +14,7 @@ class HexConverter:
 
     class_names: ClassVar[tuple[str, ...]] = ("HexConverter",)
     defaults: ClassVar[Mapping[str, Any]] = {}
+    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TEXT})
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Read the option ``upper``: true means ``00FF``."""

@@ -11,7 +11,7 @@ from typing import BinaryIO, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Bad, Schema
+from kbackup.columns import Bad, Kind, Schema
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions, refuse_view
 from kbackup.naming import View
@@ -26,7 +26,7 @@ class NetstringFormat:
 
     class_names: ClassVar[tuple[str, ...]] = ()
     views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
-    converters: ClassVar[tuple[str, ...] | None] = ("bytes",)
+    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.BYTES})
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "bytes", View.KEY: "bytes"}
     splits_at: ClassVar[str] = ""
 

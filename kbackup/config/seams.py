@@ -276,10 +276,11 @@ def _converter(
             why = f"not given, so the worker's converter was used; {found}{says} is assumed"
             do = f"set {name} to the worker's converter"
             seams.doubts.append(warning("assumed", name, None, why, do))
-    allowed = None if form is None else form.converters
-    if found is not None and allowed is not None and found not in allowed:
-        why = f"this version writes {format_name} files of: {', '.join(allowed)}"
-        seams.doubts.append(error("combination", name, value, why, f"set {name}={allowed[0]}"))
+    if found is not None and form is not None and not _go_together(found, form):
+        fit = _that_go_with(form, _PARTS[part])
+        why = f"this version writes {format_name} files of: {', '.join(fit)}"
+        do = f"set {name}={fit[0]}" if fit else "choose another format.class"
+        seams.doubts.append(error("combination", name, value, why, do))
     properties: dict[str, Any] = {}
     if found is not None:
         converter = plugins.load("converters", found)
@@ -298,6 +299,23 @@ def _converter(
             doubt = error("unsupported", named, given.get(named), why, problem.do)
             seams.doubts.append(doubt)
     seams.found[f"{part}_converter_properties"] = properties
+
+
+def _go_together(converter: str, form: Any) -> bool:
+    """Whether a format takes what a converter gives; by what both declare."""
+    return not form.takes.isdisjoint(plugins.load("converters", converter).gives)
+
+
+def _that_go_with(form: Any, view: View) -> list[str]:
+    """Return the names of the installed converters that go with a format, the usual one first."""
+    found = []
+    for plugin in plugins.installed("converters"):
+        try:
+            if _go_together(plugin.name, form):
+                found.append(plugin.name)
+        except ConfigurationError:  # a broken one is nobody's choice
+            continue
+    return sorted(found, key=lambda name: (name != form.assumed.get(view), name))
 
 
 def _given_options(given: Mapping[str, Value], prefix: str, converter: str) -> dict[str, Any]:

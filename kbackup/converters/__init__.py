@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the options modules are imported for --help
 
     import pyarrow as pa
 
-    from kbackup.columns import Column, Schema
+    from kbackup.columns import Column, Kind, Schema
 
 
 TOPIC: Final = "topic"
@@ -32,10 +32,13 @@ class Converter(Protocol):
         class_names: Simple names of the Java classes that stand for this converter.
         defaults: Values of its options if the converter is assumed, or named by its registered
             name; with a Java class, the declared defaults apply, which are Connect's.
+        gives: The kinds of columns that it may decode to: a format that takes none of them is
+            refused at the start of a run.
     """
 
     class_names: ClassVar[tuple[str, ...]]
     defaults: ClassVar[Mapping[str, Any]]
+    gives: ClassVar[frozenset[Kind]]
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Set its options, such as ``schemas.enable``; called once, first.

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from kbackup.columns import Column, Encoded, Schema
+from kbackup.columns import Column, Encoded, Kind, Schema
 from kbackup.connect import avro_columns, avro_datums, avro_values
 from kbackup.connect import schema as connect
 from kbackup.connect.avro_imports import united
@@ -33,6 +33,7 @@ class AvroConverter:
 
     class_names: ClassVar[tuple[str, ...]] = ("AvroConverter",)
     defaults: ClassVar[Mapping[str, Any]] = {}
+    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TYPED})
     registers: ClassVar[bool] = True
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from kbackup import jackson
-from kbackup.columns import Column, Schema, all_bad, row_by_row
+from kbackup.columns import Column, Kind, Schema, all_bad, row_by_row
 
 
 class ByteArrayConverter:
@@ -16,6 +16,7 @@ class ByteArrayConverter:
 
     class_names: ClassVar[tuple[str, ...]] = ("ByteArrayConverter",)
     defaults: ClassVar[Mapping[str, Any]] = {}
+    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.BYTES})
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Do nothing: there are no options."""

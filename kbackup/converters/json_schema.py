@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 import orjson
 import pyarrow as pa
 
-from kbackup.columns import Column, Schema
+from kbackup.columns import Column, Kind, Schema
 from kbackup.connect import json_text, json_values
 from kbackup.connect import schema as connect
 from kbackup.connect.json_schema import (
@@ -46,6 +46,7 @@ class JsonSchemaConverter:
 
     class_names: ClassVar[tuple[str, ...]] = ("JsonSchemaConverter",)
     defaults: ClassVar[Mapping[str, Any]] = {}
+    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TYPED})
     registers: ClassVar[bool] = True
 
     def __init__(self) -> None:

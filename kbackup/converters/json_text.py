@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import jackson
-from kbackup.columns import Bad, Column, Schema, all_bad
+from kbackup.columns import Bad, Column, Kind, Schema, all_bad
 from kbackup.connect import json_text, json_values
 from kbackup.connect import schema as connect
 from kbackup.connect.json_text import JsonStyle
@@ -35,6 +35,7 @@ class JsonConverter:
 
     class_names: ClassVar[tuple[str, ...]] = ("JsonConverter",)
     defaults: ClassVar[Mapping[str, Any]] = {SCHEMAS_ENABLE.name: False}
+    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.JSON, Kind.TYPED})
 
     def __init__(self) -> None:
         self._has_schemas = False

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import jackson
-from kbackup.columns import Bad, Column, Schema, bad_where, row_by_row
+from kbackup.columns import Bad, Column, Kind, Schema, bad_where, row_by_row
 from kbackup.connect.schema import ConnectSchema, Type
 
 _DO: Final = "choose the converter that the backup was written with"
@@ -24,6 +24,7 @@ class PrimitiveConverter:
 
     class_names: ClassVar[tuple[str, ...]]
     defaults: ClassVar[Mapping[str, Any]] = {}
+    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TYPED})
     type: ClassVar[Type]
 
     def configure(self, properties: Mapping[str, Any]) -> None:

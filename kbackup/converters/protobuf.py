@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Column, Schema
+from kbackup.columns import Column, Kind, Schema
 from kbackup.connect import schema as connect
 from kbackup.converters import protobuf_options as options
 from kbackup.converters import registered
@@ -32,6 +32,7 @@ class ProtobufConverter:
 
     class_names: ClassVar[tuple[str, ...]] = ("ProtobufConverter",)
     defaults: ClassVar[Mapping[str, Any]] = {}
+    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TYPED})
     registers: ClassVar[bool] = True
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import jackson
-from kbackup.columns import Column, Schema, all_bad, row_by_row
+from kbackup.columns import Column, Kind, Schema, all_bad, row_by_row
 from kbackup.connect import json_text
 from kbackup.connect import schema as connect
 from kbackup.connect.schema import ConnectSchema
@@ -21,6 +21,7 @@ class StringConverter:
 
     class_names: ClassVar[tuple[str, ...]] = ("StringConverter",)
     defaults: ClassVar[Mapping[str, Any]] = {}
+    gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TEXT})
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Take ``converter.encoding``.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the options modules are imported for --help
 
     import pyarrow as pa
 
-    from kbackup.columns import Bad, Schema
+    from kbackup.columns import Bad, Kind, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class Format(Protocol):
     Attributes:
         class_names: Simple names of the Java classes that stand for this format.
         views: The parts of a record it can hold.
-        converters: Names of the converters whose columns it accepts; None: it decides when it
-            writes.
+        takes: The kinds of columns it accepts for values and keys: with a converter that gives none
+            of them, a run is refused at its start.
         assumed: The default converter of each view; no entry if the bytes stay as they are.
         splits_at: The property that sets the separator, if a value that contains the separator
             is read back as several values; otherwise empty.
@@ -101,7 +101,7 @@ class Format(Protocol):
 
     class_names: ClassVar[tuple[str, ...]]
     views: ClassVar[frozenset[View]]
-    converters: ClassVar[tuple[str, ...] | None]
+    takes: ClassVar[frozenset[Kind]]
     assumed: ClassVar[Mapping[View, str]]
     splits_at: ClassVar[str]
 

@@ -14,7 +14,7 @@ from typing import BinaryIO, ClassVar, Final
 import pyarrow as pa
 
 from kbackup import columns
-from kbackup.columns import ENCODED, Bad, Schema
+from kbackup.columns import ANY_KIND, ENCODED, Bad, Kind, Schema
 from kbackup.connect import avro_datums, avro_values, avro_wire
 from kbackup.connect import schema as connect
 from kbackup.connect.avro_schema import AvroStyle, to_avro
@@ -48,7 +48,7 @@ class AvroFormat:
 
     class_names: ClassVar[tuple[str, ...]] = ("AvroFormat",)
     views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
-    converters: ClassVar[tuple[str, ...] | None] = None
+    takes: ClassVar[frozenset[Kind]] = ANY_KIND
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
     assumed_to_write: ClassVar[Mapping[View, str]] = {View.VALUE: "avro"}
     splits_at: ClassVar[str] = ""

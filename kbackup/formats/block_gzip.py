@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Bad, Schema
+from kbackup.columns import Bad, Kind, Schema
 from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions, codecs, json_table, refuse_view
 from kbackup.formats.block_gzip_options import BLOCK_BYTES, CODEC
@@ -50,7 +50,7 @@ class BlockGzipFormat:
     connector_settings: ClassVar[Mapping[str, Any]] = {"topics_dir": ""}
     directory: ClassVar[str] = UPLOAD_DATE
     views: ClassVar[frozenset[View]] = frozenset({View.VALUE})
-    converters: ClassVar[tuple[str, ...] | None] = ("bytes", "string")
+    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.BYTES, Kind.TEXT})
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "bytes"}
     splits_at: ClassVar[str] = "format.class"
 

@@ -12,7 +12,7 @@ from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from kbackup.columns import Bad, Schema
+from kbackup.columns import Bad, Kind, Schema
 from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions, codecs, refuse_view
 from kbackup.formats.byte_array_options import EXTENSION, SEPARATOR
@@ -34,7 +34,7 @@ class ByteArrayFormat:
 
     class_names: ClassVar[tuple[str, ...]] = ("ByteArrayFormat",)
     views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
-    converters: ClassVar[tuple[str, ...] | None] = ("bytes",)
+    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.BYTES})
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "bytes", View.KEY: "bytes"}
     splits_at: ClassVar[str] = SEPARATOR.name
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from kbackup import jackson
-from kbackup.columns import Bad, Schema
+from kbackup.columns import Bad, Kind, Schema
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions, codecs, refuse_view
 from kbackup.formats.comma_separated_options import (
@@ -40,7 +40,7 @@ class CsvFormat:
 
     class_names: ClassVar[tuple[str, ...]] = ("CsvFormat",)
     views: ClassVar[frozenset[View]] = frozenset({View.VALUE})
-    converters: ClassVar[tuple[str, ...] | None] = ("json",)
+    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.JSON})
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json"}
     splits_at: ClassVar[str] = ""
     reads_only: ClassVar[bool] = True

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import jackson
-from kbackup.columns import Bad, Schema, schema_of
+from kbackup.columns import ANY_KIND, Bad, Kind, Schema, schema_of
 from kbackup.connect import json_text
 from kbackup.connect import schema as connect
 from kbackup.connect.json_text import JsonStyle
@@ -39,10 +39,6 @@ HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string()
 """Headers as the connectors keep them: text, whatever they were."""
 
 _EXTENSION: Final = ".json"
-_TYPED: Final = ("boolean", "double", "float", "integer", "long", "short")
-"""Converters whose columns have a schema."""
-_REGISTERED: Final = ("avro", "json_schema", "protobuf")
-"""Those whose schemas are in a Schema Registry."""
 
 _NEWLINE: Final = b"\n"
 _COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}
@@ -58,7 +54,7 @@ class JsonFormat:
 
     class_names: ClassVar[tuple[str, ...]] = ("JsonFormat",)
     views: ClassVar[frozenset[View]] = frozenset(_COLUMNS)
-    converters: ClassVar[tuple[str, ...] | None] = ("json", "string", *_REGISTERED, *_TYPED)
+    takes: ClassVar[frozenset[Kind]] = ANY_KIND - {Kind.BYTES}
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
     splits_at: ClassVar[str] = ""
 

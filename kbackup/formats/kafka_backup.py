@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, ClassVar, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import Bad, Schema
+from kbackup.columns import ANY_KIND, Bad, Kind, Schema
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions, codecs, refuse_view
 from kbackup.naming import View
@@ -60,7 +60,7 @@ class KafkaBackupFormat:
 
     class_names: ClassVar[tuple[str, ...]] = ()
     views: ClassVar[frozenset[View]] = frozenset({View.RECORD})
-    converters: ClassVar[tuple[str, ...] | None] = None
+    takes: ClassVar[frozenset[Kind]] = ANY_KIND
     assumed: ClassVar[Mapping[View, str]] = {}
     splits_at: ClassVar[str] = ""
     reads_only: ClassVar[bool] = True

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, ClassVar, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kbackup.columns import Bad, Schema
+from kbackup.columns import ANY_KIND, Bad, Kind, Schema
 from kbackup.formats import FormatOptions, parquet_table
 from kbackup.formats.keys import null_keys
 from kbackup.formats.parquet_options import CODEC
@@ -77,7 +77,7 @@ class ParquetFormat:
 
     class_names: ClassVar[tuple[str, ...]] = ("ParquetFormat",)
     views: ClassVar[frozenset[View]] = frozenset({View.RECORD, *COLUMNS})
-    converters: ClassVar[tuple[str, ...] | None] = None
+    takes: ClassVar[frozenset[Kind]] = ANY_KIND
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json", View.KEY: "string"}
     assumed_to_write: ClassVar[Mapping[View, str]] = {View.VALUE: "avro"}
     splits_at: ClassVar[str] = ""

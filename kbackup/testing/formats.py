@@ -37,8 +37,8 @@ def samples(form: Format, view: View) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([pa.array(pairs, HEADERS_AS_TEXT)], ["headers"])
     else:
         installed = [found.name for found in plugins.installed("converters")]
-        for name in form.converters or installed:
-            if name not in installed:
+        for name in installed:
+            if form.takes.isdisjoint(plugins.load("converters", name).gives):
                 continue
             try:
                 typed = decoded(converters.by_name(name), _TEXTS)

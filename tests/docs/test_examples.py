@@ -283,6 +283,26 @@ def test_a_format_of_ones_own_passes_the_contract_suite(installed: str) -> None:
     assert re.search(r"\b[1-9]\d* passed", result.stdout)
 
 
+def test_a_converter_of_ones_own_goes_with_each_format_that_holds_what_it_gives(
+    installed: str, tmp_path: Path
+) -> None:
+    """
+    A third party's converter of text feeds JSON files; with a format of bytes, it is refused at the
+    start by name.
+    """
+    found = []
+    for form in ("json", "bytes"):
+        path = tmp_path / f"{form}.properties"
+        path.write_text(
+            "s3.bucket.name=b\ntopics=orders\nflush.size=3\nbootstrap.servers=h:1\n"
+            f"format.class={form}\nvalue.converter=hex\n"
+        )
+        result = run("-m", "kbackup", "config", "check", "--config", path, PYTHONPATH=installed)
+        found.append((result.returncode, "writes bytes files of: bytes" in result.stdout))
+
+    assert [(0, False), (2, True)] == found
+
+
 def test_a_store_of_ones_own_is_a_store_url(installed: str, tmp_path: Path) -> None:
     """
     A third party's store is chosen by the scheme of --store-url, and checks its own URLs.

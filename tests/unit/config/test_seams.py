@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbackup import config
+from kbackup import config, plugins
 from kbackup.formats.byte_array import separator
 from kbackup.runs import wiring
 from tests.support.configurations import JSON, SINK, Write, errors, load
@@ -79,6 +79,48 @@ def test_what_a_connector_could_and_we_cannot_is_refused_by_name(
     found = errors("sink", write(base + text), bootstrap_servers="h:1")
 
     assert [name] == list(found)
+
+
+_NUMBERS = {"boolean", "double", "float", "integer", "long", "short"}
+_REGISTERED = {"avro", "json_schema", "protobuf"}
+_ALL = {"bytes", "string", "json"} | _NUMBERS | _REGISTERED
+
+
+@pytest.mark.parametrize(
+    ("form", "accepted"),
+    [
+        ("json", _ALL - {"bytes"}),
+        ("bytes", {"bytes"}),
+        ("block_gzip", {"bytes", "string"}),
+        ("csv", {"json"}),
+        ("avro", _ALL),
+        ("parquet", _ALL),
+    ],
+)
+def test_each_format_takes_the_converters_that_give_what_it_holds(
+    form: str, accepted: set[str]
+) -> None:
+    """
+    What both declare decides which built-in converter goes with which built-in format.
+    """
+    takes = plugins.load("formats", form).takes
+
+    assert accepted == {
+        name for name in _ALL if not takes.isdisjoint(plugins.load("converters", name).gives)
+    }
+
+
+def test_a_wrong_pair_names_the_converters_that_would_do(write: Write) -> None:
+    """
+    The usual converter comes first, and is the one to set.
+    """
+    base = SINK.partition("value.converter")[0]
+    doubts = config.check([write(f"{base}value.converter=bytes\n")], {})
+
+    (doubt,) = (doubt for doubt in doubts if doubt.level == "error")
+    assert ("combination", "set value.converter=json") == (doubt.code, doubt.do)
+    named = set(doubt.why.removeprefix("this version writes json files of: ").split(", "))
+    assert (_ALL - {"bytes"}, False) == (named & _ALL, "bytes" in named)
 
 
 @pytest.mark.parametrize(
