@@ -1,4 +1,4 @@
-"""The frame of every run that writes: plan, lock, tasks, account, record.
+"""The frame of every run that writes: lock, plan, tasks, account, record.
 
 A run is an `Errand` within it.  The frame owns what all of them need and the order in which it
 happens, so that a stop, a lost lock and an error end every run in the same way.
