@@ -52,6 +52,7 @@ def run_once(
     partitioner: str,
     views: tuple[ViewSpec, ...] = RECORD,
     size: int = 5,
+    directories: int = 3,
 ) -> PartitionReport[OfSink]:
     """One run, planned as the driver plans it: from what group and bucket say."""
     reader = FakeReader(log)
@@ -65,7 +66,7 @@ def run_once(
     job = SinkJob(
         str(uuid4()), KafkaSettings("-"), StoreSettings("-"), LAYOUT, SystemClock(), views,
         partitioner, "record", Rule(records=size), "group",
-        plugin_options={"modulo.directories": "3"},
+        plugin_options={"modulo.directories": str(directories)},
     )  # fmt: skip
     unit = SinkUnit(WHERE, Span(start, reader.end_offset), bookmark)
     work = Work(job, unit, Clients(store, positions, reader), SilentLine())  # type: ignore[arg-type]
@@ -138,6 +139,29 @@ def test_a_run_that_dies_at_any_request_leaves_no_hole_and_no_double(
             run_once(log, positions, store, partitioner)
 
         assert objects(reference) == objects(store), at
+
+
+@pytest.mark.parametrize("word", ["503", "lost"])
+def test_a_cut_of_twenty_directories_is_whole_wherever_a_run_dies(word: str) -> None:
+    """
+    However many objects of a cut were stored, the next run completes it with the same records.
+    """
+    log, reference = log_of(range(50)), a_store()
+    run_once(log, FakePositions(), reference, "modulo", size=40, directories=20)
+    expected = objects(reference)
+    assert 20 + 10 == len(expected)
+
+    for at in range(len(expected)):
+        store, positions = a_store(), FakePositions()
+        faulty = FaultyStore(" ".join(["ok"] * at + [word]), store, methods=frozenset({"put"}))
+        with suppress(KbackupError):
+            run_once(log, positions, faulty, "modulo", size=40, directories=20)
+        position = positions.read(WHERE)
+        safe = range(0 if position is None else position.offset)
+        assert not set(safe) - offsets(store).keys()
+        run_once(log, positions, store, "modulo", size=40, directories=20)
+
+        assert expected == objects(store), at
 
 
 @pytest.mark.parametrize("is_lost", [False, True], ids=["position kept", "position lost"])
