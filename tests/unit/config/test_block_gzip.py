@@ -107,7 +107,7 @@ def test_dates_of_upload_go_with_no_other_format(tmp_path: Path) -> None:
     """
     text = "topics=t\ns3.bucket.name=b\nformat.class=json\nflush.size=3\n"
 
-    with pytest.raises(ConfigurationError, match="block_gzip alone"):
+    with pytest.raises(ConfigurationError, match="block_gzip only"):
         loaded(tmp_path, f"{text}partitioner.class=upload_date\n")
 
 
