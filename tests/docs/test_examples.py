@@ -297,7 +297,8 @@ def test_a_converter_of_ones_own_goes_with_each_format_that_holds_what_it_gives(
             "s3.bucket.name=b\ntopics=orders\nflush.size=3\nbootstrap.servers=h:1\n"
             f"format.class={form}\nvalue.converter=hex\n"
         )
-        result = run("-m", "kbackup", "config", "check", "--config", path, PYTHONPATH=installed)
+        words = ("-m", "kbackup", "config", "check", "--json", "--config")
+        result = run(*words, path, PYTHONPATH=installed)
         found.append((result.returncode, "writes bytes files of: bytes" in result.stdout))
 
     assert [(0, False), (2, True)] == found

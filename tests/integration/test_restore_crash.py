@@ -18,8 +18,11 @@ _NUMBER = itertools.count()
 
 @pytest.mark.parametrize(
     ("seed", "backup"),
-    [(0, "large"), (1, "large"), (2, "large_in_directories"), (3, "large_in_directories")],
-)
+    [
+        (0, "large"), pytest.param(1, "large", marks=pytest.mark.nightly),
+        (2, "large_in_directories"), (3, "large_in_directories"),
+    ],
+)  # fmt: skip
 def test_a_restore_killed_again_and_again_delivers_every_record_once(
     seed: int, backup: str, cluster: TestCluster, request: pytest.FixtureRequest
 ) -> None:

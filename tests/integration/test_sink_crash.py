@@ -103,8 +103,11 @@ def _facts(files: dict[str, StoredFile]) -> dict[str, tuple[str, tuple[int, ...]
 
 @pytest.mark.parametrize(
     ("seed", "layout"),
-    [(0, "one directory"), (1, "third party's"), (2, "by value"), (3, "one directory")],
-)
+    [
+        (0, "one directory"), (1, "third party's"), (2, "by value"),
+        pytest.param(3, "one directory", marks=pytest.mark.nightly),
+    ],
+)  # fmt: skip
 def test_a_sink_killed_again_and_again_loses_nothing_and_cuts_the_same(
     seed: int,
     layout: str,

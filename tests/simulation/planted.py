@@ -32,9 +32,13 @@ def a1() -> AbstractContextManager[Any]:
     remaining = left.remaining
 
     def without_grown(
-        facts_of: Any, sets: Sequence[FileSet], mark: Mark | None, cut_of: Any = None
+        facts_of: Any,
+        sets: Sequence[FileSet],
+        mark: Mark | None,
+        cut_of: Any = None,
+        own: Any = None,
     ) -> Remaining:
-        found = remaining(facts_of, sets, mark, cut_of)
+        found = remaining(facts_of, sets, mark, cut_of, own)
         offset = 0 if mark is None else mark.place.offset
         rest = tuple(files for files in found.sets if files.start_offset >= offset)
         return Remaining(rest, found.before)
