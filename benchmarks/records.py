@@ -71,8 +71,12 @@ def arguments(value_bytes: int, count: int, seed: int) -> Iterator[Arguments]:
 
 def _value(chosen: random.Random, size: int) -> bytes:
     """A JSON text of *size* bytes, half of it words that repeat."""
-    text = b'{"order":%d' % chosen.randrange(10**9)
-    while len(text) < size:
-        numbers = chosen.randrange(10), chosen.getrandbits(64), chosen.randrange(9999)
-        text += b',"item_%d":{"sku":"%016x","currency":"EUR","price":%d}' % numbers
-    return text[: size - 1] + b"}"
+    text, end = b'{"order":%d' % chosen.randrange(10**9), b',"note":"%s"}'
+    for at in range(size):
+        numbers = at, chosen.getrandbits(64), chosen.randrange(9999)
+        item = b',"item_%d":{"sku":"%016x","currency":"EUR","price":%d}' % numbers
+        if len(text) + len(item) + len(end % b"") > size:
+            break
+        text += item
+    left = size - len(text) - len(end % b"")
+    return text + end % (b"%0*x" % (left, chosen.getrandbits(4 * left)) if left else b"")
