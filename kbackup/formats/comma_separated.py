@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from kbackup import jackson
-from kbackup.columns import Bad, Kind, Schema
-from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.columns import Kind
+from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions, codecs, refuse_view
 from kbackup.formats.comma_separated_options import (
     CHARSET,
@@ -26,6 +26,7 @@ from kbackup.formats.comma_separated_options import (
     SKIP_LINES,
     check,
 )
+from kbackup.formats.only_read import OnlyRead
 from kbackup.naming import View
 
 _EXTENSION: Final = ".csv"
@@ -35,7 +36,7 @@ _WHAT: Final = "a CSV file cannot be read"
 _TOO_LONG: Final = f"a row is longer than {_BLOCK_BYTES} bytes, or a quote is not closed"
 
 
-class CsvFormat:
+class CsvFormat(OnlyRead):
     """CSV; each batch that is read has the column ``value``, ``pa.json_()``."""
 
     class_names: ClassVar[tuple[str, ...]] = ("CsvFormat",)
@@ -43,7 +44,9 @@ class CsvFormat:
     takes: ClassVar[frozenset[Kind]] = frozenset({Kind.JSON})
     assumed: ClassVar[Mapping[View, str]] = {View.VALUE: "json"}
     splits_at: ClassVar[str] = ""
-    reads_only: ClassVar[bool] = True
+    unwritten: ClassVar[str] = "CSV"
+    refusal: ClassVar[str] = "the csv format is only read"
+    instead: ClassVar[str] = "choose format.class=json"
     check_options = staticmethod(check)
 
     def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
@@ -57,28 +60,6 @@ class CsvFormat:
     def checks_itself(self, extension: str) -> bool:
         """Whether it is compressed: gzip has a checksum."""
         return codecs.checks_itself(extension)
-
-    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:  # noqa: ARG002
-        """Refuse every row: nothing is written."""
-        return [Bad(row, "kbackup writes no CSV") for row in range(len(values))]
-
-    def writer(
-        self,
-        file: BinaryIO,  # noqa: ARG002
-        view: View,  # noqa: ARG002
-        options: FormatOptions,  # noqa: ARG002
-        schema: Schema | None = None,  # noqa: ARG002
-    ) -> Any:
-        """Refuse.
-
-        Raises:
-            ConfigurationError: Always.
-        """
-        raise ConfigurationError("the csv format is only read", do="choose format.class=json")
-
-    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:  # noqa: ARG002
-        """Return nothing: the file has no room for it."""
-        return {}
 
     def read(
         self, file: BinaryIO, view: View, extension: str, options: FormatOptions

@@ -19,16 +19,17 @@ web site describes another format, which no published version writes.
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, BinaryIO, ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbackup.columns import ANY_KIND, Bad, Kind, Schema
-from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.columns import ANY_KIND, Kind
+from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions, codecs, refuse_view
+from kbackup.formats.only_read import OnlyRead
 from kbackup.naming import View
 from kbackup.records import HEADER, SCHEMA, Facts, TimestampType
 
@@ -55,7 +56,7 @@ _FIXED_BYTES: Final = 26
 """Of the length of a record without key, value and headers."""
 
 
-class KafkaBackupFormat:
+class KafkaBackupFormat(OnlyRead):
     """Segments; each batch that is read has ``records.SCHEMA``."""
 
     class_names: ClassVar[tuple[str, ...]] = ()
@@ -63,7 +64,9 @@ class KafkaBackupFormat:
     takes: ClassVar[frozenset[Kind]] = ANY_KIND
     assumed: ClassVar[Mapping[View, str]] = {}
     splits_at: ClassVar[str] = ""
-    reads_only: ClassVar[bool] = True
+    unwritten: ClassVar[str] = "segments"
+    refusal: ClassVar[str] = "the kafka_backup format is only read"
+    instead: ClassVar[str] = "leave out format.class for whole records"
     extent_bytes: ClassVar[int] = _HEAD.size
 
     def extension(self, options: FormatOptions) -> str:  # noqa: ARG002
@@ -77,30 +80,6 @@ class KafkaBackupFormat:
     def checks_itself(self, extension: str) -> bool:  # noqa: ARG002
         """Return True: there is a checksum of all that precedes it."""
         return True
-
-    def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:  # noqa: ARG002
-        """Refuse every row: nothing is written."""
-        return [Bad(row, "kbackup writes no segments") for row in range(len(values))]
-
-    def writer(
-        self,
-        file: BinaryIO,  # noqa: ARG002
-        view: View,  # noqa: ARG002
-        options: FormatOptions,  # noqa: ARG002
-        schema: Schema | None = None,  # noqa: ARG002
-    ) -> Any:
-        """Refuse.
-
-        Raises:
-            ConfigurationError: Always.
-        """
-        raise ConfigurationError(
-            "the kafka_backup format is only read", do="leave out format.class for whole records"
-        )
-
-    def own_metadata(self, file: BinaryIO) -> Mapping[str, str]:  # noqa: ARG002
-        """Return nothing: the file has no room for it."""
-        return {}
 
     def extent(self, data: bytes) -> Facts | None:
         """Return what a header says, with which no checksum has been compared."""
