@@ -115,38 +115,32 @@ class RegistryClient:
         What it refers to must be registered already.
         """
         with self._lock:
-            known = self._ids.get((subject, schema))
-            if known is not None:
-                return known
-            given = _given(schema)
-            found = self._asked(
-                f"to register a schema under {subject}",
-                lambda: self._client.register_schema(subject, given),
-            )
-            if found is None:
-                raise RegistryError(
-                    f"Schema Registry at {self._name} registered no schema under {subject}",
-                    "it answered that there is no such subject",
-                    "let the user of basic.auth.user.info write to the subject",
+            if (subject, schema) not in self._ids:
+                found = self._asked(
+                    f"to register a schema under {subject}",
+                    lambda: self._client.register_schema(subject, _given(schema)),
                 )
-            self._ids[subject, schema] = int(found)
-            self._versions.pop(int(found), None)
-            return int(found)
+                if found is None:
+                    raise RegistryError(
+                        f"Schema Registry at {self._name} registered no schema under {subject}",
+                        "it answered that there is no such subject",
+                        "let the user of basic.auth.user.info write to the subject",
+                    )
+                self._ids[subject, schema] = int(found)
+                self._versions.pop(int(found), None)
+            return self._ids[subject, schema]
 
     def find(self, subject: str, schema: RegisteredSchema) -> int | None:
         """Return the id of *schema* under *subject*, None if it is not registered there."""
         with self._lock:
-            known = self._ids.get((subject, schema))
-            if known is not None:
-                return known
-            given = _given(schema)
-            found = self._asked(
-                f"for a schema under {subject}",
-                lambda: self._client.lookup_schema(subject, given),
-            )
-            if found is None:
-                return None
-            self._ids[subject, schema] = int(_get(found, "schema_id"))
+            if (subject, schema) not in self._ids:
+                found = self._asked(
+                    f"for a schema under {subject}",
+                    lambda: self._client.lookup_schema(subject, _given(schema)),
+                )
+                if found is None:
+                    return None
+                self._ids[subject, schema] = int(_get(found, "schema_id"))
             return self._ids[subject, schema]
 
     def put(self, subject: str, schema: RegisteredSchema, schema_id: int, version: int) -> int:
