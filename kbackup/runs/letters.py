@@ -6,13 +6,17 @@ none is lost; a run that dies between the two writes some of them again.
 Source of topic and partitions: Kafka Connect's ``DeadLetterQueueReporter``.
 """
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import pyarrow as pa
 
 from kbackup.errors import KafkaError, KbackupError
 from kbackup.kafka import Cluster, Connection, Writer
-from kbackup.records import TopicPartition
+from kbackup.records import SCHEMA, TopicPartition
+
+CONTEXT: Final = "__connect.errors."
+"""What the names of the headers begin with that say what is wrong."""
 
 ANY_PARTITION: Final = -1
 """Librdkafka's: the record's key chooses the partition."""
@@ -21,6 +25,16 @@ _PARTITIONS: Final = 1
 _CONFIG: Final = {"retention.ms": "-1"}
 """Of a topic that is created: a dead letter keeps the record's timestamp, and the default retention
 would delete an old one at once."""
+
+
+def with_headers(
+    letters: pa.RecordBatch, more: Iterable[Iterable[Mapping[str, Any]]]
+) -> pa.RecordBatch:
+    """Return letters, `records.SCHEMA`, with *more* headers after those that each has."""
+    found = letters["headers"].to_pylist()
+    headers = [[*own, *added] for own, added in zip(found, more, strict=True)]
+    at = SCHEMA.get_field_index("headers")
+    return letters.set_column(at, SCHEMA.field(at), pa.array(headers, SCHEMA.field(at).type))
 
 
 class DeadLetters:

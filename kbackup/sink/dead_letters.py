@@ -10,10 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.flow.rows import BadRecord
-from kbackup.records import SCHEMA, TopicPartition
-
-PREFIX: Final = "__connect.errors."
-"""What the names of the headers begin with that say what is wrong."""
+from kbackup.records import TopicPartition
+from kbackup.runs.letters import CONTEXT, with_headers
 
 _CLASS: Final = "io.confluent.connect.s3.S3SinkTask"
 _EXCEPTION: Final = "org.apache.kafka.connect.errors.DataException"
@@ -30,12 +28,7 @@ def with_context(
         where: Their partition.
         connector: Its name.
     """
-    headers = [
-        [*own, *_context(one, where, connector)]
-        for own, one in zip(letters["headers"].to_pylist(), bad, strict=True)
-    ]
-    at = SCHEMA.get_field_index("headers")
-    return letters.set_column(at, SCHEMA.field(at), pa.array(headers, SCHEMA.field(at).type))
+    return with_headers(letters, (_context(one, where, connector) for one in bad))
 
 
 def _context(bad: BadRecord, where: TopicPartition, connector: str) -> Iterable[dict[str, Any]]:
@@ -53,7 +46,7 @@ def _context(bad: BadRecord, where: TopicPartition, connector: str) -> Iterable[
         "exception.stacktrace": "\n".join(filter(None, (error.what, error.why, error.do))),
     }
     for name, text in facts.items():
-        yield {"key": PREFIX + name, "value": text.encode()}
+        yield {"key": CONTEXT + name, "value": text.encode()}
 
 
 def of_offsets(batch: pa.RecordBatch, offsets: Sequence[int]) -> pa.RecordBatch:

@@ -6,16 +6,14 @@ it is about.  Records there are dead letters: acknowledged before the position a
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import orjson
 import pyarrow as pa
 
 from kbackup.errors import Failure
 from kbackup.records import NO_TIMESTAMP, SCHEMA, TopicPartition
-
-PREFIX: Final = "__connect.errors."
-"""What the names of the headers begin with, as in Kafka Connect's dead letters."""
+from kbackup.runs.letters import CONTEXT, with_headers
 
 
 def letters(
@@ -30,9 +28,7 @@ def letters(
     """
     context = list(_context(failure, where))
     if records is not None:
-        headers = [[*own, *context] for own in records["headers"].to_pylist()]
-        at = SCHEMA.get_field_index("headers")
-        return records.set_column(at, SCHEMA.field(at), pa.array(headers, SCHEMA.field(at).type))
+        return with_headers(records, [context] * len(records))
     key = failure.place.get("key")
     row: dict[str, Any] = {
         "offset": 0, "timestamp": NO_TIMESTAMP, "timestamp_type": 0,
@@ -52,4 +48,4 @@ def _context(failure: Failure, where: TopicPartition) -> Iterator[dict[str, Any]
     )
     for name, fact in facts:
         if fact is not None:
-            yield {"key": PREFIX + name, "value": str(fact).encode()}
+            yield {"key": CONTEXT + name, "value": str(fact).encode()}

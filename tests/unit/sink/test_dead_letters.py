@@ -17,8 +17,8 @@ from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import known, wiring
+from kbackup.runs.letters import CONTEXT
 from kbackup.runs.summary import Summary
-from kbackup.sink.dead_letters import PREFIX
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import ErrorPolicy
 from kbackup.sink.task import back_up
@@ -95,7 +95,7 @@ def test_a_dead_letter_is_the_record_and_says_what_is_wrong_with_it(
         letter["key"], letter["value"], letter["timestamp"],
     )  # fmt: skip
     assert {"key": "trace", "value": b"t2"} == letter["headers"][0]
-    context = {one["key"].removeprefix(PREFIX): one["value"] for one in letter["headers"][1:]}
+    context = {one["key"].removeprefix(CONTEXT): one["value"] for one in letter["headers"][1:]}
     assert (b"orders", b"0", b"2", b"s3-orders", b"VALUE_CONVERTER") == (
         context["topic"], context["partition"], context["offset"], context["connector.name"],
         context["stage"],
