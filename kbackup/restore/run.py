@@ -34,7 +34,7 @@ from kbackup.runs.frame import Frame, Show
 from kbackup.runs.stopping import Stop
 from kbackup.runs.world import World
 from kbackup.steps import choose_topics
-from kbackup.stores import Store, open_store
+from kbackup.stores import Store
 
 Agree = Callable[[str], bool]
 """Asks a person a question."""
@@ -131,7 +131,7 @@ class RestoreRun:
         """Restore what arrives until asked to stop, leaving a run record regularly."""
         error_topic.ready(self._error_topic, cluster, self._frame.settings.replication_factor)
         following = self._following = Following(
-            self._frame, store, self._account, self._prepare, self._job
+            self._frame, store, self._account, functools.partial(self._prepare, store), self._job
         )
 
         def record() -> None:
@@ -159,16 +159,15 @@ class RestoreRun:
         self._say_foreign(found)
         for damage in said.all_damage():
             self._frame.tell(self._summary.warn("ledger_damaged", damage.text, key=damage.name))
-        shares = None
+        inventory, shares = Inventory(settings, store, found, said), None
         if choose_topics(settings.transforms):
-            inventory = Inventory(settings, store, found, said)
             units = to_survey(settings, store, inventory)
             shares = self._survey(units, inventory.topics())
         planner = Planner(
             settings=settings,
             cluster=cluster,
             store=store,
-            catalog=found,
+            inventory=inventory,
             known=said,
             now_ms=world.clock.ms(),
             shares=shares,
@@ -185,8 +184,7 @@ class RestoreRun:
             self._account.lacks(error)
             self._frame.tell(self._summary.warn("missing_object", f"{error}; left out"))
         if not plan.refusals:
-            error_topic.check(self._error_topic, plan)
-            self._schemas.plan(plan, open_store(self._frame.world.store))
+            self._check(plan, store)
         return plan
 
     def _survey(self, units: list[RestoreUnit], topics: Sequence[str]) -> Shares:
@@ -279,10 +277,14 @@ class RestoreRun:
             self._summary.fail(failure)
         return bool(failures) or self._frame.stop.is_set()
 
-    def _prepare(self, plan: RestorePlan) -> None:
-        """Register the schemas that have come since the last visit."""
+    def _check(self, plan: RestorePlan, store: Store) -> None:
+        """Check what goes with a plan: the topic for unreadable records, and the schemas."""
         error_topic.check(self._error_topic, plan)
-        self._schemas.plan(plan, open_store(self._frame.world.store))
+        self._schemas.plan(plan, store)
+
+    def _prepare(self, store: Store, plan: RestorePlan) -> None:
+        """Register the schemas that have come since the last visit."""
+        self._check(plan, store)
         self._schemas.show()
         self._schemas.register()
 

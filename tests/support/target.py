@@ -25,7 +25,7 @@ from kbackup.restore.planning.shares import Shares
 from kbackup.restore.survey import survey
 from kbackup.restore.tasks.work import Work
 from kbackup.runs import wiring
-from kbackup.runs.known import Known, of_run_records
+from kbackup.runs.known import of_run_records
 from kbackup.steps import Step, choose_topics
 from kbackup.stores import Store
 from tests.support.fakes import SilentLine, topics_of
@@ -242,19 +242,18 @@ class Restoring:
             of_run_records(self.backup.runs),
             ledgers={name: TopicLedger.of(rows) for name, rows in self.entries.items()},
         )
+        inventory = Inventory(settings, self.store, found, known)
         return Planner(
             settings=settings,
             cluster=self.cluster,  # type: ignore[arg-type]
             store=self.store,
-            catalog=found,
+            inventory=inventory,
             known=known,
             now_ms=1_700_000_001_000,
-            shares=self.shares(settings, found, known),
+            shares=self.shares(settings, inventory),
         ).plan()
 
-    def shares(
-        self, settings: config.Settings, found: catalog.Catalog, known: Known
-    ) -> Shares | None:
+    def shares(self, settings: config.Settings, inventory: Inventory) -> Shares | None:
         """Which topics the transforms choose; None where they choose none.
 
         Raises:
@@ -266,7 +265,7 @@ class Restoring:
             "r0", KafkaSettings("-"), self.backup.settings, wiring.reading(settings), "g",
             on_error=settings.behavior_on_error, transforms=settings.transforms,
         )  # fmt: skip
-        units = to_survey(settings, self.store, Inventory(settings, self.store, found, known))
+        units = to_survey(settings, self.store, inventory)
         reports = list(survey(job, units, SilentLine()))
         for each in reports:
             if each.failure is not None:

@@ -9,6 +9,7 @@ from kbackup.errors import Failure, KbackupError
 from kbackup.kafka import Cluster
 from kbackup.restore.account import Account
 from kbackup.restore.follow.remarks import Remarks
+from kbackup.restore.planning.inventory import Inventory
 from kbackup.restore.planning.plan import RestorePlan
 from kbackup.restore.planning.planner import Planner
 from kbackup.restore.planning.target import asked
@@ -74,7 +75,8 @@ class VisitPlanner:
 
         def planned(names: Collection[str]) -> RestorePlan:
             planner = Planner(
-                settings=self._settings, cluster=cluster, store=self._store, catalog=taken,
+                settings=self._settings, cluster=cluster, store=self._store,
+                inventory=Inventory(self._settings, self._store, taken, said),
                 known=said, now_ms=self._world.clock.ms(), only=names,
                 beside=[*beside, *(name for name in only if name not in names)],
             )  # fmt: skip

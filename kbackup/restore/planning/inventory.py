@@ -84,8 +84,8 @@ class Inventory:
         return kept, len(sets) - len(kept)
 
     def look_at(self, topic: str) -> None:
-        """Read each partition's first object for what it says about itself."""
-        wheres = self.stored(topic)
+        """Read each partition's first object, once, for what it says about itself."""
+        wheres = [where for where in self.stored(topic) if where not in self._heads]
 
         def head(where: TopicPartition) -> ObjectHead | None:
             return self._store.head(self._catalog.sets[where][0].files[0].key)

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from kbackup.backup.catalog import Catalog
 from kbackup.backup.file_sets import FileSet
 from kbackup.backup.frozen import frozen
 from kbackup.config import Settings
@@ -57,7 +56,7 @@ class Planner:
         settings: Settings,
         cluster: Cluster,
         store: Store,
-        catalog: Catalog,
+        inventory: Inventory,
         known: Known,
         now_ms: int,
         only: Collection[str] | None = None,
@@ -70,7 +69,7 @@ class Planner:
             settings: The configuration.
             cluster: The target.
             store: Where the backup is.
-            catalog: What is there.
+            inventory: What the backup holds.
             known: What the backup says about itself, read before it was listed.
             now_ms: The time, ms since the epoch.
             only: The topics to plan, all of which are there; None plans all that are asked for.
@@ -82,7 +81,7 @@ class Planner:
         self._only, self._beside = only, beside
         self._settings, self._cluster, self._store = settings, cluster, store
         self._known, self._now_ms = known, now_ms
-        self._inventory = Inventory(settings, store, catalog, known)
+        self._inventory = inventory
         self.missing: list[KbackupError] = []
         self._group, self._window = wiring.restore_group(settings), wiring.window(settings)
         self._map = PartitionMap(settings.partition_map, self._group)

@@ -20,6 +20,7 @@ from kbackup.formats import FormatOptions, by_name
 from kbackup.kafka import Position, Topic
 from kbackup.naming import Layout, View
 from kbackup.records import Facts, Span, TopicPartition
+from kbackup.restore.planning.inventory import Inventory
 from kbackup.restore.planning.plan import RestorePlan
 from kbackup.restore.planning.planner import Planner
 from kbackup.restore.planning.sources import SourceTopic, source_of
@@ -95,16 +96,18 @@ def plan(
         files=(),
         environ={},
     )
+    known = replace(
+        of_run_records(records),
+        topics=sources or {},
+        ledgers={"orders": TopicLedger.of(entries)},
+    )
+    found = catalog.read(store, Layout(), FormatOptions())
     planner = Planner(
         settings=loaded.settings,
         cluster=cluster,  # type: ignore[arg-type]
         store=store,
-        catalog=catalog.read(store, Layout(), FormatOptions()),
-        known=replace(
-            of_run_records(records),
-            topics=sources or {},
-            ledgers={"orders": TopicLedger.of(entries)},
-        ),
+        inventory=Inventory(loaded.settings, store, found, known),
+        known=known,
         now_ms=1_800_000_000_000,
     )
     return planner.plan()
