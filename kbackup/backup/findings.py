@@ -39,7 +39,7 @@ class Finding:
     is_error: bool = True
     more: Mapping[str, Any] | None = None
 
-    def event(self) -> Event:
+    def to_dict(self) -> Event:
         """Return the finding as a line of ``--json``."""
         return {
             "type": "finding",

@@ -35,7 +35,11 @@ class Verdict:
     state: str
 
     def to_dict(self) -> Event:
-        """Return the row as plain data, as the summary has it."""
+        """Return it as a line of ``--json``."""
+        return {"type": "partition", **self.row()}
+
+    def row(self) -> Event:
+        """Return it as a row of the summary."""
         return {
             "topic": self.where.topic, "partition": self.where.partition,
             "objects": self.objects, "listed": self.listed,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self, TypedDict
 
 from kbackup.cli.running import Session
 from kbackup.clock import Clock, SystemClock
-from kbackup.events import Event
+from kbackup.events import Plain
 from kbackup.runs.summary import Summary
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class OpenedBackup:
         read = known.read_if_allowed if if_allowed else known.read
         return read(self.store, self.layout, self.clock, settings.topics, settings.topics_regex)
 
-    def tell(self, events: Iterable[Event]) -> None:
+    def tell(self, events: Iterable[Plain]) -> None:
         """Report all *events*."""
         for event in events:
-            self.session.tell(event)
+            self.session.tell(event.to_dict())

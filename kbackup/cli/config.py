@@ -67,7 +67,7 @@ def check_command(**parameters: Any) -> None:
         summary = Summary(new_run_id(datetime.now(UTC)), "config check")
         checks = [doubt(found) for found in config.check(paths(parameters), os.environ)]
         for check in checks or [_no_doubt(parameters)]:
-            session.tell(check.event())
+            session.tell(check.to_dict())
             if check.level == "fail":
                 summary.fail(check.failure())
         return summary.finish()

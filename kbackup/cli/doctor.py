@@ -60,7 +60,7 @@ def command(write_probe: bool, starts: bool, **parameters: Any) -> None:
             starts=starts,
             stop=session.stop.event,
         ):
-            session.tell(check.event())
+            session.tell(check.to_dict())
             if check.level == "fail":
                 summary.fail(check.failure())
         return summary.finish(session.stop.signal)

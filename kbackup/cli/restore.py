@@ -88,7 +88,7 @@ def settle_command(**parameters: Any) -> None:
         cluster, store = world.kafka.cluster(), open_store(world.store)
         try:
             for event in settle(settings, cluster, store, world.clock, summary, _agree()):
-                session.tell(event)
+                session.tell(event.to_dict())
         except KbackupError as error:
             summary.fail(error)
         return summary.finish()

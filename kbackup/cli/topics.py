@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,8 +10,12 @@ from kbackup.cli.backup import OpenedBackup
 from kbackup.cli.options import DEEP, GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, run
 from kbackup.errors import ConfigurationError, KbackupError
-from kbackup.events import Event
+from kbackup.events import Event, Plain, Warned
 from kbackup.runs.summary import Summary
+
+if TYPE_CHECKING:
+    from kbackup.look.coverage import Coverage
+    from kbackup.look.topics import Told
 
 
 class _Topics(GroupedCommand):
@@ -60,11 +64,12 @@ def topics_command(
         parameters["topics"] = topic
 
     def work(session: Session) -> Event:
+        from kbackup.look.coverage import Coverage  # noqa: PLC0415
         from kbackup.look.topics import topics  # noqa: PLC0415
 
         as_of_ms = None if as_of is None else _moment("--as-of", as_of)
         at = OpenedBackup.of(session, "restore topics")
-        events = topics(
+        found = topics(
             at.store,
             at.layout,
             at.reading(),
@@ -76,12 +81,12 @@ def topics_command(
             known=at.known(if_allowed=True),
             **at.asked,
         )
-        coverages: list[Event] = []
-        for event in events:
-            if event["type"] == "coverage":
-                coverages.append(event)
-            if event["type"] != "coverage" or has_map:
-                _tell_one(at, event)
+        coverages: list[Coverage] = []
+        for each in found:
+            if isinstance(each, Coverage):
+                coverages.append(each)
+            if has_map or not isinstance(each, Coverage):
+                at.tell([_entered(at.summary, each)])
         if page is not None:
             moment = as_of_ms if as_of_ms is not None else at.clock.ms()
             place = "/".join(filter(None, [at.place.url.rstrip("/"), at.layout.topics_dir]))
@@ -101,13 +106,13 @@ def _moment(option: str, text: str) -> int:
 
 
 def _write_page(
-    path: Path, place: str, moment_ms: int, summary: Summary, coverages: list[Event]
+    path: Path, place: str, moment_ms: int, summary: Summary, coverages: "list[Coverage]"
 ) -> None:
     from kbackup import durable, moments  # noqa: PLC0415
     from kbackup.cli.page import page  # noqa: PLC0415
 
     moment = moments.text(datetime.fromtimestamp(moment_ms / 1000, UTC))
-    text = page(place, moment, summary.partitions, coverages)
+    text = page(place, moment, summary.partitions, [one.to_dict() for one in coverages])
     try:
         durable.replace_file(path, text.encode())
     except OSError as error:
@@ -116,11 +121,12 @@ def _write_page(
         ) from error
 
 
-def _tell_one(at: OpenedBackup, event: Event) -> None:
-    """Pass an event on; the summary keeps partition rows and warnings."""
-    if event["type"] == "warning":
-        facts = {name: value for name, value in event.items() if name not in ("type", "run")}
-        event = at.summary.warn(**facts).to_dict()
-    elif event["type"] == "partition":
-        at.summary.partitions.append({name: event[name] for name in event if name != "type"})
-    at.tell([event])
+def _entered(summary: Summary, told: "Told") -> Plain:
+    """Enter what belongs into the summary, and return what is to be told."""
+    from kbackup.look.stored import StoredPartition  # noqa: PLC0415
+
+    if isinstance(told, Warned):
+        return summary.warn(told.code, told.text, **told.place)
+    if isinstance(told, StoredPartition):
+        summary.partitions.append(told.row())
+    return told

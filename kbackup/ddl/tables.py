@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 from kbackup import formats
 from kbackup.backup import catalog
@@ -20,10 +21,31 @@ from kbackup.stores import Store
 from kbackup.table_parts import Files, not_a_table, quoted
 
 
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What declares a topic's table.
+
+    Attributes:
+        topic: The topic.
+        table: The table's name, as the statement has it.
+        engine: One of `ENGINES`.
+        sql: The statement.
+    """
+
+    topic: str
+    table: str
+    engine: str
+    sql: str
+
+    def to_dict(self) -> Event:
+        """Return it as a line of ``--json``."""
+        return {"type": "ddl", **asdict(self)}
+
+
 def statements(
     settings: Settings, store: Store, engine: str, database: str | None
-) -> Iterator[Event]:
-    """Yield a statement for each topic, as a line.
+) -> Iterator[Statement]:
+    """Yield a statement for each topic.
 
     Args:
         settings: What writes the backup.
@@ -45,8 +67,7 @@ def statements(
     for topic in names:
         name = ".".join(map(quoted, filter(None, [database, re.sub(r"\W", "_", topic).lower()])))
         table = _table(settings, store, found, topic, name)
-        sql = ENGINES[engine](table)
-        yield {"type": "ddl", "topic": topic, "table": name, "engine": engine, "sql": sql}
+        yield Statement(topic, name, engine, ENGINES[engine](table))
 
 
 def _table(settings: Settings, store: Store, found: Catalog, topic: str, name: str) -> Table:

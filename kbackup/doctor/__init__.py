@@ -47,7 +47,7 @@ class Check:
     code: str = "check"
     place: dict[str, Any] = field(default_factory=dict)
 
-    def event(self) -> Event:
+    def to_dict(self) -> Event:
         """Return the check as a line of output."""
         return {
             "type": "check",

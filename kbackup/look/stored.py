@@ -59,9 +59,12 @@ class StoredPartition:
         return replace(self, last=max(end for end, _ in ends), records=records)
 
     def to_dict(self) -> Event:
-        """Return the row as a line of ``--json``."""
+        """Return it as a line of ``--json``."""
+        return {"type": "partition", **self.row()}
+
+    def row(self) -> Event:
+        """Return it as a row of the summary."""
         return {
-            "type": "partition",
             "topic": self.where.topic,
             "partition": self.where.partition,
             "format": self.format,

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Final
 
 from kbackup import moments
@@ -19,6 +21,32 @@ from kbackup.stores.archive import Archive, Tier
 _THREADS: Final = 16
 
 
+@dataclass(frozen=True, slots=True)
+class Thawed:
+    """What became of the archived objects of a topic.
+
+    Attributes:
+        topic: The topic; None for what the backup says about itself.
+        asked: Objects asked for now, or that would be.
+        thawing: Objects asked for before and not readable yet.
+        ready: Objects that can be read.
+        bytes: Of the objects asked for.
+        until: When the first of those that are ready cannot be read any more; None without any.
+    """
+
+    topic: str | None
+    asked: int
+    thawing: int
+    ready: int
+    bytes: int
+    until: datetime | None
+
+    def to_dict(self) -> Event:
+        """Return it as a line of ``--json``."""
+        until = None if self.until is None else moments.text(self.until)
+        return {"type": "thaw", **asdict(self), "until": until}
+
+
 def thaw(
     store: Store,
     layout: Layout,
@@ -31,7 +59,7 @@ def thaw(
     partitions: Collection[int] | None = None,
     only_format: str | None = None,
     is_dry: bool = False,
-) -> Iterator[Event]:
+) -> Iterator[Thawed]:
     """Ask for the archived objects of topics, and of what the backup says about itself.
 
     Args:
@@ -47,7 +75,7 @@ def thaw(
         is_dry: Ask for nothing, only count.
 
     Yields:
-        A ``thaw`` event for each topic, by name; the objects of the ledger come first.
+        What became of each topic, by name; the objects of the ledger come first.
 
     Raises:
         IncompleteBackupError: If a topic of *names* is not in the backup.
@@ -83,9 +111,11 @@ def thaw(
             with ThreadPoolExecutor(_THREADS) as pool:
                 list(pool.map(lambda file: store.thaw(file.key, days, tier), asked))
         if topic or cold.thaws:
-            yield {
-                "type": "thaw", "topic": topic or None, "asked": len(asked),
-                "thawing": len(cold.of("thawing")), "ready": len(cold.of("ready")),
-                "bytes": sum(file.size for file in asked),
-                "until": None if cold.until is None else moments.text(cold.until),
-            }  # fmt: skip
+            yield Thawed(
+                topic or None,
+                len(asked),
+                len(cold.of("thawing")),
+                len(cold.of("ready")),
+                sum(file.size for file in asked),
+                cold.until,
+            )

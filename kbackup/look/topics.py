@@ -4,15 +4,18 @@ from collections.abc import Collection, Iterator
 
 from kbackup.backup import catalog as listing
 from kbackup.backup.catalog import Catalog, not_in_backup, nothing_there
-from kbackup.events import Event, Warned
+from kbackup.events import Warned
 from kbackup.flow.views import ReadOptions
-from kbackup.look.coverage import coverage
-from kbackup.look.folders import folders
-from kbackup.look.stored import stored
+from kbackup.look.coverage import Coverage, coverage
+from kbackup.look.folders import Folder, folders
+from kbackup.look.stored import StoredPartition, stored
 from kbackup.naming import Layout
 from kbackup.runs.known import NOTHING, Known
 from kbackup.runs.selection import select
 from kbackup.stores import Store
+
+Told = Warned | StoredPartition | Coverage | Folder
+"""What is reported of a backup."""
 
 
 def topics(
@@ -29,7 +32,7 @@ def topics(
     has_tree: bool = False,
     as_of_ms: int | None = None,
     known: Known = NOTHING,
-) -> Iterator[Event]:
+) -> Iterator[Told]:
     """Report what is in the bucket.
 
     Costs one listing, of the named topics only where there are any; with *deep* one more look at
@@ -50,8 +53,8 @@ def topics(
         known: What the backup says about itself.
 
     Yields:
-        ``warning`` events, then one ``partition`` event each, by topic and partition, with its
-        ``coverage`` where that is asked for; then each ``directory``, by topic and name.
+        Warnings, then the partitions, by topic and number, each with its coverage where that is
+        asked for; then the directories, by topic and name.
 
     Raises:
         IncompleteBackupError: If a topic of *names* is not in the backup.
@@ -63,9 +66,9 @@ def topics(
         found = found.as_of(as_of_ms)
     yield from _foreign(found)
     for code, text in found.left_out():
-        yield Warned(code, text).to_dict()
+        yield Warned(code, text)
     for damage in known.all_damage():
-        yield Warned("ledger_damaged", damage.text, place={"key": damage.name}).to_dict()
+        yield Warned("ledger_damaged", damage.text, place={"key": damage.name})
     everywhere = {*found.sets, *known.partitions()}
     there = {*found.topics(), *known.topics, *(where.topic for where in everywhere)}
     chosen = select(there, names, pattern)
@@ -79,11 +82,10 @@ def topics(
             continue
         sets = found.sets.get(where, [])
         row = stored(where, sets, known)
-        yield (row.looked_at(store, sets, options) if deep else row).to_dict()
+        yield row.looked_at(store, sets, options) if deep else row
         if has_map:
             gaps = known.gaps(where)
-            found_here = coverage(where, sets, known.ledger(where), gaps, present, as_of_ms)
-            yield found_here.to_dict()
+            yield coverage(where, sets, known.ledger(where), gaps, present, as_of_ms)
     for topic in chosen if has_tree else ():
         sets = [
             files
@@ -91,15 +93,14 @@ def topics(
             if partitions is None or where.partition in partitions
             for files in found.sets[where]
         ]
-        for folder in folders(sets, layout.directory_delim):
-            yield folder.to_dict(topic)
+        yield from folders(topic, sets, layout.directory_delim)
 
 
-def _foreign(found: Catalog) -> Iterator[Event]:
+def _foreign(found: Catalog) -> Iterator[Warned]:
     """Name the objects that are not ours, and count those too many to name."""
     for key, why in found.foreign:
-        yield Warned("foreign_object", why, place={"key": key}).to_dict()
+        yield Warned("foreign_object", why, place={"key": key})
     unnamed = found.foreign_count - len(found.foreign)
     if unnamed:
         text = f"{unnamed} more objects are not ours"
-        yield Warned("foreign_object", text).to_dict()
+        yield Warned("foreign_object", text)

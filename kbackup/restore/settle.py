@@ -1,14 +1,14 @@
 """``restore settle``: give restored topics the settings of their originals."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from kbackup import moments
 from kbackup.clock import Clock
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError, RefusedError
-from kbackup.events import Event
+from kbackup.events import Event, Warned
 from kbackup.kafka import Cluster
 from kbackup.records import TopicIdentity
 from kbackup.renaming import rename
@@ -36,6 +36,29 @@ class Settled:
     changes: Changes
 
 
+@dataclass(frozen=True, slots=True)
+class SettingChanged:
+    """One setting of a restored topic that is changed, or would be.
+
+    Attributes:
+        topic: The copy.
+        source: The topic that was backed up.
+        name: The setting.
+        before: The copy's own value; None where it has none.
+        after: What it gets; None for the cluster's default.
+    """
+
+    topic: str
+    source: str
+    name: str
+    before: str | None
+    after: str | None
+
+    def to_dict(self) -> Event:
+        """Return it as a line of ``--json``."""
+        return {"type": "topic_setting", **asdict(self)}
+
+
 def settle(
     settings: Settings,
     cluster: Cluster,
@@ -43,7 +66,7 @@ def settle(
     clock: Clock,
     summary: Summary,
     agree: Callable[[str], bool] | None = None,
-) -> Iterator[Event]:
+) -> Iterator[SettingChanged | Warned]:
     """Change the settings of the topics that a restore with these options writes to.
 
     Args:
@@ -55,7 +78,7 @@ def settle(
         agree: Asks a person; None where nobody can be asked.
 
     Yields:
-        ``topic_setting`` events, one for each setting, before anything is changed; warnings.
+        Each setting, before anything is changed; warnings.
 
     Raises:
         IncompleteBackupError: If the backup does not say how a topic was set.
@@ -70,9 +93,9 @@ def settle(
         yield from _shown(one)
         for left in one.changes.left:
             text = f"{one.target}: {left} belongs to the original's cluster, and is not set"
-            yield summary.warn("setting_left", text).to_dict()
+            yield summary.warn("setting_left", text)
         if (doubt := _eaten(one, said, clock)) is not None:
-            yield summary.warn("retention", doubt).to_dict()
+            yield summary.warn("retention", doubt)
     changed = [one for one in found if one.changes]
     summary.facts["settled"] = []
     summary.facts["unsettled"] = [one.target for one in changed] if settings.dry_run else []
@@ -122,14 +145,11 @@ def _found(settings: Settings, cluster: Cluster, said: Known) -> Iterator[Settle
         yield Settled(name, target, settling.changes(entry.config, configs[target]))
 
 
-def _shown(one: Settled) -> Iterator[Event]:
+def _shown(one: Settled) -> Iterator[SettingChanged]:
     removed = dict.fromkeys(one.changes.removed, None)
     wanted: dict[str, str | None] = {**one.changes.config, **removed}
     for name, value in wanted.items():
-        yield {
-            "type": "topic_setting", "topic": one.target, "source": one.source, "name": name,
-            "before": one.changes.before.get(name), "after": value,
-        }  # fmt: skip
+        yield SettingChanged(one.target, one.source, name, one.changes.before.get(name), value)
 
 
 def _eaten(one: Settled, said: Known, clock: Clock) -> str | None:

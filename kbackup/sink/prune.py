@@ -1,16 +1,38 @@
 """``sink prune``: abort the unfinished uploads that killed runs left."""
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kbackup import moments
 from kbackup.errors import ConfigurationError, ObjectKeyError
 from kbackup.events import Event
 from kbackup.naming import Layout
+from kbackup.records import TopicPartition
 from kbackup.runs.selection import select
 from kbackup.runs.summary import Summary
 from kbackup.stores import Store
 from kbackup.stores.uploads import UnfinishedUpload, Uploads
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """An upload that is aborted, or would be.
+
+    Attributes:
+        upload: The upload.
+        where: The partition of the object that it would have become.
+    """
+
+    upload: UnfinishedUpload
+    where: TopicPartition
+
+    def to_dict(self) -> Event:
+        """Return it as a line of ``--json``."""
+        return {
+            "type": "upload", "key": self.upload.key, "topic": self.where.topic,
+            "partition": self.where.partition, "begun": moments.text(self.upload.begun),
+        }  # fmt: skip
 
 
 def prune(
@@ -24,7 +46,7 @@ def prune(
     pattern: str | None = None,
     partitions: Collection[int] | None = None,
     is_dry: bool = False,
-) -> Iterator[Event]:
+) -> Iterator[Pruned]:
     """Abort the unfinished uploads of a backup's objects.
 
     Those of other keys below ``topics.dir`` are left alone, and so are younger ones: a run may be
@@ -42,7 +64,7 @@ def prune(
         is_dry: Abort nothing.
 
     Yields:
-        An ``upload`` event for each that is aborted, or would be.
+        Each upload that is aborted, or would be.
 
     Raises:
         ConfigurationError: If the store has no such uploads.
@@ -55,14 +77,14 @@ def prune(
         )
     limit = now - timedelta(seconds=older_than_s)
     found = {
-        one: place
+        one: where
         for one in store.unfinished(layout.prefix())
-        if (place := _place(layout, one)) is not None
+        if (where := _where(layout, one)) is not None
     }
-    chosen = set(select({topic for topic, _ in found.values()}, names, pattern))
+    chosen = set(select({where.topic for where in found.values()}, names, pattern))
     aborted = younger = 0
-    for one, (topic, partition) in found.items():
-        if topic not in chosen or not (partitions is None or partition in partitions):
+    for one, where in found.items():
+        if where.topic not in chosen or not (partitions is None or where.partition in partitions):
             continue
         if one.begun >= limit:
             younger += 1
@@ -70,17 +92,14 @@ def prune(
         if not is_dry:
             store.abort(one)
         aborted += 1
-        yield {
-            "type": "upload", "key": one.key, "topic": topic, "partition": partition,
-            "begun": moments.text(one.begun),
-        }  # fmt: skip
+        yield Pruned(one, where)
     summary.facts |= {"aborted": 0 if is_dry else aborted, "found": aborted, "younger": younger}
 
 
-def _place(layout: Layout, upload: UnfinishedUpload) -> tuple[str, int] | None:
-    """Return topic and partition of the object that it would have become; None for others."""
+def _where(layout: Layout, upload: UnfinishedUpload) -> TopicPartition | None:
+    """Return the partition of the object that it would have become; None for others."""
     try:
         key = layout.parse(upload.key)
     except ObjectKeyError:
         return None
-    return key.topic, key.partition
+    return TopicPartition(key.topic, key.partition)

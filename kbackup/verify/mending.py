@@ -27,7 +27,7 @@ from kbackup.backup.ledger.rows import (
 from kbackup.backup.ledger.stream import Contents
 from kbackup.clock import Clock
 from kbackup.errors import ConfigurationError
-from kbackup.events import Event
+from kbackup.events import Warned
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicIdentity, TopicPartition
@@ -116,7 +116,7 @@ class Mending:
     names: Collection[str] = ()
     pattern: str | None = None
 
-    def rebuild(self, *, only_new: bool = False) -> Iterator[Event]:
+    def rebuild(self, *, only_new: bool = False) -> Iterator[Warned]:
         """Rebuild the ledger from the objects.
 
         What can still be read of it is kept, also of objects that are not there: they are missing
@@ -140,7 +140,7 @@ class Mending:
             stream = place.of_topics(self.store, self.layout, self.clock)
             stream.rewrite(lambda before: self._topics(before, topics, found, said))
 
-    def accept(self, acceptance: Acceptance) -> Iterator[Event]:
+    def accept(self, acceptance: Acceptance) -> Iterator[Warned]:
         """Enter what is missing and was removed on purpose.
 
         Raises:
@@ -159,16 +159,14 @@ class Mending:
             stream = place.of_topic(self.store, self.layout, topic, self.clock)
             stream.append(table(rows, OBJECTS))
             text = f"{topic}: {len(rows)} missing objects are accepted as removed on purpose"
-            yield self.summary.warn("accepted_missing", text, topic=topic).to_dict()
+            yield self.summary.warn("accepted_missing", text, topic=topic)
         if not taken:
-            yield self.summary.warn(
-                "accepted_missing", "none of the named objects is missing"
-            ).to_dict()
+            yield self.summary.warn("accepted_missing", "none of the named objects is missing")
 
     def _listed(self) -> Catalog:
         return listing.read(self.store, self.layout, self.reading.formats, topics=self.names)
 
-    def _rebuild(self, topic: str, found: Catalog, said: Known) -> Event:
+    def _rebuild(self, topic: str, found: Catalog, said: Known) -> Warned:
         def rows(before: Contents) -> pa.Table:
             if not said.has_ledger(topic):
                 return table(
@@ -183,7 +181,7 @@ class Mending:
 
         place.of_topic(self.store, self.layout, topic, self.clock).rewrite(rows)
         text = f"{topic}: the ledger was rebuilt from its objects"
-        return self.summary.warn("ledger_rebuilt", text, topic=topic).to_dict()
+        return self.summary.warn("ledger_rebuilt", text, topic=topic)
 
     def _topics(
         self, before: Contents, topics: Collection[str], found: Catalog, said: Known

@@ -22,9 +22,10 @@ from kbackup.backup.findings import AGAIN, Finding, again
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.ledger.rows import Entry
 from kbackup.backup.recorded import Recorded
+from kbackup.backup.verdict import Verdict
 from kbackup.engine import EngineSettings, NotBegun
 from kbackup.errors import CorruptObjectError
-from kbackup.events import Event
+from kbackup.events import Event, Warned
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
 from kbackup.records import Facts, TopicPartition
@@ -75,7 +76,7 @@ def verify(
     only_format: str | None = None,
     read: Read | None = None,
     share: Share = EVERYTHING,
-) -> Iterator[Event]:
+) -> Iterator[Warned | Finding | Verdict]:
     """Verify a backup.
 
     Args:
@@ -93,7 +94,7 @@ def verify(
         share: Which objects are read.
 
     Yields:
-        ``warning``, ``finding`` and ``partition`` events.
+        Warnings, findings, and what is concluded about each partition.
 
     Raises:
         IncompleteBackupError: If a topic of *names* is neither there nor in the ledger.
@@ -104,7 +105,7 @@ def verify(
     )  # only the name of the format says what it is
     found = listing.read(store, layout, options.formats, topics=names, only_format=named)
     for key, why in found.foreign:
-        yield summary.warn("foreign_object", why, key=key).to_dict()
+        yield summary.warn("foreign_object", why, key=key)
     summary.skip("foreign_objects", found.foreign_count)
     known = notes.known
     for damage in known.all_damage():
@@ -115,7 +116,7 @@ def verify(
         entries = _only(entries, found, narrow)
         found = narrow
     for code, text in found.left_out():
-        yield summary.warn(code, text).to_dict()
+        yield summary.warn(code, text)
     there = {*found.topics(), *known.topics, *(where.topic for where in entries)}
     chosen = select(there, names, pattern)
     for topic in chosen:
@@ -140,22 +141,20 @@ def verify(
         )  # fmt: skip
         findings = list(part.findings(store, layout, options, patterns.get(where.topic)))
         told += findings
-        for finding in findings:
-            yield finding.event()
+        yield from findings
         for failure in part.failures():
             summary.fail(failure)
-        row = part.verdict(findings).to_dict()
-        summary.partitions.append(row)
-        yield {"type": "partition", **row}
-    for finding in _duplicates(found.sets, reports):
-        yield finding.event()
+        verdict = part.verdict(findings)
+        summary.partitions.append(verdict.row())
+        yield verdict
+    yield from _duplicates(found.sets, reports)
     _fail(summary, [finding for finding in told if finding.is_error])
     yield from _stale(summary, notes.locks, now)
     offsets = again(told)
     if offsets is not None:
         places = offsets.partition(" ")[0]
         how = f"move damaged objects away, then run kbackup sink --repair {places} with the sink's"
-        yield summary.warn("repair", f"{AGAIN}: {offsets}; {how} configuration").to_dict()
+        yield summary.warn("repair", f"{AGAIN}: {offsets}; {how} configuration")
 
 
 def _only(
@@ -277,9 +276,9 @@ def _fail(summary: Summary, errors: Sequence[Finding]) -> None:
         summary.warn("more_errors", f"{unnamed} more errors are reported as findings only")
 
 
-def _stale(summary: Summary, locks: Iterable[Holder], now: datetime) -> Iterator[Event]:
+def _stale(summary: Summary, locks: Iterable[Holder], now: datetime) -> Iterator[Warned]:
     for holder in locks:
         age = (now - holder.modified).total_seconds()
         if age > STALE_S:
             text = f"a lock of {holder} is stale: no heartbeat for {age:.0f} s"
-            yield summary.warn("stale_lock", text).to_dict()
+            yield summary.warn("stale_lock", text)

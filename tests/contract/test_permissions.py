@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from s3fault import Fault, S3Faults
 
+from kbackup.backup.findings import Finding
 from kbackup.clock import SystemClock
 from kbackup.doctor.store import checks
 from kbackup.flow.views import ReadOptions
@@ -134,7 +135,7 @@ class Bench:
             notes=Notes(known.read(store, layout, SystemClock())),
             read=lambda units: verify_task(job, units, SilentLine()),
         )  # fmt: skip
-        assert [] == [event for event in found if event["type"] == "finding"]
+        assert [] == [one for one in found if isinstance(one, Finding)]
 
     def thaw(self) -> None:
         """Ask for an object that was archived, and for its ledger."""

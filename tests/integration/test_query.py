@@ -113,7 +113,7 @@ def test_spark_reads_a_backup_by_the_statements_that_declare_it(tmp_path: Path) 
     for backup, options in ((whole, {}), (by_day, days), (blocks, lines)):
         place = {"store_url": backup.settings.url}
         settings = config.load("ddl", options=place | options, files=(), environ={}).settings
-        declared += [line["sql"] for line in statements(settings, backup.store, "spark", None)]
+        declared += [one.sql for one in statements(settings, backup.store, "spark", None)]
 
     with session(EngineSettings(jvm=find_jvm())) as spark:
         for sql in ";".join(declared).split(";"):

@@ -11,6 +11,7 @@ from typing import Any, cast
 from kbackup import config
 from kbackup.config import Settings
 from kbackup.errors import KbackupError
+from kbackup.events import Plain
 from kbackup.records import TopicPartition
 from kbackup.restore.run import RestoreRun
 from kbackup.runs import known, locks, wiring
@@ -238,7 +239,8 @@ class Stage:
 
         def work() -> dict[str, Any]:
             try:
-                told.extend(self._verification(settings, process, summary, deep=deep))
+                found = self._verification(settings, process, summary, deep=deep)
+                told.extend(each.to_dict() for each in found)
             except KbackupError as error:
                 summary.fail(error)
             return summary.finish()
@@ -248,7 +250,7 @@ class Stage:
 
     def _verification(
         self, settings: Settings, process: Process, summary: Summary, *, deep: bool
-    ) -> Iterator[Any]:
+    ) -> Iterator[Plain]:
         place = SimStoreSettings(self.bucket, process)
         store, layout = place.open(), wiring.layout(settings)
         said = known.read(store, layout, self.clock, settings.topics, settings.topics_regex)

@@ -5,6 +5,7 @@ from typing import Any
 
 from backup_samples import RECORD, Backup
 
+from kbackup.backup.findings import Finding
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.rows import OBJECTS, TOPICS, TopicEntry, stored, table
 from kbackup.flow.views import ReadOptions, ViewSpec
@@ -63,10 +64,8 @@ def rows(backup: Backup, *, deep: bool) -> list[tuple[int | None, list[str]]]:
     summary, reading = Summary("r2", "restore verify"), ReadOptions()
     notes = Notes(known.read(backup.store, backup.layout, CLOCK))
     read = here(backup, reading) if deep else None
-    events = [
-        *verify(backup.store, backup.layout, reading, summary, now=NOW, notes=notes, read=read)
-    ]
-    codes = [event["code"] for event in events if event["type"] == "finding"]
+    told = verify(backup.store, backup.layout, reading, summary, now=NOW, notes=notes, read=read)
+    codes = [one.code for one in told if isinstance(one, Finding)]
     return [(row["records"], codes) for row in summary.partitions]
 
 
@@ -75,10 +74,9 @@ def verified(backup: Backup, *, deep: bool = False) -> tuple[int, list[dict[str,
     summary, reading = Summary("r2", "restore verify"), ReadOptions()
     notes = Notes(known.read(backup.store, backup.layout, CLOCK))
     read = here(backup, reading) if deep else None
-    events = [
-        *verify(backup.store, backup.layout, reading, summary, now=NOW, notes=notes, read=read)
-    ]
-    return summary.exit_code(), [event for event in events if event["type"] == "finding"]
+    told = verify(backup.store, backup.layout, reading, summary, now=NOW, notes=notes, read=read)
+    findings = [one.to_dict() for one in told if isinstance(one, Finding)]
+    return summary.exit_code(), findings
 
 
 def damage(backup: Backup, folder: str) -> None:

@@ -50,7 +50,8 @@ class Verified:
         if deep:
             options = {"read": here(backup, reading)} | options
         store: Any = options.pop("store", backup.store)
-        self.events = [*verify(store, backup.layout, reading, summary, **options)]
+        found = verify(store, backup.layout, reading, summary, **options)
+        self.events = [one.to_dict() for one in found]
         self.summary = summary.finish()
 
     @property

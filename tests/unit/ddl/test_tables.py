@@ -24,8 +24,8 @@ def declared(
     """The statement of the only topic."""
     settings = config.load("ddl", options=PLACE | options, files=(), environ={}).settings
     (line,) = statements(settings, backup.store, engine, database)
-    jsonschema.validate(line, schema())
-    return str(line["sql"])
+    jsonschema.validate(line.to_dict(), schema())
+    return line.sql
 
 
 def test_athena_gets_a_partition_for_each_of_the_topics() -> None:

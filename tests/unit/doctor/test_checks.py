@@ -30,7 +30,7 @@ def test_a_check_without_a_remedy_says_null() -> None:
     """
     In JSON unknown is null, and never an empty text.
     """
-    assert Check("disk", "TMPDIR", "ok", "all well").event()["do"] is None
+    assert Check("disk", "TMPDIR", "ok", "all well").to_dict()["do"] is None
 
 
 # All together

@@ -39,7 +39,7 @@ def ask(store: Store, **options: Any) -> list[dict[str, Any]]:
     """What the command tells."""
     options.setdefault("days", 7)
     options.setdefault("tier", "Standard")
-    events = [*thaw(store, Layout(), FormatOptions(), **options)]
+    events = [one.to_dict() for one in thaw(store, Layout(), FormatOptions(), **options)]
     for event in events:
         LINES.validate(event)
     return events

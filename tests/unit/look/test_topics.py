@@ -10,6 +10,7 @@ from backup_samples import BYTES, JSON_GZIP, RECORD, SIBLINGS, SNAPPY, Backup
 from kbackup.cli.json_lines import schema
 from kbackup.errors import IncompleteBackupError
 from kbackup.flow.views import ReadOptions
+from kbackup.look.stored import StoredPartition
 from kbackup.look.topics import topics
 from kbackup.runs.known import of_run_records
 from kbackup.testing import FaultyStore
@@ -20,8 +21,8 @@ LINES = jsonschema.Draft202012Validator(schema())
 def rows(backup: Backup, **options: Any) -> list[dict[str, Any]]:
     """Return the partitions that `topics` tells of, with the backup's own run records."""
     options = {"known": of_run_records(backup.runs)} | options
-    events = topics(backup.store, backup.layout, ReadOptions(), **options)
-    return [event for event in events if event["type"] == "partition"]
+    found = topics(backup.store, backup.layout, ReadOptions(), **options)
+    return [one.to_dict() for one in found if isinstance(one, StoredPartition)]
 
 
 def test_a_partition_is_told_from_names_and_run_records() -> None:
@@ -71,7 +72,7 @@ def test_a_named_topic_costs_its_own_listing() -> None:
     found = [*topics(store, backup.layout, ReadOptions(), names=["orders"])]
 
     assert [("list", "topics/orders/", "ok")] == store.calls
-    assert ["orders"] == [row["topic"] for row in found]
+    assert ["orders"] == [row.to_dict()["topic"] for row in found]
 
 
 def test_a_format_narrows_what_is_told() -> None:
@@ -82,13 +83,14 @@ def test_a_format_narrows_what_is_told() -> None:
     backup.run("orders", 0, range(5))
     backup.run("orders", 0, range(5, 9), views=JSON_GZIP)
 
-    warning, row = topics(
+    found = topics(
         backup.store,
         backup.layout,
         ReadOptions(),
         known=of_run_records(backup.runs),
         only_format="json",
     )
+    warning, row = (one.to_dict() for one in found)
 
     assert ("other_format", "1 objects of another") == (warning["code"], warning["text"][:20])
     assert ("json/gzip", 1, 5) == (row["format"], row["objects"], row["first"])
@@ -232,7 +234,7 @@ def test_foreign_objects_are_named() -> None:
     [key] = backup.put("orders", 0, [0])
     backup.replace(key, b"hello", {}, to="topics/orders/partition=0/README.json")
 
-    events = [*topics(backup.store, backup.layout, ReadOptions())]
+    events = [one.to_dict() for one in topics(backup.store, backup.layout, ReadOptions())]
 
     assert [("warning", "topics/orders/partition=0/README.json"), ("partition", None)] == [
         (event["type"], event.get("key")) for event in events
@@ -320,4 +322,4 @@ def test_rows_keep_the_json_contract() -> None:
 
     assert 3 == len(events)
     for event in events:
-        LINES.validate(event)
+        LINES.validate(event.to_dict())

@@ -130,7 +130,7 @@ class Settling:
         store, cluster = open_store(StoreSettings(self.url)), self.cluster
         clock = HandClock()
         found = settle(settings, cluster, store, clock, self.summary, agree)  # type: ignore[arg-type]
-        return list(found)
+        return [one.to_dict() for one in found]
 
 
 def test_a_restored_topic_gets_the_settings_of_its_original() -> None:

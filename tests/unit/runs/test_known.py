@@ -51,7 +51,8 @@ def test_whoever_may_not_read_the_ledger_sees_the_objects_and_is_told() -> None:
     backup, store = guarded()
 
     said = known.read_if_allowed(store, backup.layout, SystemClock())
-    seen = list(topics(store, backup.layout, ReadOptions(), known=said))
+    told = topics(store, backup.layout, ReadOptions(), known=said)
+    seen = [one.to_dict() for one in told]
 
     warned = [event for event in seen if event["type"] == "warning"]
     assert [("ledger_damaged", "_kbackup/")] == [(one["code"], one["key"]) for one in warned]

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest
 
+from kbackup.backup.findings import Finding
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.objects import TopicLedger
 from kbackup.backup.ledger.rows import entries
@@ -249,15 +250,15 @@ def test_verify_names_what_was_left_out_and_misses_nothing(
     summary = Summary("r", "restore verify")
 
     found = [
-        event
-        for event in verify(
+        one
+        for one in verify(
             opened, Layout(), ReadOptions(), summary, now=datetime.now(UTC),
             notes=Notes(known.read(opened, Layout(), SystemClock())),
         )
-        if event["type"] == "finding"
+        if isinstance(one, Finding)
     ]  # fmt: skip
 
-    assert (0, [("skipped", [2, 8])]) == (
-        summary.exit_code(), [(one["code"], one["offsets"]) for one in found],
+    assert (0, [("skipped", (2, 8))]) == (
+        summary.exit_code(), [(one.code, one.offsets) for one in found],
     )  # fmt: skip
-    assert "at 2-3, 8" in found[0]["text"]
+    assert "at 2-3, 8" in str(found[0].text)

@@ -61,7 +61,7 @@ def work(store: Any, **options: Any) -> tuple[list[dict[str, Any]], dict[str, An
     """What is told, and the summary."""
     summary = Summary("r", "sink prune")
     options = {"older_than_s": 86_400.0} | options
-    events = [*prune(store, Layout(), summary, now=NOW, **options)]
+    events = [one.to_dict() for one in prune(store, Layout(), summary, now=NOW, **options)]
     for event in events:
         LINES.validate(event)
     return events, summary.finish()

@@ -6,6 +6,7 @@ from backup_samples import Backup, batch
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.rows import entries
 from kbackup.errors import ConfigurationError
+from kbackup.events import Warned
 from kbackup.flow.views import ReadOptions
 from kbackup.runs import history, known
 from kbackup.runs.summary import Summary
@@ -123,7 +124,7 @@ def test_the_command_that_backs_offsets_up_again_is_named() -> None:
 
     events = [*verify(backup.store, backup.layout, ReadOptions(), summary, now=NOW, notes=notes)]
 
-    (text,) = (one["text"] for one in events if one.get("code") == "repair")
+    (text,) = (one.text for one in events if isinstance(one, Warned) and one.code == "repair")
     assert "kbackup sink --repair orders:0:10,orders:0:20 with the sink's" in text
 
 
@@ -138,7 +139,7 @@ def test_a_damaged_ledger_is_reported_and_rebuilt_from_the_objects(folder: str) 
     assert 7 == verified(backup)[0]
     events = [*mending(backup).rebuild()]
 
-    assert ["ledger_rebuilt"] == [event["code"] for event in events]
+    assert ["ledger_rebuilt"] == [event.code for event in events]
     assert (0, []) == verified(backup)
     said = known.read(backup.store, backup.layout, CLOCK)
     assert ID == said.topics["orders"].identity
@@ -172,7 +173,7 @@ def test_what_was_removed_on_purpose_is_not_missed_again(acceptance: Acceptance)
 
     events = [*mending(backup).accept(acceptance)]
 
-    assert ["accepted_missing"] == [event["code"] for event in events]
+    assert ["accepted_missing"] == [event.code for event in events]
     assert 0 == verified(backup)[0]
     backup.store.delete(keys[1])
     assert 7 == verified(backup)[0]
