@@ -16,9 +16,21 @@ def is_same(one: str, other: str) -> bool:
     branches does.  An ``int`` is not a ``long`` here, because its reader may refuse longer values.
     """
     try:
-        return bool(_Shape().of(json.loads(one), "") == _Shape().of(json.loads(other), ""))
+        return bool(shape_of(one) == shape_of(other))
     except (ValueError, KeyError, TypeError, AttributeError):
         return False
+
+
+def shape_of(text: str) -> Any:
+    """Return what of an Avro schema in JSON decides how values are encoded, names resolved.
+
+    A plain type is its name.  The others are tuples: ``("union", *branches)``, ``("array", item)``,
+    ``("record", *fields)``, ``("enum", *symbols)`` and ``("fixed", size)``; a map is an array.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: If it is not a schema.
+    """
+    return _Shape().of(json.loads(text), "")
 
 
 class _Shape:

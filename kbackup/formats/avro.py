@@ -7,15 +7,15 @@ section 3.2.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import BinaryIO, ClassVar, Final
 
 import pyarrow as pa
 
 from kbackup import columns
 from kbackup.columns import ANY_KIND, ENCODED, Bad, Kind, Schema
-from kbackup.connect import avro_datums, avro_values, avro_wire
+from kbackup.connect import avro_datums, avro_empty, avro_values, avro_wire
 from kbackup.connect import schema as connect
 from kbackup.connect.avro_schema import AvroStyle, to_avro
 from kbackup.connect.avro_wire import AVRO
@@ -68,7 +68,7 @@ class AvroFormat:
         return False
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
-        """Refuse null keys, null values of headers, and JSON without a schema."""
+        """Refuse null keys, JSON without a schema, and lists that nobody can read back."""
         if view is View.HEADERS:
             return ()
         if isinstance(values.type, pa.JsonType):
@@ -77,7 +77,7 @@ class AvroFormat:
                 Bad(row, f"a {_COLUMNS[view]} has no schema", "an Avro file needs one", do)
                 for row in range(len(values))
             ]
-        return null_keys(values) if view is View.KEY else ()
+        return [*(null_keys(values) if view is View.KEY else ()), *_too_many_empty_items(values)]
 
     def writer(
         self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None = None
@@ -195,6 +195,33 @@ class AvroWriter:
             text = json.dumps(avro, separators=(",", ":"))
             self._blocks = BlockWriter(self._file, text, self._codec)
         return self._blocks
+
+
+def _too_many_empty_items(values: pa.Array) -> list[Bad]:
+    """Return the rows whose lists have more empty structs than a reader accepts."""
+    empty = _empty_items(values.type)
+    if empty is None:
+        return []
+    (schema, walk), found = empty, []
+    for row, datum in enumerate(avro_datums.encode(values, schema, AvroStyle()).to_pylist()):
+        if datum is not None:  # what cannot be encoded has another reason
+            try:
+                walk(datum, 0)
+            except ValueError as why:
+                do = "choose format.class=json, or whole records (without format.class)"
+                found.append(Bad(row, "lists of empty structs are too long for Avro", str(why), do))
+    return found
+
+
+@lru_cache(100)
+def _empty_items(kind: pa.DataType) -> tuple[ConnectSchema, Callable[[bytes, int], int]] | None:
+    """Return how values with lists of empty structs are looked through; None for other types."""
+    try:
+        schema = connect.of_arrow(kind)
+        walk = avro_empty.walker(json.dumps(to_avro(schema, AvroStyle())))
+    except ValueError:  # no type of Avro's: the writer says so
+        return None
+    return None if walk is None else (schema, walk)
 
 
 def _read(file: BinaryIO, view: View, options: FormatOptions) -> Iterator[pa.RecordBatch]:

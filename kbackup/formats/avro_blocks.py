@@ -23,6 +23,8 @@ from kbackup.errors import CorruptObjectError
 MAGIC: Final = b"Obj\x01"
 BLOCK_BYTES: Final = 64_000
 """A block ends with the datum that reaches this many bytes, as in Avro's own writer."""
+BLOCK_ROWS: Final = BLOCK_BYTES
+"""A block ends with so many datums at the latest, even if they take no bytes."""
 
 _MARKER_BYTES: Final = 16
 _HEAD_BYTES_MAX: Final = 16 * 2**20
@@ -92,12 +94,13 @@ class BlockWriter:
         while row < last:
             start = ends[row]
             full = start + BLOCK_BYTES - self._held_bytes
-            until = min(last, bisect_left(ends, full, row + 1, last + 1))
+            most = min(last, row + BLOCK_ROWS - self._held_count)  # some take no bytes
+            until = min(most, bisect_left(ends, full, row + 1, most + 1))
             self._held.append(data[start : ends[until]])
             self._held_count += until - row
             self._held_bytes += ends[until] - start
             row = until
-            if self._held_bytes >= BLOCK_BYTES:
+            if self._held_bytes >= BLOCK_BYTES or self._held_count >= BLOCK_ROWS:
                 self._end_block()
 
     def finish(self) -> None:

@@ -7,6 +7,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from kbackup.connect.avro_values import long
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions
@@ -170,3 +171,51 @@ def test_json_without_a_schema_is_refused() -> None:
         )
 
     assert "schemas.enable" in bad.do
+
+
+EMPTY = ConnectSchema(Type.STRUCT, name="a.Empty")
+LISTS = ConnectSchema(
+    Type.STRUCT, name="a.Lists", fields=(("all", ConnectSchema(Type.ARRAY, value=EMPTY)),)
+)
+
+
+def test_lists_of_empty_structs_come_back_up_to_the_length_that_is_written() -> None:
+    """
+    A list of empty structs is refused while it is written, or can be read back.
+    """
+    rows: list[Any] = [{"all": [{}] * count} for count in (0, 1, 1000, 1001)]
+
+    refused = AvroFormat().refuses(View.VALUE, pa.array(rows, LISTS.arrow()))
+
+    assert [3] == [bad.row for bad in refused]
+    assert rows[:3] == read(written(rows[:3], LISTS))
+
+
+def test_values_without_bytes_come_back_however_many() -> None:
+    """
+    Values that take no bytes are written in blocks that a reader accepts.
+    """
+    data = written([{}] * 150_000, EMPTY)
+
+    assert [64_000, 64_000, 22_000] == [each.count for each in BlockReader(io.BytesIO(data), 2**20)]
+    assert 150_000 == len(read(data))
+
+
+@pytest.mark.parametrize(
+    ("schema", "count", "datums"),
+    [
+        pytest.param(EMPTY, 2**62, b"", id="values"),
+        pytest.param(LISTS, 1, long(2**62) + b"\0", id="items"),
+    ],
+)
+def test_a_block_that_claims_any_number_without_bytes_is_refused(
+    schema: ConnectSchema, count: int, datums: bytes
+) -> None:
+    """
+    A short block that claims 2^62 values or items is damage, and keeps nobody busy.
+    """
+    whole = written([], schema)
+    marker = whole[-16:]
+
+    with pytest.raises(CorruptObjectError, match="take no bytes"):
+        read(whole + long(count) + long(len(datums)) + datums + marker)

@@ -1,0 +1,101 @@
+"""Lists of items without bytes, of which a short value may claim any number."""
+
+import io
+import json
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from kbackup.connect import avro_empty, avro_values
+from kbackup.connect.avro_values import long
+
+NOTHING = {"type": "record", "name": "Nothing", "fields": []}
+WITHOUT_BYTES = [
+    pytest.param({"type": "fixed", "name": "F", "size": 0}, id="fixed of size 0"),
+    pytest.param(NOTHING, id="an empty record"),
+    pytest.param(
+        {"type": "record", "name": "R", "fields": [{"name": "n", "type": NOTHING}]},
+        id="a record of empty records",
+    ),
+]
+SCHEMA = {
+    "type": "record",
+    "name": "All",
+    "fields": [
+        {"name": "n", "type": "long"},
+        {"name": "text", "type": ["null", "string"]},
+        {"name": "kind", "type": {"type": "enum", "name": "E", "symbols": ["a", "b"]}},
+        {"name": "hash", "type": {"type": "fixed", "name": "H", "size": 3}},
+        {"name": "at", "type": {"type": "map", "values": "double"}},
+        {"name": "is", "type": {"type": "array", "items": "boolean"}},
+        {"name": "nothing", "type": {"type": "array", "items": NOTHING}},
+        {"name": "again", "type": {"type": "array", "items": "Nothing"}},
+    ],
+}
+
+
+def lists(item: Any) -> str:
+    return json.dumps({"type": "array", "items": item})
+
+
+@pytest.mark.parametrize("item", WITHOUT_BYTES)
+def test_a_short_value_with_endless_items_is_one_bad_value(item: Any) -> None:
+    """
+    A value of ten bytes that claims 2^62 items is bad, and its neighbours are read.
+    """
+    endless = [long(2**62) + b"\0", long(-(2**62)) + b"\0\0", (long(999) * 2) + b"\0"]
+    datums = pa.array([long(3) + b"\0", *endless, None, b"\0"], pa.binary())
+
+    values, bad = avro_values.decode_each(datums, lists(item))
+
+    assert [3, None, None, None, None, 0] == [
+        None if row is None else len(row) for row in values.to_pylist()
+    ]
+    assert dict.fromkeys((1, 2, 3), True) == {
+        row: f"more than {avro_empty.MOST}" in why for row, why in bad.items()
+    }
+
+
+def test_items_are_counted_in_all_lists_of_a_value() -> None:
+    """
+    Lists within lists do not multiply what one value may claim.
+    """
+    inner = long(600) + b"\0"
+    datums = pa.array([long(count) + inner * count + b"\0" for count in (1, 2)], pa.binary())
+
+    _, bad = avro_values.decode_each(datums, lists({"type": "array", "items": NOTHING}))
+
+    assert [1] == [*bad]
+
+
+def test_what_is_looked_through_ends_where_it_is_read_to() -> None:
+    """
+    A value of every type is passed over to the byte where fastavro stops.
+    """
+    parsed, file = fastavro.parse_schema(SCHEMA), io.BytesIO()
+    rows = [
+        {"n": -(2**60), "text": None, "kind": "b", "hash": b"abc", "at": {}, "is": [],
+         "nothing": [], "again": [{}]},
+        {"n": 1, "text": "x" * 90, "kind": "a", "hash": b"abc", "at": {"x": 0.5, "y": 1.0},
+         "is": [True, False], "nothing": [{}] * 900, "again": [{}] * 100},
+    ]  # fmt: skip
+    ends = [fastavro.schemaless_writer(file, parsed, row) or file.tell() for row in rows]
+    walk = avro_empty.walker(json.dumps(SCHEMA))
+    assert walk is not None
+
+    first = walk(file.getvalue(), 0)
+
+    assert ends == [first, walk(file.getvalue(), first)]
+    for cut in range(first):
+        with pytest.raises(ValueError, match="too early"):
+            walk(file.getvalue()[:cut], 0)
+
+
+def test_schemas_without_such_lists_are_not_looked_through() -> None:
+    """
+    Values are passed over only where their schema has lists of items without bytes.
+    """
+    assert avro_empty.walker(lists(["null", NOTHING])) is None
+    assert avro_empty.walker(json.dumps(NOTHING)) is None
