@@ -2,7 +2,7 @@
 
 import json
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -13,8 +13,9 @@ import psutil
 from rich.console import Console
 
 from benchmarks import memory, query, report, restores, stages
-from benchmarks.cases import BARE, Bench, Case
-from benchmarks.records import PROCESSES, loads
+from benchmarks.cases import BARE, CLIENTS, Bench, Case
+from benchmarks.peer import VARIABLE, Peer, PeerMissingError
+from benchmarks.records import CODECS, LOADS, PROCESSES, Load, loads
 from benchmarks.services import Services
 
 Row = dict[str, Any]
@@ -24,27 +25,74 @@ Row = dict[str, Any]
 @click.option("--scale", default=1.0, show_default=True, help="Share of the records to measure.")
 @click.option("--repeat", default=3, show_default=True, help="Measurements of each case.")
 @click.option(
+    "--load",
+    "names",
+    multiple=True,
+    default=LOADS,
+    show_default=True,
+    help="Records and the size of their values, such as 20M-100B or 5M-1KB; may be repeated.",
+)
+@click.option(
+    "--codec",
+    "codecs",
+    multiple=True,
+    type=click.Choice(CODECS),
+    default=CODECS[:1],
+    show_default=True,
+    help="How the batches of the topics are compressed; may be repeated.",
+)
+@click.option(
+    "--client",
+    "clients",
+    multiple=True,
+    type=click.Choice(CLIENTS),
+    default=CLIENTS,
+    show_default=True,
+    help="kafka.client of kbackup; with both, their ratios are shown. May be repeated.",
+)
+@click.option(
     "--only",
     multiple=True,
-    help="Only what has this text in its name, such as 'sink s3 1KB', loop, stages, query, formats "
-    "or memory; may be repeated. The bare loop of the same direction and size is measured with it.",
+    help="Only what has this text in its name, such as 'sink native s3 1M-1KB', restore, peer, "
+    "loop, stages, query, formats or memory; may be repeated. The bare loop of the same direction "
+    "and load is measured with it.",
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Put the JSON lines there too.")
-def main(scale: float, repeat: int, only: tuple[str, ...], output: Path | None) -> None:
+def main(
+    scale: float,
+    repeat: int,
+    names: tuple[str, ...],
+    codecs: tuple[str, ...],
+    clients: tuple[str, ...],
+    only: tuple[str, ...],
+    output: Path | None,
+) -> None:
     """Measure sink and restore beside Kafka's own tools and bare loops of the Python client.
 
     JSON lines go to stdout, one for each measurement, and the medians; the table goes to stderr.
-    The cases alternate, so that what else the machine does falls on all of them.
+    The cases alternate, so that what else the machine does falls on all of them.  Where
+    KBACKUP_BENCH_PEER names the executable of osodevops/kafka-backup, it is measured too.
     """
-    screen = Console(stderr=True, width=120)
+    try:
+        chosen = loads(scale, names, codecs)
+    except ValueError as failure:
+        raise click.BadParameter(str(failure), param_hint="--load") from None
+    screen = Console(stderr=True, width=150)
     lines = [_machine(scale)]
     with Services() as services:
+        try:
+            peer = Peer.given(services.scratch)
+        except PeerMissingError as failure:
+            raise click.UsageError(f"{failure}; unset {VARIABLE} or correct it") from None
+        bench = Bench(services, clients, peer)
         rows: list[Row] = []
-        for row in _measured(services, scale, repeat, only, screen):
+        for row in _measured(bench, chosen, repeat, only, screen):
             print(json.dumps(row), flush=True)
             rows.append(row)
         result = report.medians(report.with_ratios(rows))
         lines += [{**row, "type": "median"} for row in result]
+        comparison = report.compared(result)
+        lines += [{**row, "type": "comparison"} for row in comparison]
         if not only or "stages" in only:
             lines += [{"type": "stage", **row} for row in stages.measured(services, scale)]
         if not only or "query" in only:
@@ -58,6 +106,7 @@ def main(scale: float, repeat: int, only: tuple[str, ...], output: Path | None) 
     if output is not None:
         output.write_text("".join(json.dumps(line) + "\n" for line in [*lines, *rows]))
     report.show(result, screen)
+    report.show_compared(comparison, screen)
     report.show_stages([line for line in lines if line["type"] == "stage"], screen)
     report.show_queries([line for line in lines if line["type"] == "query"], screen)
     report.show_restores([line for line in lines if line["type"] == "restore"], screen)
@@ -65,19 +114,18 @@ def main(scale: float, repeat: int, only: tuple[str, ...], output: Path | None) 
 
 
 def _measured(
-    services: Services, scale: float, repeat: int, only: tuple[str, ...], screen: Console
+    bench: Bench, chosen: Sequence[Load], repeat: int, only: tuple[str, ...], screen: Console
 ) -> Iterator[Row]:
-    bench = Bench(services)
     for repetition in range(repeat):
-        for load in loads(scale):
+        for load in chosen:
             for case in _chosen(list(bench.cases(load)), only):
                 screen.print(f"{repetition + 1}/{repeat} {case.label} ", end="")
                 row = case.run()
                 screen.print(f"{row['seconds']} s, {row['records_per_s']:,} records/s")
-                place = {"case": case.name, "store": case.store, "load": load.name}
+                place = {"case": case.name, "client": case.client, "store": case.store}
                 yield {
                     "type": "measurement", "repetition": repetition, "direction": case.direction,
-                    **place, **row,
+                    **place, "load": load.name, **row,
                 }  # fmt: skip
 
 

@@ -3,12 +3,13 @@
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from benchmarks import kafka_tools, loops
+from benchmarks.peer import Peer
 from benchmarks.process_tree import MeasuredCommandError, Usage, measure
 from benchmarks.records import PROCESSES, Load
 from benchmarks.services import STORES, Place, Services
@@ -16,6 +17,9 @@ from benchmarks.services import STORES, Place, Services
 Row = dict[str, Any]
 
 MASTER: Final = f"local[{PROCESSES},4]"
+
+CLIENTS: Final = ("native", "python")
+"""The ways of records between Kafka's client and kbackup: ``kafka.client``."""
 
 BARE: Final = {"read": "consume loop", "write": "produce loop"}
 """Direction to the loop that its other cases are compared with."""
@@ -31,6 +35,7 @@ class Case:
         load: The records.
         store: Where the backup lies; empty where there is none.
         run: Measures once.
+        client: One of `CLIENTS`; empty where it is not kbackup.
     """
 
     name: str
@@ -38,18 +43,23 @@ class Case:
     load: Load
     store: str
     run: Callable[[], Row]
+    client: str = ""
 
     @property
     def label(self) -> str:
         """What ``--only`` is compared with."""
-        return " ".join(filter(None, (self.name, self.store, self.load.name)))
+        return " ".join(filter(None, (self.name, self.client, self.store, self.load.name)))
 
 
 class Bench:
     """Makes the cases of one run, and keeps a backup of each load for the restores to read."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(
+        self, services: Services, clients: Sequence[str] = CLIENTS, peer: Peer | None = None
+    ) -> None:
         self._services = services
+        self._clients = clients
+        self._peer = peer
         self._filled: set[str] = set()
         self._kept: dict[tuple[str, str], Place] = {}
         self._restores = itertools.count()
@@ -58,12 +68,20 @@ class Bench:
         """Yield all cases of *load*."""
         yield Case("consumer-perf", "read", load, "", partial(self._consumer_tool, load))
         yield Case("consume loop", "read", load, "", partial(self._consume_loop, load))
-        for store in STORES:
-            yield Case("sink", "read", load, store, partial(self._sink, load, store))
+        for store, client in itertools.product(STORES, self._clients):
+            run = partial(self._sink, load, store, client)
+            yield Case("sink", "read", load, store, run, client)
+        if self._peer is not None:
+            run = partial(self._peer_backup, self._peer, load)
+            yield Case("peer backup", "read", load, "dir", run)
         yield Case("producer-perf", "write", load, "", partial(self._producer_tool, load))
         yield Case("produce loop", "write", load, "", partial(self._produce_loop, load))
-        for store in STORES:
-            yield Case("restore", "write", load, store, partial(self._restore, load, store))
+        for store, client in itertools.product(STORES, self._clients):
+            run = partial(self._restore, load, store, client)
+            yield Case("restore", "write", load, store, run, client)
+        if self._peer is not None:
+            run = partial(self._peer_restore, self._peer, load)
+            yield Case("peer restore", "write", load, "dir", run)
 
     def _consumer_tool(self, load: Load) -> Row:
         self._fill(load)
@@ -99,27 +117,58 @@ class Bench:
             self._services.delete_topic(topic)
         return row(load, used, seconds(used.outputs))
 
-    def _sink(self, load: Load, store: str) -> Row:
+    def _sink(self, load: Load, store: str, client: str) -> Row:
         self._fill(load)
         place = self._services.fresh_place(store)
-        found = sink(self._services, load.topic, load, place)
+        found = sink(self._services, load.topic, load, place, client)
+        self._keep(load, store, place)
+        return found
+
+    def _restore(self, load: Load, store: str, client: str) -> Row:
+        if (load.name, store) not in self._kept:
+            self._sink(load, store, client)
+        place = self._kept[load.name, store]
+        topic = f"restored-{load.topic}"
+        group = f"bench-restore-{next(self._restores)}"
+        words = ["restore", "run", "--rename", "restored-$0", "--group", group]
+        if load.codec != "none":
+            words += ["-X", f"producer.override.compression.type={load.codec}"]
+        try:
+            return kbackup(self._services, words, load, place, client)
+        finally:
+            self._services.delete_topic(topic)
+
+    def _peer_backup(self, peer: Peer, load: Load) -> Row:
+        self._fill(load)
+        place = self._services.fresh_place("dir")
+        folder = self._services.folder(place)
+        used = measure([peer.backup(self._services.servers, load.topic, folder)], {})
+        _moved(load, peer.records(folder))
+        stored = peer.stored_bytes(folder)
+        self._keep(load, peer.STORE, place)
+        found = row(load, used, used.wall_s)
+        return {**found, "stored_bytes": stored, "stored_mb": round(stored / 1e6, 1)}
+
+    def _peer_restore(self, peer: Peer, load: Load) -> Row:
+        if (load.name, peer.STORE) not in self._kept:
+            self._peer_backup(peer, load)
+        folder = self._services.folder(self._kept[load.name, peer.STORE])
+        topic = f"restored-{load.topic}"
+        self._services.create_topic(topic)
+        command = peer.restore(self._services.servers, load.topic, topic, folder)
+        try:
+            used = measure([command], {})
+            _moved(load, self._services.records(topic))
+        finally:
+            self._services.delete_topic(topic)
+        return row(load, used, used.wall_s)
+
+    def _keep(self, load: Load, store: str, place: Place) -> None:
+        """Keep the first backup of each load and store for the restores; remove the others."""
         if (load.name, store) in self._kept:
             self._services.empty(place)
         else:
             self._kept[load.name, store] = place
-        return found
-
-    def _restore(self, load: Load, store: str) -> Row:
-        if (load.name, store) not in self._kept:
-            self._sink(load, store)
-        place = self._kept[load.name, store]
-        topic = f"restored-{load.topic}"
-        group = f"bench-restore-{next(self._restores)}"
-        words = ["restore", "run", "--rename", "restored-$0", "--group"]
-        try:
-            return kbackup(self._services, [*words, group], load, place)
-        finally:
-            self._services.delete_topic(topic)
 
     def _fill(self, load: Load) -> None:
         if load.name not in self._filled:
@@ -127,25 +176,38 @@ class Bench:
             self._filled.add(load.name)
 
 
-def sink(services: Services, topic: str, load: Load, place: Place) -> Row:
+def sink(services: Services, topic: str, load: Load, place: Place, client: str = "auto") -> Row:
     """Measure a backup of *topic*, which holds the records of *load*."""
-    return kbackup(services, ["sink", "run", "-t", topic], load, place)
+    return kbackup(services, ["sink", "run", "-t", topic], load, place, client)
 
 
-def kbackup(services: Services, words: list[str], load: Load, place: Place) -> Row:
+def kbackup(
+    services: Services, words: list[str], load: Load, place: Place, client: str = "auto"
+) -> Row:
     """Measure a command of kbackup that must move all records of *load*."""
     command = [
         sys.executable, "-m", "kbackup", *words, *place.options,
-        "-k", services.servers, "--master", MASTER, "--json",
+        "-k", services.servers, "--kafka-client", client, "--master", MASTER, "--json",
     ]  # fmt: skip
     used = measure([command], services.environment)
     summary = json.loads(used.outputs[0].splitlines()[-1])
-    if summary["records"] != load.records:
-        raise MeasuredCommandError(f"{load.records} records, but {summary['records']} were moved")
+    _moved(load, summary["records"])
     timings = summary["timings"]
     found = row(load, used, used.wall_s - timings["spark_start_s"])
     stored = summary["bytes_stored"] or summary["bytes_read"]
-    return {**found, **timings, "objects": summary["objects"], "stored_bytes": stored}
+    return {
+        **found,
+        **timings,
+        "task_cpu_us": round(used.task_cpu_s / load.records * 1e6, 3),
+        "objects": summary["objects"],
+        "stored_bytes": stored,
+        "stored_mb": round(stored / 1e6, 1),
+    }
+
+
+def _moved(load: Load, records: int) -> None:
+    if records != load.records:
+        raise MeasuredCommandError(f"{load.records} records, but {records} were moved")
 
 
 def row(load: Load, used: Usage, seconds: float) -> Row:

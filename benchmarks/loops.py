@@ -53,6 +53,7 @@ class Share:
         value_bytes: Of each value.
         records: In each partition.
         partitions: This process's.
+        codec: How batches are compressed.
     """
 
     kind: str
@@ -61,6 +62,7 @@ class Share:
     value_bytes: int
     records: int
     partitions: list[int]
+    codec: str = "none"
 
 
 def commands(
@@ -69,7 +71,7 @@ def commands(
     """Return what to run side by side for one loop over all records of *load*."""
     records = load.records // partitions
     shares = [
-        Share(kind, servers, topic, load.value_bytes, records, list(own))
+        Share(kind, servers, topic, load.value_bytes, records, list(own), load.codec)
         for own in (range(number, partitions, PROCESSES) for number in range(PROCESSES))
     ]
     program = [sys.executable, "-m", "benchmarks.loops"]
@@ -107,7 +109,8 @@ def produce(share: Share) -> float:
     rows = {at: arguments(share.value_bytes, share.records, at) for at in share.partitions}
     gc.disable()
     began = time.monotonic()
-    producer = Producer({**_PRODUCER, "bootstrap.servers": share.servers})
+    settings = {"bootstrap.servers": share.servers, "compression.type": share.codec}
+    producer = Producer({**_PRODUCER, **settings})
     send = producer.produce
     for partition, records in rows.items():
         for value, key, timestamp, headers in records:

@@ -23,6 +23,9 @@ import psutil
 SAMPLES_PER_SECOND: Final = 10
 
 _SUBREAPER: Final = 36
+_FORKS: Final = ["-m", "kbackup.worker"]
+"""How the process was started that Spark's Python workers are forked from."""
+
 _STRAGGLERS_S: Final = 15.0
 """How long what a command left running may go on until it is no longer waited for."""
 
@@ -38,12 +41,14 @@ class Usage:
     Attributes:
         wall_s: From the start of the first process to the end of the last command.
         cpu_s: User and system time of all processes.
+        task_cpu_s: That of Spark's Python workers, which do the tasks, alone; 0 without Spark.
         peak_bytes: The most memory they had together in any sample.
         outputs: What each command printed to stdout.
     """
 
     wall_s: float
     cpu_s: float
+    task_cpu_s: float
     peak_bytes: int
     outputs: list[str]
 
@@ -88,8 +93,9 @@ def _meter(commands: Sequence[Sequence[str]]) -> Usage:
             waiter.start()
         peak = 0
         seconds: dict[psutil.Process, float] = {}  # equal where id and start time are
+        workers: set[psutil.Process] = set()
         while any(waiter.is_alive() for waiter in waiters):
-            peak = max(peak, _sample(seconds))
+            peak = max(peak, _sample(seconds, workers))
             running = [waiter for waiter in waiters if waiter.is_alive()]
             if running:
                 running[0].join(1 / SAMPLES_PER_SECOND)
@@ -102,20 +108,33 @@ def _meter(commands: Sequence[Sequence[str]]) -> Usage:
         # the kernel forgets the children of a process that does not wait for them, as Spark's
         # daemon; the samples miss the last tenth of a second of each
         cpu = max(used.ru_utime + used.ru_stime, sum(seconds.values()))
-        return Usage(max(ends) - began, cpu, peak, [_text(file) for file in files])
+        tasks = sum(seconds[worker] for worker in workers)
+        return Usage(max(ends) - began, cpu, tasks, peak, [_text(file) for file in files])
 
 
-def _sample(seconds: dict[psutil.Process, float]) -> int:
-    """Note each process's CPU time so far in *seconds*; return the memory of all, in bytes."""
+def _sample(seconds: dict[psutil.Process, float], workers: set[psutil.Process]) -> int:
+    """Note each process's CPU time so far in *seconds*, and which of them are *workers*.
+
+    Returns:
+        The memory of all, in bytes.
+    """
     total = 0
     for process in psutil.Process().children(recursive=True):
         try:
+            if process not in seconds and is_worker(process):
+                workers.add(process)
             spent = process.cpu_times()
             seconds[process] = spent.user + spent.system
             total += process.memory_full_info().pss
         except psutil.Error:
             continue  # it ended between two looks
     return total
+
+
+def is_worker(process: psutil.Process) -> bool:
+    """Return whether *process* is a fork of the one that Spark's Python workers come from."""
+    parent = process.parent()
+    return parent is not None and all(each.cmdline()[1:3] == _FORKS for each in (parent, process))
 
 
 def _reap_stragglers() -> None:

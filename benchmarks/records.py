@@ -1,7 +1,8 @@
 """The records that are measured: the same ones in the topics and in the producing loop."""
 
 import random
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Final
@@ -13,6 +14,15 @@ _POOL_BYTES: Final = 16_000_000
 """Different values made up before the clock starts; well above the window of zstd at level 1."""
 
 _FIRST_MS: Final = 1_790_000_000_000
+
+LOADS: Final = ("4M-100B", "1M-1KB")
+"""Those that are measured where none is named."""
+
+CODECS: Final = ("none", "lz4")
+"""How the batches of a topic may be compressed."""
+
+_NAMED: Final = re.compile(r"([1-9]\d*)([KM]?)-([1-9]\d*)(K?)B")
+_TIMES: Final = {"": 1, "K": 1_000, "M": 1_000_000}
 
 Arguments = tuple[bytes, bytes, int, list[tuple[str, bytes | None]]]
 """Value, key, timestamp in ms and headers of one record."""
@@ -26,11 +36,13 @@ class Load:
         name: For tables and topics.
         value_bytes: Of each value.
         records: In all partitions together.
+        codec: One of `CODECS`: how the batches of its topic are compressed.
     """
 
     name: str
     value_bytes: int
     records: int
+    codec: str = "none"
 
     @property
     def topic(self) -> str:
@@ -43,12 +55,25 @@ class Load:
         return self.records * self.value_bytes
 
 
-def loads(scale: float) -> list[Load]:
-    """Return 4 million records of 100 B, and 1 GB of 1 KB records, times *scale*."""
-    return [
-        Load("100B", 100, _rounded(4_000_000 * scale)),
-        Load("1KB", 1_000, _rounded(1_000_000 * scale)),
-    ]
+def loads(
+    scale: float, names: Sequence[str] = LOADS, codecs: Sequence[str] = CODECS[:1]
+) -> list[Load]:
+    """Return each load of *names*, its records times *scale*, for each of *codecs*.
+
+    Raises:
+        ValueError: If a name is not a number of records and their size, as ``20M-100B``.
+    """
+    return [_load(scale, name, codec) for codec in codecs for name in names]
+
+
+def _load(scale: float, name: str, codec: str) -> Load:
+    found = _NAMED.fullmatch(name)
+    if found is None:
+        raise ValueError(f"{name}: expected records and their size, such as 4M-100B or 1M-1KB")
+    count, times, size, kilo = found.groups()
+    records = _rounded(int(count) * _TIMES[times] * scale)
+    label = name if codec == "none" else f"{name}-{codec}"
+    return Load(label, int(size) * _TIMES[kilo], records, codec)
 
 
 def _rounded(records: float) -> int:

@@ -3,12 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cases import BARE
+from benchmarks.cases import BARE, CLIENTS
 
 Row = dict[str, Any]
 
@@ -18,11 +18,22 @@ _COLUMNS = {
     "workers s": ("worker_start_s", ",.1f"),
     "s without": ("seconds", ",.1f"),
     "CPU s": ("cpu_s", ",.1f"),
+    "task us": ("task_cpu_us", ",.2f"),
     "peak MiB": ("peak_mib", ",.0f"),
     "records/s": ("records_per_s", ",.0f"),
     "MB/s": ("mb_per_s", ",.0f"),
     "of loop": ("ratio", ".0%"),
+    "stored MB": ("stored_mb", ",.1f"),
 }
+
+TASK_AIMS: Final = {("sink", 100): 0.45, ("sink", 1000): 0.7} | {
+    ("restore", 100): 0.6,
+    ("restore", 1000): 0.8,
+}
+"""The most CPU time of the tasks by columns, as a share of that by objects: by bytes a value."""
+
+SPEED_AIMS: Final = {("sink", "20M-100B"): 2.5, ("restore", "20M-100B"): 1.7}
+"""How many times as fast a whole process, without Spark's start, is to be by columns."""
 
 
 def with_ratios(rows: Sequence[Row]) -> list[Row]:
@@ -42,9 +53,9 @@ def with_ratios(rows: Sequence[Row]) -> list[Row]:
 
 def medians(rows: Iterable[Row]) -> list[Row]:
     """Return one row for each case, every number the median of its repetitions."""
-    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    groups: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
-        groups[row["case"], row["load"], row["store"]].append(row)
+        groups[row["case"], row["client"], row["load"], row["store"]].append(row)
     found = []
     for repeated in groups.values():
         first = repeated[0]
@@ -56,6 +67,60 @@ def medians(rows: Iterable[Row]) -> list[Row]:
         del merged["repetition"]
         found.append({**merged, "repetitions": len(repeated)})
     return found
+
+
+def compared(rows: Iterable[Row]) -> list[Row]:
+    """Return what records in columns cost against objects, from the medians of one run.
+
+    Each row has the CPU time of the tasks (``task_ratio``: less is better) and the speed of the
+    whole process without Spark's start (``speed``: more is better), with their aims, and the
+    peak memory of both.
+    """
+    found: dict[tuple[str, str, str], dict[str, Row]] = defaultdict(dict)
+    for row in rows:
+        if row["client"]:
+            found[row["case"], row["load"], row["store"]][row["client"]] = row
+    result = []
+    for (case, load, store), ways in found.items():
+        if ways.keys() < set(CLIENTS):
+            continue
+        native, python = (ways[name] for name in CLIENTS)
+        size = native["bytes"] // native["records"]
+        objects = python["task_cpu_us"]
+        result.append(
+            {
+                "case": case,
+                "load": load,
+                "store": store,
+                "task_ratio": round(native["task_cpu_us"] / objects, 3) if objects else None,
+                "task_aim": TASK_AIMS.get((case, size)),
+                "speed": round(python["seconds"] / native["seconds"], 3),
+                "speed_aim": SPEED_AIMS.get((case, load)),
+                "peak_mib_native": native["peak_mib"],
+                "peak_mib_python": python["peak_mib"],
+            }
+        )
+    return result
+
+
+def show_compared(rows: Sequence[Row], console: Console) -> None:
+    """Print what `compared` found."""
+    if not rows:
+        return
+    table = Table(title="Columns against objects: native / python", title_justify="left")
+    table.add_column("")
+    columns = {
+        "CPU of tasks": ("task_ratio", ".2f"), "at most": ("task_aim", ".2f"),
+        "times as fast": ("speed", ".2f"), "at least": ("speed_aim", ".1f"),
+        "peak MiB native": ("peak_mib_native", ",.0f"),
+        "peak MiB python": ("peak_mib_python", ",.0f"),
+    }  # fmt: skip
+    for name in columns:
+        table.add_column(name, justify="right")
+    for row in rows:
+        cells = [_cell(row[name], form) for name, form in columns.values()]
+        table.add_row(f"{row['case']} {row['store']} {row['load']}", *cells)
+    console.print(table)
 
 
 def show(rows: Iterable[Row], console: Console) -> None:
@@ -71,7 +136,7 @@ def show(rows: Iterable[Row], console: Console) -> None:
         for name in _COLUMNS:
             table.add_column(name, justify="right")
         for row in group:
-            label = f"{row['case']} {row['store']}".strip()
+            label = " ".join(filter(None, (row["case"], row["client"], row["store"])))
             cells = [_cell(row.get(name), form) for name, form in _COLUMNS.values()]
             table.add_row(label, *cells)
         console.print(table)

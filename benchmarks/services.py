@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from benchmarks import loops
 from benchmarks.process_tree import measure
@@ -64,6 +64,15 @@ class Services(LocalService):
         """What commands need to reach the S3 server."""
         return self.s3.environment
 
+    @property
+    def scratch(self) -> Path:
+        """A folder for the run's own files, removed with all else."""
+        return self._folder
+
+    def folder(self, place: Place) -> Path:
+        """Return where a backup in a folder lies."""
+        return self._folder / place.name
+
     def fresh_place(self, store: str) -> Place:
         """Return an empty bucket or folder."""
         name = f"bench-{next(self._count)}"
@@ -84,7 +93,7 @@ class Services(LocalService):
     def empty(self, place: Place) -> None:
         """Remove a backup."""
         if place.store == "dir":
-            shutil.rmtree(self._folder / place.name)
+            shutil.rmtree(self.folder(place))
             return
         store: Store = open_store(place.settings)
         for found in list(store.list("")):
@@ -105,6 +114,12 @@ class Services(LocalService):
             future.result()
         while name in self._admin.list_topics(timeout=10).topics:
             time.sleep(0.1)
+
+    def records(self, topic: str) -> int:
+        """Return the sum of the partitions' end offsets."""
+        found = self._admin.describe_topics(TopicCollection([topic]))[topic].result()
+        ends = {TopicPartition(topic, each.id): OffsetSpec.latest() for each in found.partitions}
+        return sum(each.result().offset for each in self._admin.list_offsets(ends).values())
 
     def fill(self, load: Load) -> None:
         """Write the records of *load* to its topic."""
