@@ -32,8 +32,9 @@ TASK_AIMS: Final = {("sink", 100): 0.45, ("sink", 1000): 0.7} | {
 }
 """The most CPU time of the tasks by columns, as a share of that by objects: by bytes a value."""
 
-SPEED_AIMS: Final = {("sink", "20M-100B"): 2.5, ("restore", "20M-100B"): 1.7}
-"""How many times as fast a whole process, without Spark's start, is to be by columns."""
+SPEED_AIMS: Final = {("sink", 100, 20_000_000): 2.5, ("restore", 100, 20_000_000): 1.7}
+"""How many times as fast a whole process, without Spark's start, is to be by columns: by bytes a
+value and records."""
 
 
 def with_ratios(rows: Sequence[Row]) -> list[Row]:
@@ -95,7 +96,7 @@ def compared(rows: Iterable[Row]) -> list[Row]:
                 "task_ratio": round(native["task_cpu_us"] / objects, 3) if objects else None,
                 "task_aim": TASK_AIMS.get((case, size)),
                 "speed": round(python["seconds"] / native["seconds"], 3),
-                "speed_aim": SPEED_AIMS.get((case, load)),
+                "speed_aim": SPEED_AIMS.get((case, size, native["records"])),
                 "peak_mib_native": native["peak_mib"],
                 "peak_mib_python": python["peak_mib"],
             }
@@ -130,7 +131,7 @@ def show(rows: Iterable[Row], console: Console) -> None:
         groups[row["direction"], row["load"]].append(row)
     for (direction, load), group in groups.items():
         verb = {"read": "from Kafka", "write": "to Kafka"}[direction]
-        title = f"{group[0]['records']:,} records of {load}, {verb}"
+        title = f"{load}, {verb}: {group[0]['records']:,} records"
         table = Table(title=title, title_justify="left")
         table.add_column("")
         for name in _COLUMNS:
