@@ -106,7 +106,6 @@ def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Ste
             why = f"it changes the {lacks[0]}, and no converter is set to read it"
             do = f"set {lacks[0]}.converter to the converter that fits what producers write"
             doubts.append(error("transform", f"transforms.{alias}.type", kind, why, do))
-        doubts += _check_routing(step, given)
         found.append(step)
     return Steps(_beyond_routing(found), doubts)
 
@@ -258,18 +257,6 @@ def _check_topic(step: Step, given: Mapping[str, Value]) -> None:
             "or by a field, use the time-based or the field partitioner"
         )
         raise _RefusedError(error("transform", name, given[name], why, do))
-
-
-def _check_routing(step: Step, given: Mapping[str, Value]) -> Iterator[Doubt]:
-    """Refuse to follow with a transform that chooses a topic for each record."""
-    follow = given.get("follow")
-    if step.chooses_topics and follow is not None and follow.text.lower() == "true":
-        why = (
-            f"{step.alias} chooses a topic for each record, and all topics have to be known before "
-            "the first record is written"
-        )
-        do = "remove it, and run the restore again for what has come since"
-        yield error("combination", "follow", follow, why, do)
 
 
 def _listed_in(given: Mapping[str, Value], name: str) -> list[str]:

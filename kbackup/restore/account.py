@@ -82,11 +82,17 @@ class Account:
                 row = replace(row, report=replace(row.report, own=own), state="to do")
             self._rows[place] = row
 
-    def end(self, where: TopicPartition, end: int | None) -> None:
-        """Note where the backup of a partition ends, as far as the ledger says so."""
+    def end(self, where: TopicPartition, end: int | None, target: str | None = None) -> None:
+        """Note where the backup of a partition ends, as far as the ledger says so.
+
+        Args:
+            where: The partition.
+            end: Its end; None where the ledger does not say.
+            target: The only topic whose restore gets there; None for whichever there is.
+        """
         with self.lock:
             for place, row in self._rows.items():
-                if place[0] == where and end is not None:
+                if place[0] == where and target in (None, place[1]) and end is not None:
                     self._rows[place] = replace(row, report=replace(row.report, end=end))
 
     def progress(self, said: Progress) -> Progress:
@@ -119,6 +125,14 @@ class Account:
             )
             summary.skip("unregistered_schemas", report.done.strange_schemas)
             summary.skip("timestamps_of_0_ms_written_as_1_ms", report.done.zero_timestamps)
+
+    def counts_again(self, records: int, objects: int) -> None:
+        """Take back what `left_out` has counted, because a visit is about to count it."""
+        with self.lock:
+            skipped = self._summary.skipped
+            for reason, count in (("bad_records", records), ("bad_objects", objects)):
+                left = skipped.pop(reason, 0) - count
+                self._summary.skip(reason, max(0, left))
 
     def left_out(
         self, where: TopicPartition, records: int, objects: int, skipped: Sequence[Failure]

@@ -161,8 +161,8 @@ class RestoreRun:
             self._frame.tell(self._summary.warn("ledger_damaged", damage.text, key=damage.name))
         inventory, shares = Inventory(settings, store, found, said), None
         if choose_topics(settings.transforms):
-            units = to_survey(settings, store, inventory)
-            shares = self._survey(units, inventory.topics())
+            names = inventory.topics()
+            shares = self._survey(to_survey(settings, store, inventory, names), names)
         planner = Planner(
             settings=settings,
             cluster=cluster,

@@ -1,7 +1,7 @@
 """A cluster in memory that a restore keeps up to date with a bucket in memory, look by look."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from tests.support.hand_clock import HandClock
 from tests.support.target import MARKER, FakeTarget, FakeWriter
 
 TERM = 15
+NO_PROPERTIES: Mapping[str, str] = {}
 
 
 @dataclass
@@ -176,14 +177,17 @@ class Standby:
     def follow(
         self, happens: Callable[[int], bool | None], *,
         agree: Callable[[str], bool] | None = None, store: StoreSettings | None = None,
-        **options: Any,
+        properties: Mapping[str, str] = NO_PROPERTIES, **options: Any,
     ) -> dict[str, Any]:  # fmt: skip
         """Follow until *happens* returns False before a look; return the summary."""
         given = {
             "bootstrap_servers": "-", "s3_bucket_name": "b", "no_lock": True, "follow": True,
             "rename": "copy_of_$0", **options,
         }  # fmt: skip
-        settings = config.load("restore", options=given, files=(), environ={}).settings
+        extra = [f"{name}={value}" for name, value in properties.items()]
+        settings = config.load(
+            "restore", options=given, files=(), environ={}, extra=extra
+        ).settings  # fmt: skip
         stop = Stop()
         ticks = Ticks(self.time, happens, stop)
         stop.event = ticks

@@ -25,12 +25,17 @@ from kbackup.restore.follow.asides import BUCKET, Asides, Subject
 from kbackup.restore.follow.lookout import Lookout, stamps
 from kbackup.restore.follow.ready import Ready
 from kbackup.restore.follow.remarks import Remarks
+from kbackup.restore.follow.routes import Routes
 from kbackup.restore.follow.visit import VisitPlanner
 from kbackup.restore.job import RestoreJob, RestoreUnit
-from kbackup.restore.planning.plan import RestorePlan, confirm
+from kbackup.restore.planning.inventory import Inventory
+from kbackup.restore.planning.plan import PlannedTopic, RestorePlan, confirm
+from kbackup.restore.planning.shares import Surveyed
+from kbackup.restore.survey import survey
 from kbackup.restore.tasks.task import put_back
 from kbackup.runs import known, wiring
 from kbackup.runs.frame import Frame
+from kbackup.steps import choose_topics
 from kbackup.stores import Store
 
 OVERDUE_S: Final = 600.0
@@ -72,6 +77,9 @@ class Following:
         self._planner = VisitPlanner(
             settings, world, store, account, self._remarks, self._set_aside
         )
+        self._routes: Routes | None = None
+        if choose_topics(settings.transforms):
+            self._routes = Routes(settings, store, self._surveyed, account, self._remarks)
 
     def run(self, agree: Callable[[str], bool] | None) -> None:
         """List and restore until asked to stop, or until nothing that was asked for can be.
@@ -188,12 +196,18 @@ class Following:
         begun = clock.ms() / 1000 if self._turns == 0 else None
         taken = self._ready.take(due, self._lookout.catalog(due), said, self._now(), begun)
         there = {*taken.topics(), *said.topics} & set(due)
+        inventory = Inventory(settings, self._store, taken, said)
+        there -= self._not_routed(sorted(there), inventory)
+        if self._stop.is_set():
+            return
         beside = [name for name in names if name not in there]
-        plan = self._planner.plan(cluster, taken, said, there, beside)
+        shares = None if self._routes is None else self._routes.shares
+        plan = self._planner.plan(cluster, inventory, said, there, beside, shares)
         good = self._begun(plan, cluster, agree)
         self._tell(Planned(self._account.rows()))
         for where in taken.sets:
-            self._account.end(where, said.ledger(where).reached())
+            home = None if self._routes is None else self._routes.home(where)
+            self._account.end(where, said.ledger(where).reached(), home)
         now = self._now()
         units = [unit for unit in good if not self._asides.rests(unit.source, now)]
         if units and not self._stop.is_set():
@@ -205,16 +219,18 @@ class Following:
         """Make the targets ready; return what is to be done in those that nothing forbids."""
         unconfirmed = self._unconfirmed(plan, agree)
         begun = []
+        by_source: dict[str, list[PlannedTopic]] = {}
         for topic in plan.topics:
-            name = topic.intent.source
             self._remarks.plan(topic)
-            failures = [error.failure() for error in topic.refusals]
-            if not failures and unconfirmed is not None and topic.adds:
+            by_source.setdefault(topic.intent.source, []).append(topic)
+        for name, topics in by_source.items():
+            failures = [error.failure() for topic in topics for error in topic.refusals]
+            if not failures and unconfirmed is not None and any(each.adds for each in topics):
                 failures = [unconfirmed.failure()]
             units: list[RestoreUnit] = []
             first: list[RestoreUnit] = []
             if not failures:
-                alone = replace(plan, topics=(topic,))
+                alone = replace(plan, topics=tuple(topics))
                 try:
                     self._prepare(alone)
                     made = begin(
@@ -243,6 +259,23 @@ class Following:
             begun += units
         return begun
 
+    def _not_routed(self, names: Sequence[str], inventory: Inventory) -> set[str]:
+        """Find out which topics new records go to; return the topics where that is not possible."""
+        if self._routes is None:
+            return set()
+        found = self._routes.look(names, inventory)
+        for name, failures in found.items():
+            if failures:
+                self._set_aside(name, failures)
+            elif not self._routes.shares.targets(name):
+                self._take_up(name)  # no plan will
+        return {name for name, failures in found.items() if failures}
+
+    def _surveyed(self, units: Sequence[RestoreUnit]) -> list[Surveyed]:
+        """Read units for the topics of their records; nothing is written."""
+        job = self._job(RestorePlan((), wiring.restore_group(self._settings), {}), 0)
+        return self._reports(functools.partial(survey, job), units)
+
     def _unconfirmed(
         self, plan: RestorePlan, agree: Callable[[str], bool] | None
     ) -> RefusedError | None:
@@ -255,17 +288,14 @@ class Following:
     def _restore(self, plan: RestorePlan, units: Sequence[RestoreUnit], cluster: Cluster) -> None:
         self._visits += 1
         job = self._job(plan, self._visits)
-        found = self._run_tasks(functools.partial(put_back, job), units, **pace.manner(job))
-        reports = [each for each in found if isinstance(each, PartitionReport)]
-        for each in found:
-            if isinstance(each, engine.NotBegun):
-                raise SparkError(each.failure.what, each.failure.why)
+        reports = self._reports(functools.partial(put_back, job), units, **pace.manner(job))
         for report in reports:
             self._account.take(report)
-            if report.failure is None:
-                self._take_up(report.where)
-            elif report.failure.code != StoppedError.code:
+            if report.failure is not None and report.failure.code != StoppedError.code:
                 self._set_aside(report.where, [report.failure])
+        failed = {report.where for report in reports if report.failure is not None}
+        for where in {report.where for report in reports} - failed:  # all topics that it goes to
+            self._take_up(where)
         if not self._stop.is_set():
             self._audit(plan, cluster, reports)
 
@@ -285,6 +315,15 @@ class Following:
             for failure in [*failures, *(error.failure() for error in errors)]:
                 place = failure.place.get("topic"), failure.place.get("partition")
                 self._summary.standing["audit", *place] = failure
+
+    def _reports(
+        self, task: engine.Task[engine.R], units: Sequence[Any], **manner: Unpack[engine.Manner]
+    ) -> list[engine.R]:
+        found = self._run_tasks(task, units, **manner)
+        for each in found:
+            if isinstance(each, engine.NotBegun):
+                raise SparkError(each.failure.what, each.failure.why)
+        return [each for each in found if not isinstance(each, engine.NotBegun)]
 
     def _run_tasks(
         self, task: engine.Task[engine.R], units: Sequence[Any], **manner: Unpack[engine.Manner]

@@ -28,7 +28,7 @@ class Remarks:
 
     def __init__(self, summary: Summary, lock: RLock, tell: Tell) -> None:
         self._summary, self._lock, self._tell = summary, lock, tell
-        self._plans: dict[str, TopicPlanned] = {}
+        self._plans: dict[tuple[str, str], TopicPlanned] = {}
 
     def plans(self) -> list[Event]:
         """Return the latest plan of each topic."""
@@ -36,13 +36,13 @@ class Remarks:
 
     def plan(self, topic: PlannedTopic) -> None:
         """Report what is planned for a topic where that is news, and what is odd about it."""
-        name, event = topic.intent.source, topic.event()
+        place, event = (topic.intent.source, topic.intent.target), topic.event()
         with self._lock:
-            before = self._plans.get(name)
-            self._plans[name] = event
+            before = self._plans.get(place)
+            self._plans[place] = event
         if before is None or (before.action, before.code) != (event.action, event.code):
             self._tell(event)
-        self.odd((name, "plan"), topic.warnings)
+        self.odd((place[0], f"plan of {place[1]}"), topic.warnings)
         with self._lock:
             said = [entry.code for entry in self._summary.remarks.values()]
             for code, reason in _COUNTED.items():

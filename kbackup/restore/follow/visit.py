@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from kbackup.backup.catalog import Catalog
 from kbackup.config import Settings
 from kbackup.errors import Failure, KbackupError
 from kbackup.kafka import Cluster
@@ -12,6 +11,7 @@ from kbackup.restore.follow.remarks import Remarks
 from kbackup.restore.planning.inventory import Inventory
 from kbackup.restore.planning.plan import RestorePlan
 from kbackup.restore.planning.planner import Planner
+from kbackup.restore.planning.shares import Shares
 from kbackup.restore.planning.target import asked
 from kbackup.runs import wiring
 from kbackup.runs.known import Known
@@ -47,38 +47,40 @@ class VisitPlanner:
     def plan(
         self,
         cluster: Cluster,
-        taken: Catalog,
+        inventory: Inventory,
         said: Known,
         only: Collection[str],
         beside: Collection[str],
+        shares: Shares | None,
     ) -> RestorePlan:
         """Plan a visit.
 
         Args:
             cluster: The target.
-            taken: The objects that are ready.
+            inventory: The objects that are ready.
             said: What the backup says about itself.
             only: The topics to plan.
             beside: Topics that the same run restores, and that are not planned now.
+            shares: Which topics the transforms choose, where they choose one for each record.
 
         Raises:
             KbackupError: If the cluster or the store does not answer, or the only topic cannot be
                 planned.
         """
-        return self._allowed(self._planned(cluster, taken, said, only, beside), cluster)
+        found = self._planned(cluster, inventory, said, only, beside, shares)
+        return self._allowed(found, cluster)
 
     def _planned(
-        self, cluster: Cluster, taken: Catalog, said: Known, only: Collection[str],
-        beside: Collection[str],
+        self, cluster: Cluster, inventory: Inventory, said: Known, only: Collection[str],
+        beside: Collection[str], shares: Shares | None,
     ) -> RestorePlan:  # fmt: skip
         """Plan *only* these topics; one that cannot be planned does not keep others from it."""
 
         def planned(names: Collection[str]) -> RestorePlan:
             planner = Planner(
                 settings=self._settings, cluster=cluster, store=self._store,
-                inventory=Inventory(self._settings, self._store, taken, said),
-                known=said, now_ms=self._world.clock.ms(), only=names,
-                beside=[*beside, *(name for name in only if name not in names)],
+                inventory=inventory, known=said, now_ms=self._world.clock.ms(), only=names,
+                beside=[*beside, *(name for name in only if name not in names)], shares=shares,
             )  # fmt: skip
             plan = planner.plan()
             for error in planner.missing:
@@ -109,7 +111,7 @@ class VisitPlanner:
         new = [
             topic
             for topic in plan.topics
-            if not topic.refusals and (topic.grows or topic.intent.source not in self._asked)
+            if not topic.refusals and (topic.grows or topic.intent.target not in self._asked)
         ]
         if not new:
             return plan
@@ -117,7 +119,7 @@ class VisitPlanner:
             replace(plan, topics=tuple(new)), cluster, self._world.kafka.permissions(),
             self._settings.replication_factor, asks_for_transactions=False,
         )  # fmt: skip
-        self._asked |= {topic.intent.source for topic in said.topics if not topic.refusals}
-        answered = {topic.intent.source: topic for topic in said.topics}
-        topics = tuple(answered.get(topic.intent.source, topic) for topic in plan.topics)
+        self._asked |= {topic.intent.target for topic in said.topics if not topic.refusals}
+        answered = {topic.intent.target: topic for topic in said.topics}
+        topics = tuple(answered.get(topic.intent.target, topic) for topic in plan.topics)
         return replace(plan, topics=topics)

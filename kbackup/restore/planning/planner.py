@@ -115,7 +115,7 @@ class Planner:
             positions,
             self._cluster.topic_config(existing),
         )
-        others = [self._named(name) for name in self._beside]
+        others = [intent for name in self._beside for intent in self._named(name)]
         clashes = list(safety.collisions([*intents, *others]))
         topics = [self._topic(intent, held, clashes) for intent in intents]
         return RestorePlan(tuple(topics), self._group, held.spans)
@@ -136,9 +136,11 @@ class Planner:
         every = {TopicPartition(intent.source, partition) for partition in range(count)}
         return sorted(every.union(self._inventory.stored(intent.source)))
 
-    def _named(self, name: str) -> Intent:
-        """Return what is known of a topic's restore by its name alone."""
-        return Intent(name, rename(name, self._settings.renames), 1)
+    def _named(self, name: str) -> list[Intent]:
+        """Return what is known of a topic's restore without looking at it again."""
+        if self._shares is not None:
+            return [Intent(name, target, 1) for target in self._shares.targets(name)]
+        return [Intent(name, rename(name, self._settings.renames), 1)]
 
     def _intents(self, name: str) -> list[Intent]:
         """Return where records of a topic go: to one other, or to those chosen for each.

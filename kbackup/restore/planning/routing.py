@@ -1,5 +1,7 @@
 """What has to be read to find out which topics records go to, where transforms choose them."""
 
+from collections.abc import Sequence
+
 from kbackup.backup.frozen import frozen
 from kbackup.config import Settings
 from kbackup.errors import ConfigurationError
@@ -12,12 +14,19 @@ from kbackup.runs import wiring
 from kbackup.stores import Store
 
 
-def to_survey(settings: Settings, store: Store, inventory: Inventory) -> list[RestoreUnit]:
+def to_survey(
+    settings: Settings, store: Store, inventory: Inventory, topics: Sequence[str]
+) -> list[RestoreUnit]:
     """Return all that is asked for, a unit a partition; nothing of it is to be written.
+
+    Args:
+        settings: The configuration.
+        store: Where the backup is.
+        inventory: What it holds.
+        topics: Of which topics.
 
     Raises:
         ConfigurationError: If schemas are to be registered: their subjects are not known yet.
-        IncompleteBackupError: If a topic that was asked for is not in the backup.
         RefusedError: If some of it is archived.
         StoreError: If the store does not answer.
     """
@@ -28,7 +37,7 @@ def to_survey(settings: Settings, store: Store, inventory: Inventory) -> list[Re
             "leave the Schema Registry out: records keep the ids of their schemas",
         )
     window, units = wiring.window(settings), list[RestoreUnit]()
-    for name in inventory.topics():
+    for name in topics:
         inventory.look_at(name)
         wheres = inventory.wanted(name)
         chosen = {where: inventory.chosen(where)[0] for where in wheres}

@@ -72,18 +72,10 @@ class Shares:
         Raises:
             RefusedError: If the records of one topic would go to more than `TOPICS_MOST`.
         """
-        found = {}
-        for report in reports:
-            shares = dict(report.shares)
-            # the same one in every run: it is the topic of the first record that has one
-            home = min(shares, key=lambda name: (shares[name].first, name), default=None)
-            if home is not None:
-                shares[home] = replace(shares[home], counts_rest=True)
-            found[report.where] = shares
-        shares_of = cls(found)
-        for topic in {where.topic for where in found}:
-            check(topic, len(shares_of.targets(topic)))
-        return shares_of
+        found = cls({report.where: with_home(report.shares) for report in reports})
+        for topic in {where.topic for where in found.found}:
+            check(topic, len(found.targets(topic)))
+        return found
 
     def targets(self, topic: str) -> list[str]:
         """Return the topics that records of *topic* go to, by name."""
@@ -102,6 +94,30 @@ class Shares:
         """Return the lowest timestamp of what goes from one topic to another."""
         times = [share.oldest for share in self.of_target(topic, target)]
         return min((time for time in times if time is not None), default=None)
+
+
+def with_home(shares: Mapping[str, Share]) -> dict[str, Share]:
+    """Return the shares of a partition, of which one counts what has no topic.
+
+    It is the same one in every run: that of the first record that has a topic.
+    """
+    found = dict(shares)
+    if found and not any(share.counts_rest for share in found.values()):
+        home = min(found, key=lambda name: (found[name].first, name))
+        found[home] = replace(found[home], counts_rest=True)
+    return found
+
+
+def added(before: Share, more: Share) -> Share:
+    """Return what goes to a topic from objects of which some were read before."""
+    times = [time for time in (before.oldest, more.oldest) if time is not None]
+    return Share(
+        before.records + more.records,
+        min(before.first, more.first),
+        min(times, default=None),
+        before.sets | more.sets,
+        before.counts_rest,
+    )
 
 
 def check(topic: str, count: int) -> None:

@@ -349,12 +349,3 @@ def test_a_topic_for_each_record_is_chosen_by_a_restore_alone() -> None:
     assert "give it to the restore" in found.doubts[0].do
     (step,) = transforms.restore_steps(_given(BY_DAY), frozenset()).steps
     assert ("timestamp_router", True) == (step.plugin, step.chooses_topics)
-
-
-def test_a_restore_that_follows_cannot_choose_topics_by_record() -> None:
-    """
-    All topics have to be known before the first record is written.
-    """
-    found = transforms.restore_steps(_given(BY_DAY | {"follow": "true"}), frozenset())
-
-    assert [("error", "follow")] == [(doubt.level, doubt.name) for doubt in found.doubts]
