@@ -16,15 +16,25 @@ pytestmark = [pytest.mark.integration, pytest.mark.crash]
 _NUMBER = itertools.count()
 
 
+_NIGHTS_KILLS = 10
+"""In each of the three tests of the night whose backup is spread over directories: 30 in all."""
+
+
 @pytest.mark.parametrize(
-    ("seed", "backup"),
+    ("seed", "backup", "kills_due"),
     [
-        (0, "large"), pytest.param(1, "large", marks=pytest.mark.nightly),
-        (2, "large_in_directories"), (3, "large_in_directories"),
+        (0, "large", KILLS),
+        pytest.param(1, "large", KILLS, marks=pytest.mark.nightly),
+        (2, "large_in_directories", KILLS),
+        (3, "large_in_directories", KILLS),
+        *(
+            pytest.param(seed, "large_in_directories", _NIGHTS_KILLS, marks=pytest.mark.nightly)
+            for seed in (4, 5, 6)
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_restore_killed_again_and_again_delivers_every_record_once(
-    seed: int, backup: str, cluster: TestCluster, request: pytest.FixtureRequest
+    seed: int, backup: str, kills_due: int, cluster: TestCluster, request: pytest.FixtureRequest
 ) -> None:
     """
     However often it was killed, the same command goes on, and a reader of committed records sees
@@ -33,11 +43,11 @@ def test_a_restore_killed_again_and_again_delivers_every_record_once(
     large: Large = request.getfixturevalue(backup)
     chance = random.Random(seed)
     kills = 0
-    while kills < KILLS:
+    while kills < kills_due:
         prefix = f"crash_{next(_NUMBER)}_of_"
         words = large.restore(prefix)
         target = f"{prefix}{large.topic}"
-        while kills < KILLS:
+        while kills < kills_due:
             with running(large.kbackup, *words) as command:
                 before = cluster.end_offsets(target)
                 moved = functools.partial(_has_moved, cluster, target, before)
