@@ -264,6 +264,16 @@ class CorruptObjectError(KbackupError):
     code = "corrupt"
 
 
+class UnsupportedObjectError(CorruptObjectError):
+    """An object is whole as far as can be seen, and holds what this version cannot represent.
+
+    ``behavior.on.error`` treats it as it treats a damaged one.
+    """
+
+    exit_code = 4
+    code = "unsupported_object"
+
+
 class IncompleteBackupError(KbackupError):
     """Objects that belong to the backup are missing."""
 

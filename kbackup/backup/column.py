@@ -128,7 +128,8 @@ def named(batches: Iterator[pa.RecordBatch], file: BackupFile) -> Iterator[pa.Re
 def _at(error: CorruptObjectError | Bad, file: BackupFile, place: str = "") -> CorruptObjectError:
     """Return *error* as one of *file*, *place* saying where in it."""
     why = place + (error.what if not error.why else f"{error.what}: {error.why}")
-    return CorruptObjectError(
+    kind = type(error) if isinstance(error, CorruptObjectError) else CorruptObjectError
+    return kind(
         file.key,
         why,
         error.do or "back these offsets up again, or skip it with behavior.on.error=log",

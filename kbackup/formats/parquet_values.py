@@ -23,7 +23,7 @@ from kbackup.connect import schema as connect
 from kbackup.connect.avro_schema import AvroStyle, from_avro, to_avro
 from kbackup.connect.json_values import unscaled
 from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
-from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.errors import ConfigurationError, CorruptObjectError, UnsupportedObjectError
 from kbackup.formats.column_schema import column_schema
 from kbackup.formats.record_reading import METADATA_PREFIX, READ_BYTES
 from kbackup.formats.row_groups import BYTES, RECORDS
@@ -39,6 +39,7 @@ _HEADERS: Final = ConnectSchema(
 )
 _ENVELOPES: Final = {View.KEY: "RecordKey", View.HEADERS: "RecordHeaders"}
 _STYLE: Final = AvroStyle()
+_INT64_MAX: Final = 2**63 - 1
 _DIGITS: Final = 76
 """The most digits of Arrow's widest decimal."""
 
@@ -53,14 +54,24 @@ _WIDER: Final = {
     pa.uint32(): pa.int64(),
     pa.large_string(): pa.string(),
     pa.large_binary(): pa.binary(),
+    pa.string_view(): pa.string(),
+    pa.binary_view(): pa.binary(),
+    pa.float16(): pa.float32(),
+    pa.uint64(): pa.int64(),
+    pa.null(): pa.string(),
 }
-"""Types of other tools' files that Connect lacks, and what holds all their values."""
+"""Types of other tools' files that Connect lacks, and what holds all their values; of ``uint64``
+all but the upper half, which is refused."""
 
 _SETTINGS: Final[dict[str, Any]] = {
     "write_page_checksum": True,
     "store_schema": False,  # Parquet's own types say all, to every reader alike
     "version": "2.6",
 }
+
+
+class _TooLargeError(ValueError):
+    """A number is beyond what Connect's INT64 holds."""
 
 
 class ValueWriter:
@@ -208,6 +219,7 @@ def stored(values: pa.Array, schema: ConnectSchema) -> pa.Array:
 def _offsets(lists: pa.ListArray) -> pa.Int32Array:
     """Return where each list begins, null where it is null, and where the last one ends."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0)
+    lengths = lengths.cast(pa.int32())
     ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
     if not lists.null_count:
         return ends
@@ -231,6 +243,7 @@ def read_values(file: BinaryIO, view: View) -> Iterator[pa.RecordBatch]:
 
     Raises:
         CorruptObjectError: If it is truncated or altered.
+        UnsupportedObjectError: If another tool wrote it, with values that Connect has no type for.
     """
     try:
         parquet = pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False)
@@ -252,6 +265,8 @@ def read_values(file: BinaryIO, view: View) -> Iterator[pa.RecordBatch]:
         if error.errno is not None:
             raise
         raise _corrupt(error) from error
+    except UnsupportedObjectError:
+        raise
     except (pa.ArrowException, ValueError, KeyError, OverflowError, MemoryError) as error:
         raise _corrupt(error) from error
 
@@ -267,17 +282,46 @@ def _footer_schema(parquet: pq.ParquetFile) -> ConnectSchema:
 def _of_stored(kind: pa.DataType, *, optional: bool = False) -> ConnectSchema:
     """Return the schema of a file of another tool."""
     if pa.types.is_struct(kind):
-        fields = tuple((each.name, _of_stored(each.type, optional=each.nullable)) for each in kind)
+        fields = tuple((each.name, _of_field(each)) for each in kind)
         return ConnectSchema(Type.STRUCT, optional, fields=fields)
     if pa.types.is_map(kind):
         key, item = _of_stored(kind.key_type), kind.item_field
         value = _of_stored(item.type, optional=item.nullable)
         return ConnectSchema(Type.MAP, optional, key=key, value=value)
-    if pa.types.is_list(kind):
+    if _is_list(kind):
         item = kind.value_field
         value = _of_stored(item.type, optional=item.nullable)
         return ConnectSchema(Type.ARRAY, optional, value=value)
     return _of_scalar(kind, optional=optional)
+
+
+def _of_field(field: pa.Field) -> ConnectSchema:
+    """Return the schema of a field of another tool.
+
+    Raises:
+        UnsupportedObjectError: If Connect has nothing that holds its values.
+    """
+    try:
+        return _of_stored(field.type, optional=field.nullable)
+    except UnsupportedObjectError:
+        raise
+    except ValueError:
+        raise _unsupported(field.name, f"it has the type {field.type}") from None
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    known = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    return any(is_one(kind) for is_one in known)
+
+
+def _unsupported(name: str, why: str) -> UnsupportedObjectError:
+    return UnsupportedObjectError(
+        f"the Parquet file has a column {name} that Kafka Connect has no type for",
+        why,
+        "write the file again with another type, leave it out with a narrower topic.regex.list, or "
+        "skip it with behavior.on.error",
+    )
 
 
 def _of_scalar(kind: pa.DataType, *, optional: bool) -> ConnectSchema:
@@ -289,13 +333,17 @@ def _of_scalar(kind: pa.DataType, *, optional: bool) -> ConnectSchema:
         if stored_as == kind:
             plain = Type.INT64 if logical == TIMESTAMP else Type.INT32
             return ConnectSchema(plain, optional, logical, 1)
-    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
+    if pa.types.is_date64(kind):
+        return ConnectSchema(Type.INT32, optional, DATE, 1)
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind) or pa.types.is_duration(kind):
         return ConnectSchema(Type.INT64, optional)
     if pa.types.is_decimal(kind):
         scale = ("scale", str(kind.scale))
         return ConnectSchema(Type.BYTES, optional, DECIMAL, 1, parameters=(scale,))
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
+    if pa.types.is_fixed_size_binary(kind):
+        kind = pa.binary()
     return connect.of_arrow(_WIDER.get(kind, kind), optional=optional)
 
 
@@ -311,7 +359,7 @@ def _plain(values: pa.Array, schema: ConnectSchema) -> pa.Array:
         return pa.array([_unscaled(each, schema.scale) for each in values.to_pylist()], pa.binary())
     if schema.type is Type.STRUCT:
         columns = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
-        parts = [_plain(columns[name], field) for name, field in schema.fields]
+        parts = [_column(name, columns[name], field) for name, field in schema.fields]
         mask = values.is_null()
         return pa.StructArray.from_arrays(parts, fields=list(schema.arrow()), mask=mask)
     if schema.type is Type.ARRAY:
@@ -322,7 +370,24 @@ def _plain(values: pa.Array, schema: ConnectSchema) -> pa.Array:
         keys, items = lists.flatten().flatten()
         key, item = _plain(keys, schema.keys), _plain(items, schema.items)
         return pa.MapArray.from_arrays(_offsets(lists), key, item, type=schema.arrow())
+    if pa.types.is_date64(values.type):
+        values = values.cast(pa.date32())
+    if pa.types.is_uint64(values.type) and (pc.max(values).as_py() or 0) > _INT64_MAX:
+        raise _TooLargeError
     return values.cast(schema.arrow())
+
+
+def _column(name: str, values: pa.Array, schema: ConnectSchema) -> pa.Array:
+    """Return a field of a struct in Connect's own type.
+
+    Raises:
+        UnsupportedObjectError: If a number is too large for it.
+    """
+    try:
+        return _plain(values, schema)
+    except _TooLargeError:
+        why = f"it has the type uint64, and a value above {_INT64_MAX}"
+        raise _unsupported(name, why) from None
 
 
 def _unscaled(value: Decimal | None, scale: int) -> bytes | None:

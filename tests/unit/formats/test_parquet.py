@@ -8,7 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from record_samples import OPTIONS, batch_of, read, write
 
-from kbackup.errors import ConfigurationError, CorruptObjectError, StoreError
+from kbackup.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    StoreError,
+    UnsupportedObjectError,
+)
 from kbackup.formats import FormatOptions
 from kbackup.formats.parquet import EXTENSIONS, ParquetFormat
 from kbackup.naming import View
@@ -324,3 +329,40 @@ def test_a_full_disk_reaches_the_writer() -> None:
         PARQUET.writer(file, View.RECORD, OPTIONS).close({})
 
     assert 28 == caught.value.errno
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pa.array([1, None, 2**63 - 1], pa.uint64()), [1, None, 2**63 - 1]),
+        (pa.array([b"ab", None, b"\0\1"], pa.binary(2)), [b"ab", None, b"\0\1"]),
+        (pa.array([[1], None, []], pa.large_list(pa.uint64())), [[1], None, []]),
+        (pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int32(), 2)), [[1, 2], None, [3, 4]]),
+        (pa.array([1.5, None, -0.25], pa.float16()), [1.5, None, -0.25]),
+        (pa.array([5, None, -7], pa.duration("us")), [5, None, -7]),
+        (pa.array([86_400_000, None, 0], pa.date64()), [1, None, 0]),
+        (pa.nulls(3), [None] * 3),
+    ],
+)
+def test_types_of_other_tools_come_back_without_loss(
+    column: pa.Array, expected: list[object]
+) -> None:
+    """
+    A type that Kafka Connect lacks is read as one that holds all its values.
+    """
+    rows = read(PARQUET, View.VALUE, foreign(pa.table({"a": column})))
+
+    assert expected == [row["value"]["a"] for row in rows]
+
+
+@pytest.mark.parametrize("kind", [pa.uint64(), pa.list_(pa.uint64())])
+def test_a_number_that_connect_cannot_hold_is_refused_by_its_column(kind: pa.DataType) -> None:
+    """
+    The file is not called damaged, and the exit code is that of a refusal.
+    """
+    value: object = 2**63 if pa.types.is_uint64(kind) else [2**63]
+
+    with pytest.raises(UnsupportedObjectError, match="column much") as refused:
+        read(PARQUET, View.VALUE, foreign(pa.table({"much": pa.array([value], kind)})))
+
+    assert 4 == refused.value.exit_code
