@@ -5,7 +5,7 @@ go through their converter and back, so that the copy is in the form of the orig
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -14,14 +14,15 @@ import pyarrow.compute as pc
 from kbackup import converters
 from kbackup.columns import Column
 from kbackup.converters import Converter
-from kbackup.errors import ConfigurationError
+from kbackup.errors import ConfigurationError, IllegalTopicNameError
 from kbackup.flow.rows import BadRecord
 from kbackup.flow.stretches import by_row
 from kbackup.flow.transform import Transformed, transformed
 from kbackup.flow.views import COLUMNS, ReadOptions
-from kbackup.naming import View
+from kbackup.naming import View, check_topic
 from kbackup.records import TopicPartition
 from kbackup.restore.job import RestoreJob, RestoreUnit
+from kbackup.runs.selection import is_internal
 from kbackup.transforms.chain import Chain
 from kbackup.transforms.data import Records
 
@@ -73,6 +74,8 @@ class Transforming:
         self._where = TopicPartition(seen, unit.source.partition)
         self._unit = unit
         self._chain = Chain(job.transforms)
+        # where such a record ends the restore, the plan names the topic with all others
+        self._drops_misnamed = unit.routed_from is not None and job.on_error != "fail"
         reads = frozenset(side for step in job.transforms for side in step.reads)
         changes = frozenset(side for step in job.transforms for side in step.changes)
         self._converters = {
@@ -125,7 +128,31 @@ class Transforming:
             view: converter.decode(batch[COLUMNS[view]])
             for view, converter in self._converters.items()
         }
-        return transformed(batch, columns, self._chain, self._where)
+        found = transformed(batch, columns, self._chain, self._where)
+        return map(self._named, found) if self._drops_misnamed else found
+
+    def _named(self, found: Transformed) -> Transformed:
+        """Return the records whose topics Kafka allows; the others are bad."""
+        topics = found.records.topics
+        source = self._unit.source.topic
+        why = {name: _why_not(name, source) for name in topics.dictionary.to_pylist()}
+        if not any(why.values()):
+            return found
+        names = topics.to_pylist()
+        bad = [
+            BadRecord(
+                offset, f"its topic would be {name!r}", why[name],
+                "correct the transform or the record", "TRANSFORMATION",
+            )
+            for offset, name in zip(found.records.batch["offset"].to_pylist(), names, strict=True)
+            if why[name]
+        ]  # fmt: skip
+        kept = pa.array([not why[name] for name in names], pa.bool_())
+        return replace(
+            found,
+            records=found.records.only(kept),
+            bad=tuple(sorted((*found.bad, *bad), key=lambda at: at.offset)),
+        )
 
     def _own(self, records: Records) -> Records:
         """Return the records that go to the unit's target."""
@@ -164,6 +191,17 @@ def written(
     )
     rows = pa.array([row for row in range(len(batch)) if row not in wrong], pa.int64())
     return batch.take(rows), bad
+
+
+def _why_not(topic: str, source: str) -> str:
+    """Return why records that choose *topic* are not written; empty if they are."""
+    try:
+        check_topic(topic)
+    except IllegalTopicNameError as error:
+        return error.why
+    if is_internal(topic) and topic != source:
+        return "Kafka or one of its services keeps its own state there"
+    return ""
 
 
 def _converter(reading: ReadOptions, view: View, topic: str) -> Converter:

@@ -261,6 +261,23 @@ def test_a_topic_that_a_record_names_passes_the_checks_before_anything_is_writte
     assert {"taken": [], "orders": []} == copied(found)
 
 
+@pytest.mark.parametrize("name", ["not/a topic", "", "__consumer_offsets"])
+def test_a_record_that_names_no_possible_topic_is_left_out_where_that_is_asked_for(
+    name: str,
+) -> None:
+    """
+    It is counted and named once, and the other records are restored.
+    """
+    found = restoring(BY_HEADER, cut((0, "a"), (1, name)), cut((2, "b")))
+
+    reports = found.restore(on_error="log", behavior_on_error="log")
+
+    assert {"a": [0], "b": [2]} == copied(found)
+    assert 1 == sum(each.done.bad_records for each in reports)
+    (bad,) = [one for each in reports for one in each.own.skipped]
+    assert "orders-0 offset 1" in bad.what
+
+
 def test_two_topics_are_not_mixed_in_one() -> None:
     """
     Records of two topics that name the same one are refused: they could not be told apart again.
