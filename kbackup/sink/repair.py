@@ -70,7 +70,9 @@ class RepairRun:
                 "a repair ends once the objects are written",
                 "stop the sink that follows, repair, and start it again",
             )
-        _check_topics(self._frame.settings)
+        settings = self._frame.settings
+        if settings.topics or not settings.renames:  # else the cluster has to say what there is
+            _places(settings, [place.topic for place in settings.repair])
         return self._frame(self)
 
     @property
@@ -102,7 +104,7 @@ class RepairRun:
         settings = self._frame.settings
         plan = _Planner(settings, self._frame.world, cluster, store)
         found = []
-        for place in dict.fromkeys(settings.repair):
+        for place in dict.fromkeys(_places(settings, cluster.topic_names())):
             try:
                 found.append(plan.repair(place))
             except IncompleteBackupError as error:
@@ -142,20 +144,40 @@ class RepairRun:
                 self._summary.fail(error)
 
 
-def _check_topics(settings: Settings) -> None:
-    """Check that the sink backs up the topics to repair: its lock is of these alone.
+def _places(settings: Settings, there: Iterable[str]) -> list[Place]:
+    """Return what to repair, by the topics' names in Kafka: they may be given as in the bucket.
+
+    Args:
+        settings: The configuration.
+        there: The topics of the cluster, or those that are named.
 
     Raises:
-        ConfigurationError: If it does not.
+        ConfigurationError: If the sink does not back up one of them: its lock is of its topics
+            alone; or if a name stands for two.
     """
-    named = sorted({place.topic for place in settings.repair})
-    chosen = select(named, settings.topics, settings.topics_regex)
-    if others := [name for name in named if name not in chosen]:
+    routes = wiring.routes(settings)
+    chosen = select(sorted(there), settings.topics, settings.topics_regex)
+    found, others = [], []
+    for place in settings.repair:
+        topics = [name for name in chosen if place.topic in (name, routes.topic(name))]
+        if len(topics) > 1:
+            raise ConfigurationError(
+                f"--repair {place} names two topics: {' and '.join(topics)}",
+                "one has this name in Kafka, the other in the bucket",
+                "repair them one after the other, with --topics for the one that is meant",
+            )
+        if topics:
+            found.append(place._replace(topic=topics[0]))
+        else:
+            others.append(place.topic)
+    if others:
         raise ConfigurationError(
-            f"--repair names topics that this sink does not back up: {', '.join(others)}",
+            "--repair names topics that this sink does not back up: "
+            f"{', '.join(sorted(set(others)))}",
             "this run's lock would not stop the sink that does, which may be writing them now",
             "repair with that sink's configuration",
         )
+    return found
 
 
 def _check_object(store: Store, key: str) -> None:

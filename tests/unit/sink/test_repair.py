@@ -44,11 +44,13 @@ class Bucket:
         options: What else its configuration says.
         kafka: The cluster.
         settings: The store's.
+        paths: The configuration's files.
     """
 
     options: dict[str, str] = field(default_factory=dict)
     kafka: FakeKafka = field(default_factory=KafkaWithGroups)
     settings: StoreSettings = field(default_factory=lambda: StoreSettings(f"memory://{uuid4()}"))
+    paths: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         self.store = open_store(self.settings)
@@ -61,7 +63,7 @@ class Bucket:
         options |= {"topics": "orders", "no_lock": True, "flush_size": 10}
         options |= self.options | given
         world = World(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
-        settings = load("sink", **options).settings
+        settings = load("sink", *self.paths, **options).settings
         told: list[Any] = []
         return kind(settings, told.append, Stop(), world)()
 
@@ -314,3 +316,44 @@ def test_dead_letters_are_not_written_again() -> None:
 
     assert 1 == len(bucket.kafka.letters)
     assert before == bucket.objects()
+
+
+ROUTED = """
+transforms=r
+transforms.r.type=org.apache.kafka.connect.transforms.RegexRouter
+transforms.r.regex=orders
+transforms.r.replacement=stored
+"""
+
+
+@pytest.mark.parametrize("named", ["orders", "stored"])
+@pytest.mark.parametrize("asked", [{}, {"topics": None, "topics_regex": "ord.*"}])
+def test_a_renamed_topic_is_repaired_by_either_name(
+    named: str, asked: dict[str, Any], tmp_path: Path
+) -> None:
+    """
+    As verify prints it, which is the name in the bucket, or as Kafka has it.
+    """
+    path = tmp_path / "sink.properties"
+    path.write_text(ROUTED)
+    bucket = Bucket(paths=(path,))
+    before = bucket.objects()
+    key = next(key for key in before if "stored+0+0000000010" in key)
+    bucket.store.delete(key)
+
+    summary = bucket.repair(f"{named}:0:10", **asked)
+
+    assert (0, []) == (summary["exit_code"], summary["errors"])
+    assert before == bucket.objects()
+
+
+def test_a_name_that_stands_for_two_topics_is_refused(tmp_path: Path) -> None:
+    """
+    That of one in Kafka and of another in the bucket.
+    """
+    path = tmp_path / "sink.properties"
+    path.write_text(ROUTED)
+    bucket = Bucket(paths=(path,))
+
+    with pytest.raises(ConfigurationError, match="names two topics: orders and stored"):
+        bucket.repair("stored:0:10", topics="orders,stored")
