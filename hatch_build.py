@@ -1,4 +1,4 @@
-"""Compiles kbackup's C library while a wheel is built; without a compiler the wheel has none.
+"""Compiles kbackup's C libraries while a wheel is built; without a compiler the wheel has none.
 
 The wheel of this machine's own compiler is for this machine, that of zig for any Linux with the
 same processor.  zig comes as a wheel itself, and is asked for where there is no compiler only.
@@ -16,14 +16,14 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _SPEC = importlib.util.spec_from_file_location(
-    "native_build", Path(__file__).parent / "kbackup" / "kafka" / "native" / "build.py"
+    "native_build", Path(__file__).parent / "kbackup" / "native_build.py"
 )
 native: Any = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(native)
 
 
 class NativeLibrary(BuildHookInterface):
-    """Adds the library to a wheel, or to the checkout where that is installed as it is."""
+    """Adds the libraries to a wheel, or to the checkout where that is installed as it is."""
 
     PLUGIN_NAME = "custom"
 
@@ -32,22 +32,24 @@ class NativeLibrary(BuildHookInterface):
         return ["ziglang>=0.15"] if native.compiler() is None and _zig_builds_here() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and say where the library belongs."""
+        """Compile, and say where the libraries belong."""
         self._scratch = tempfile.TemporaryDirectory()
         is_editable = version == "editable"
-        built = native.LIBRARY if is_editable else Path(self._scratch.name) / "libkbackup.so"
-        tag = self._compile(built)
-        if tag is not None and not is_editable:
-            place = native.LIBRARY.relative_to(self.root)
-            build_data["force_include"][str(built)] = str(place)
-            build_data["pure_python"] = False
-            build_data["tag"] = f"py3-none-{tag}"
+        for one in native.ALL:
+            built = one.library if is_editable else Path(self._scratch.name) / one.library.name
+            tag = self._compile(one, built)
+            if tag is None:
+                break
+            if not is_editable:
+                build_data["force_include"][str(built)] = str(one.library.relative_to(self.root))
+                build_data["pure_python"] = False
+                build_data["tag"] = f"py3-none-{tag}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what is in the wheel now."""
         self._scratch.cleanup()
 
-    def _compile(self, built: Path) -> str | None:
+    def _compile(self, one: Any, built: Path) -> str | None:
         """Return the platform that the library is for, None where nothing compiles it."""
         own = native.compiler()
         if own is not None:
@@ -61,7 +63,7 @@ class NativeLibrary(BuildHookInterface):
         if command:
             caches = {"ZIG_GLOBAL_CACHE_DIR": self._scratch.name}
             try:
-                native.build(command, built, environ=caches)
+                native.build(command, one, built, environ=caches)
             except subprocess.CalledProcessError as error:
                 why = error.stderr.strip() or str(error)
             except (OSError, subprocess.SubprocessError) as error:
@@ -69,7 +71,7 @@ class NativeLibrary(BuildHookInterface):
             else:
                 return tag.replace(".", "_")
         self.app.display_warning(
-            f"kbackup is built without its C library, and moves records in Python, at half the "
+            f"kbackup is built without its C libraries, and moves records in Python, at half the "
             f"speed: {why}"
         )
         return None

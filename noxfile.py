@@ -11,7 +11,7 @@ from pathlib import Path
 import nox
 from nox.command import CommandFailed
 
-from kbackup.kafka.native import build as native
+from kbackup import native_build as native
 from kbackup.local.kafka_jars import RELEASES
 
 nox.options.default_venv_backend = "none"
@@ -76,14 +76,15 @@ def wheel(session: nox.Session) -> None:
             if native.compiler() is not None:
                 session.run(
                     python, "-c",
-                    "from kbackup.kafka.native.library import library; print(library().path)",
+                    "from kbackup.kafka.native.library import library; print(library().path); "
+                    "from kbackup.connect import native; assert native.library() is not None",
                     env={"PYTHONPATH": site}, external=True,
                 )  # fmt: skip
 
 
 @nox.session
 def sanitize(session: nox.Session) -> None:
-    """The C library under AddressSanitizer and UndefinedBehaviorSanitizer, in all its tests.
+    """The C libraries under AddressSanitizer and UndefinedBehaviorSanitizer, in all its tests.
 
     They need the compiler's runtime; a finding ends the process, and so the session.
     """
@@ -91,9 +92,10 @@ def sanitize(session: nox.Session) -> None:
     if compiler is None:
         session.skip("there is no C compiler")
     with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "libkbackup.so"
+        kafka, avro = Path(folder) / "kafka.so", Path(folder) / "avro.so"
         flags = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-        native.build(compiler, library, flags)
+        native.build(compiler, native.KAFKA, kafka, flags)
+        native.build(compiler, native.AVRO, avro, flags)
         runtime = subprocess.run(  # noqa: S603  (a compiler's name)
             [*compiler, "-print-file-name=libasan.so"],
             check=True, capture_output=True, text=True,
@@ -101,9 +103,12 @@ def sanitize(session: nox.Session) -> None:
         session.run(
             PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "-k", "not python",
             "tests/contract/test_readers.py", "tests/contract/test_writers.py",
+            "tests/unit/connect/test_avro_columns.py", "tests/property/test_avro_leaves.py",
             *session.posargs,
             env={
-                "_KBACKUP_NATIVE_LIBRARY": str(library),
+                "_KBACKUP_NATIVE_LIBRARY": str(kafka),
+                "_KBACKUP_NATIVE_AVRO": str(avro),
+                "ARROW_DEFAULT_MEMORY_POOL": "system",  # which the sanitizer sees
                 "LD_PRELOAD": runtime,
                 "ASAN_OPTIONS": "detect_leaks=0",  # Python's own, and all that it never frees
             },

@@ -9,10 +9,10 @@ from hypothesis import settings
 
 from kbackup.doctor.spark import keep_classes
 from kbackup.errors import SparkError
-from kbackup.kafka.native.build import compiler
 from kbackup.kafka.native.library import UnavailableError, library
 from kbackup.local import LocalRegistry, LocalS3, find_java, start_kafka
 from kbackup.local.kafka import LocalKafka
+from kbackup.native_build import compiler
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.cluster import TestCluster
 from tests.support.command import Kbackup

@@ -1,7 +1,8 @@
 """From Avro datums to a column, all rows at once.
 
-Every row has a position in its datum, and Arrow's functions read each field for all rows, so
-no Python runs per record.  Unusual data (maps, lists in several blocks or with very many
+A C library reads records of plain values: `avro_leaves`.  For the others, and without it, every row
+has a position in its datum, and Arrow's functions read each field for all rows, so no Python runs
+per record.  Unusual data (maps, lists in several blocks or with very many
 elements, datums that do not match their schema) are left to `avro_values`, which reads row by
 row and reports what is wrong with which row.
 
@@ -16,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.connect import avro_leaves
 from kbackup.connect.avro_schema import from_avro
 from kbackup.connect.schema import ConnectSchema, Type
 
@@ -83,6 +85,12 @@ def decode(datums: pa.BinaryArray, text: str) -> pa.Array | None:
     Returns:
         What `avro_values.decode_each` returns; None if that must be called.
     """
+    found = avro_leaves.decode(datums, text)
+    return by_columns(datums, text) if found is None else found
+
+
+def by_columns(datums: pa.BinaryArray, text: str) -> pa.Array | None:
+    """Return what `decode` does, without the C library."""
     read = _reader_of(text)
     if read is None or not len(datums) or datums.total_values_length >= 2**30:
         return None

@@ -13,7 +13,7 @@ from confluent_kafka import cimpl
 
 from kbackup.errors import ConfigurationError
 from kbackup.kafka import Way
-from kbackup.kafka.native.build import LIBRARY, digest
+from kbackup.native_build import KAFKA
 
 _OTHER: Final = "_KBACKUP_NATIVE_LIBRARY"
 """The variable that names another build of the library, such as one with sanitizers."""
@@ -83,7 +83,7 @@ class Library:
 
 
 def _load() -> Library:
-    path = Path(os.environ.get(_OTHER, LIBRARY))
+    path = Path(os.environ.get(_OTHER, KAFKA.library))
     if not path.exists():
         raise UnavailableError("no C compiler was found during installation to build it")
     if ";" in str(path):  # librdkafka's separator
@@ -97,7 +97,7 @@ def _load() -> Library:
             setattr(functions, name, function)
     except (OSError, AttributeError) as error:
         raise UnavailableError(str(error)) from error
-    if digest() not in (None, functions.digest().decode()):
+    if KAFKA.digest() not in (None, functions.digest().decode()):
         raise UnavailableError("it is older than its sources: install the checkout again")
     why = ctypes.create_string_buffer(256)
     version: int = functions.bind(os.fsencode(cimpl.__file__), why, len(why))

@@ -1,11 +1,14 @@
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from kbackup.connect import avro_columns, avro_values, avro_wire
+from kbackup import native_build
+from kbackup.connect import avro_columns, avro_leaves, avro_values, avro_wire, native
 
-ORDER = {
+ORDER: dict[str, Any] = {
     "type": "record",
     "name": "Order",
     "fields": [
@@ -18,7 +21,20 @@ ORDER = {
         {"name": "hash", "type": {"type": "fixed", "name": "Hash", "size": 2}},
     ],
 }
+PLAIN = {**ORDER, "fields": [each for each in ORDER["fields"] if each["name"] != "tags"]}
 GOOD = b"\x02\0\x04\x02x\x02y\0\0" + bytes(8) + b"\0\x02ab"
+PLAIN_GOOD = GOOD.replace(b"\x04\x02x\x02y\0", b"")
+
+
+Decode = Callable[[pa.BinaryArray, str], pa.Array | None]
+
+
+@pytest.fixture(params=["native", "python"])
+def decode(request: pytest.FixtureRequest) -> Decode:
+    """Both ways from plain values to columns; the first where C can be compiled."""
+    if request.param == "native" and native_build.compiler() is None and native.library() is None:
+        pytest.skip("there is no C compiler")
+    return avro_leaves.decode if request.param == "native" else avro_columns.by_columns
 
 
 @pytest.mark.parametrize(
@@ -48,8 +64,40 @@ def test_only_rows_that_are_whole_are_read_together(datums: list[bytes], is_read
         assert found.equals(avro_values.decode_each(column, json.dumps(ORDER))[0])
 
 
-@pytest.mark.parametrize("kind", ["string", "bytes", "double", "long"])
-def test_nulls_are_where_they_were(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("datums", "is_read"),
+    [
+        pytest.param([PLAIN_GOOD, PLAIN_GOOD], True, id="good ones"),
+        pytest.param([b"\2" + b"\2\4\xc3\xa9" + bytes(10) + b"\2\xff\xff"], True, id="others"),
+        pytest.param([PLAIN_GOOD, PLAIN_GOOD[:-1]], False, id="cut short"),
+        pytest.param([PLAIN_GOOD[:1], PLAIN_GOOD], False, id="cut after a field"),
+        pytest.param([PLAIN_GOOD + b"\0", PLAIN_GOOD[1:]], False, id="one too long"),
+        pytest.param([PLAIN_GOOD.replace(b"\2\0", b"\2\4")], False, id="a third branch"),
+        pytest.param([PLAIN_GOOD.replace(b"\2ab", b"\4ab")], False, id="a third symbol"),
+        pytest.param([b"\x80" * 10 + PLAIN_GOOD], False, id="a number that does not end"),
+        pytest.param([b"\2\2\xff\xff\xff\xff\x0f" + PLAIN_GOOD], False, id="a negative size"),
+        pytest.param([b""], False, id="empty"),
+        pytest.param([], False, id="no row"),
+    ],
+)
+def test_plain_values_are_read_by_both_ways(
+    decode: Decode, datums: list[bytes], is_read: bool
+) -> None:
+    """
+    Records of plain values are read in C and by Arrow, and damaged ones by neither.
+    """
+    column = pa.array(datums, pa.binary())
+
+    found = decode(column, json.dumps(PLAIN))
+
+    assert is_read == (found is not None)
+    if found is not None:
+        found.validate(full=True)
+        assert found.equals(avro_values.decode_each(column, json.dumps(PLAIN))[0])
+
+
+@pytest.mark.parametrize("kind", ["string", "bytes", "double", "long", "boolean"])
+def test_nulls_are_where_they_were(decode: Decode, kind: str) -> None:
     """
     Values and nulls stay in their rows, whatever the type and wherever the column begins.
     """
@@ -58,13 +106,14 @@ def test_nulls_are_where_they_were(kind: str) -> None:
         "bytes": b"\x02\xff",
         "double": bytes(8),
         "long": b"\x80\x01",
+        "boolean": b"\x01",
     }
     text = json.dumps(["null", kind])
     rows = [b"\0" if at % 3 else b"\x02" + some[kind] for at in range(20)]
     column = pa.array([b"\x02", *rows], pa.binary()).slice(1)
 
     for datums in (column, column.slice(1, 2), column.slice(3, 7)):
-        found = avro_columns.decode(datums, text)
+        found = decode(datums, text)
 
         assert found is not None
         found.validate(full=True)
@@ -80,13 +129,13 @@ def test_nulls_are_where_they_were(kind: str) -> None:
         pytest.param([b"a", b"\xff"], False, id="no text"),
     ],
 )
-def test_text_is_valid_in_each_row(texts: list[bytes], is_read: bool) -> None:
+def test_text_is_valid_in_each_row(decode: Decode, texts: list[bytes], is_read: bool) -> None:
     """
     Bytes that are not UTF-8 are never passed on as text, whatever stands beside them.
     """
     column = pa.array([bytes([2 * len(text)]) + text for text in texts], pa.binary())
 
-    found = avro_columns.decode(column, '"string"')
+    found = decode(column, '"string"')
 
     assert is_read == (found is not None)
     if found is not None:
@@ -94,13 +143,13 @@ def test_text_is_valid_in_each_row(texts: list[bytes], is_read: bool) -> None:
         found.validate(full=True)
 
 
-def test_a_number_too_large_for_its_type_is_one_bad_row() -> None:
+def test_a_number_too_large_for_its_type_is_one_bad_row(decode: Decode) -> None:
     """
     A number too large for its type makes one bad record; its neighbours are read.
     """
     column = pa.array([b"\x02", b"\xfe\xff\xff\xff\xff\x0f", b"\x04"], pa.binary())
 
-    assert avro_columns.decode(column, '"int"') is None
+    assert decode(column, '"int"') is None
     values, bad = avro_values.decode_each(column, '"int"')
     assert ([1, None, 2], [1]) == (values.to_pylist(), [*bad])
 

@@ -1,4 +1,4 @@
-"""How the library is compiled; needs nothing but the standard library and a C compiler.
+"""How the C libraries are compiled; needs nothing but the standard library and a C compiler.
 
 Used by ``hatch_build.py`` while kbackup is being installed, when nothing of it can be imported
 yet, and by the session that runs the C under sanitizers.
@@ -12,11 +12,39 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-FOLDER: Final = Path(__file__).parent
-LIBRARY: Final = FOLDER / "libkbackup.so"
-"""Where the library is in a checkout and in a wheel."""
+
+class Native(NamedTuple):
+    """A C library.
+
+    Attributes:
+        folder: Where its sources are.
+        library: Where it is in a checkout and in a wheel.
+    """
+
+    folder: Path
+    library: Path
+
+    def digest(self) -> str | None:
+        """Return what tells these sources from others; None where there are none: in a wheel."""
+        sources = sorted(self.folder.glob("*.[ch]"))
+        if not sources:
+            return None
+        found = hashlib.sha256()
+        for source in sources:
+            found.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+        return found.hexdigest()[:16]
+
+
+def _in(folder: str, name: str) -> Native:
+    place = Path(__file__).parent / folder / "native"
+    return Native(place, place / name)
+
+
+KAFKA: Final = _in("kafka", "libkbackup.so")
+AVRO: Final = _in("connect", "libavro.so")
+ALL: Final = (KAFKA, AVRO)
 
 _FLAGS: Final = (
     *("-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra"),
@@ -25,17 +53,6 @@ _FLAGS: Final = (
 
 GLIBC: Final = "2.17"
 """What zig's builds run with: every Linux since 2014."""
-
-
-def digest() -> str | None:
-    """Return what tells these sources from others; None where there are none, as in a wheel."""
-    sources = sorted(FOLDER.glob("*.[ch]"))
-    if not sources:
-        return None
-    found = hashlib.sha256()
-    for source in sources:
-        found.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    return found.hexdigest()[:16]
 
 
 def compiler() -> list[str] | None:
@@ -51,15 +68,17 @@ def zig(machine: str) -> list[str]:
 
 def build(
     command: Sequence[str],
-    target: Path = LIBRARY,
+    native: Native,
+    target: Path | None = None,
     flags: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> None:
-    """Compile the library, and put it at *target* when it is whole.
+    """Compile a library, and put it at *target* when it is whole.
 
     Args:
         command: The compiler.
-        target: The library's file.
+        native: Which library.
+        target: The library's file, None for its place.
         flags: Further flags.
         environ: Further variables.
 
@@ -67,10 +86,12 @@ def build(
         OSError: If the compiler does not start.
         subprocess.CalledProcessError: If it fails; ``stderr`` says why.
     """
+    target = target or native.library
     partial = target.with_name(f".{target.name}.{os.getpid()}")
-    sources = map(str, sorted(FOLDER.glob("*.c")))
+    sources = map(str, sorted(native.folder.glob("*.c")))
     line = [
-        *command, *_FLAGS, *flags, f'-DKB_DIGEST="{digest()}"', *sources, "-o", str(partial), "-ldl"
+        *command, *_FLAGS, *flags, f'-DKB_DIGEST="{native.digest()}"',
+        *sources, "-o", str(partial), "-ldl",
     ]  # fmt: skip
     try:
         subprocess.run(  # noqa: S603  (our own words, and the compiler of who builds)

@@ -1,0 +1,50 @@
+"""Avro's datums to columns in C, loaded with ctypes; without it, `avro_columns` serves.
+
+Nothing imports it but `kbackup.connect.avro_leaves`.
+"""
+
+import ctypes
+import os
+import sys
+from functools import cache
+from typing import Any, Final
+
+from kbackup.native_build import AVRO
+
+_OTHER: Final = "_KBACKUP_NATIVE_AVRO"
+"""The variable that names another build of the library, such as one with sanitizers."""
+
+
+class Leaf(ctypes.Structure):
+    """A plain value of a schema: ``struct leaf`` of ``avro.c``."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int32),
+        ("some", ctypes.c_int32),
+        ("size", ctypes.c_int32),
+        ("nulls", ctypes.c_int32),
+        ("values", ctypes.c_void_p),
+        ("valid", ctypes.c_void_p),
+        ("starts", ctypes.c_void_p),
+    )
+
+
+INT8, INT16, INT32, INT64, FLOAT, DOUBLE, BOOLEAN, BYTES, FIXED, ENUM = range(10)
+"""``enum kind`` of ``avro.c``."""
+
+_P, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+
+
+@cache
+def library() -> Any:
+    """Return the library, None if there is none here that works."""
+    path = os.environ.get(_OTHER, str(AVRO.library))
+    try:
+        found = ctypes.CDLL(path)
+        found.kb_digest.restype = ctypes.c_char_p
+        found.kb_avro_read.argtypes = (_P, _P, _I64, ctypes.POINTER(Leaf), _I32)
+        found.kb_avro_copy.argtypes = (_P, ctypes.POINTER(Leaf), _I64, _P)
+    except (OSError, AttributeError):
+        return None
+    is_of_sources = AVRO.digest() in (None, found.kb_digest().decode())
+    return found if is_of_sources and sys.byteorder == "little" else None
