@@ -123,14 +123,15 @@ def _stores_headers(given: Mapping[str, str]) -> bool:
 
 
 def _other_header_text(text: str) -> bool:
-    return text.rpartition(".")[2] not in ("", "SimpleHeaderConverter", "StringConverter")
+    return text.rpartition(".")[2] not in ("", "StringConverter")
 
 
 _HEADERS: Final = Refusal(
     "header.converter",
     _other_header_text,
-    "files of headers hold the values' text, as with StringConverter; another converter would "
-    "write something else",
+    "files of headers hold the values' text as it is, as with StringConverter; "
+    "SimpleHeaderConverter parses the text and writes it anew, 1.50 as 1.5 and 007 as 7, others "
+    "write base64 or JSON",
     "set it to org.apache.kafka.connect.storage.StringConverter, or store.kafka.headers=false",
     SINK,
     _stores_headers,

@@ -133,7 +133,9 @@ def test_a_plugin_from_elsewhere_refuses_what_it_does_not_support(
     [
         pytest.param("converters.ByteArrayConverter", "true", True, id="base64"),
         pytest.param("converters.ByteArrayConverter", "false", False, id="headers not stored"),
-        pytest.param("storage.SimpleHeaderConverter", "true", False, id="Connect's default"),
+        pytest.param("storage.SimpleHeaderConverter", "true", True, id="parsed text"),
+        pytest.param("storage.SimpleHeaderConverter", "false", False, id="parsed, not stored"),
+        pytest.param("storage.StringConverter", "true", False, id="text as it is"),
     ],
 )
 def test_a_header_converter_is_refused_where_it_would_change_a_file_of_headers(
@@ -141,7 +143,7 @@ def test_a_header_converter_is_refused_where_it_would_change_a_file_of_headers(
 ) -> None:
     """
     A header converter is refused if files of headers are stored and it would write something else,
-    as ByteArrayConverter writes base64.
+    as ByteArrayConverter writes base64, and SimpleHeaderConverter 1.5 for 1.50.
     """
     more = f"header.converter=org.apache.kafka.connect.{converter}\nstore.kafka.headers={headers}\n"
     given = write(f"{SINK}{more}headers.format.class={JSON}\n")
