@@ -173,7 +173,7 @@ def _leaf(kind: str, parts: list[Any], schema: ConnectSchema, some: int) -> _Lea
     if kind == "enum":
         symbols = pa.array(parts, pa.string())
         return _Leaf(native.ENUM, some, len(parts), pa.string(), symbols)
-    if kind == "fixed":
+    if kind == "fixed" and parts[0] < 2**31:
         return _Leaf(native.FIXED, some, parts[0], pa.binary())
     if (kind, schema.type) not in _KINDS:
         raise _OtherwiseError

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kbackup.connect import avro_empty
+from kbackup.connect import avro_walk
 from kbackup.connect.avro_schema import from_avro
 from kbackup.connect.schema import ConnectSchema, Type
 
@@ -47,7 +47,7 @@ def decode(data: bytes, count: int, text: str) -> pa.Array:
     import fastavro  # noqa: PLC0415
 
     header, schema, convert = _reading(text)
-    avro_empty.check_block(data, count, text)
+    avro_walk.check_block(data, count, text)
     block = b"".join([header, long(count), long(len(data)), data, _SYNC])
     file = io.BytesIO(block)
     # 3.9 us per record of 8 fields, including Arrow
@@ -79,18 +79,16 @@ def decode_each(datums: pa.BinaryArray, text: str) -> tuple[pa.Array, dict[int, 
     import fastavro  # noqa: PLC0415
 
     _, schema, convert = _reading(text)
-    parsed, walk = _parsed(text), avro_empty.walker(text)
+    parsed = _parsed(text)
     rows: list[Any] = []
-    bad: dict[int, str] = {}
+    bad = avro_walk.wrong(datums, text)
     read, file = fastavro.schemaless_reader, io.BytesIO
     # 5.6 us per record of 8 fields, including Arrow, which cannot read Avro
     for at, datum in enumerate(datums.to_pylist()):
         row = None
-        if datum is not None:
+        if datum is not None and at not in bad:
             body = file(datum)
             try:
-                if walk is not None:
-                    walk(datum, 0)
                 row = read(body, parsed, None)
             except _CORRUPT as error:
                 bad[at] = f"{type(error).__name__}: {error}".rstrip(": ")

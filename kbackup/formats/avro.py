@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kbackup import columns
 from kbackup.columns import ANY_KIND, ENCODED, Bad, Kind, Schema
-from kbackup.connect import avro_datums, avro_empty, avro_values, avro_wire
+from kbackup.connect import avro_datums, avro_values, avro_walk, avro_wire
 from kbackup.connect import schema as connect
 from kbackup.connect.avro_schema import AvroStyle, to_avro
 from kbackup.connect.avro_wire import AVRO
@@ -218,10 +218,10 @@ def _empty_items(kind: pa.DataType) -> tuple[ConnectSchema, Callable[[bytes, int
     """Return how values with lists of empty structs are looked through; None for other types."""
     try:
         schema = connect.of_arrow(kind)
-        walk = avro_empty.walker(json.dumps(to_avro(schema, AvroStyle())))
+        text = json.dumps(to_avro(schema, AvroStyle()))
     except ValueError:  # no type of Avro's: the writer says so
         return None
-    return None if walk is None else (schema, walk)
+    return (schema, avro_walk.walker(text)) if avro_walk.empty_items(text) else None
 
 
 def _read(file: BinaryIO, view: View, options: FormatOptions) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,6 @@
 """Avro's datums to columns in C, loaded with ctypes; without it, `avro_columns` serves.
 
-Nothing imports it but `kbackup.connect.avro_leaves`.
+Nothing imports it but `kbackup.connect.avro_leaves` and `kbackup.connect.avro_walk`.
 """
 
 import ctypes
@@ -29,6 +29,20 @@ class Leaf(ctypes.Structure):
     )
 
 
+class Node(ctypes.Structure):
+    """A part of a schema that is passed over: ``struct node`` of ``walk.c``."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int32),
+        ("size", ctypes.c_int32),
+        ("child", ctypes.c_int32),
+        ("next", ctypes.c_int32),
+    )
+
+
+SKIP, NUMBER, SIZED, FLAG, SYMBOL, BRANCH, EACH, ITEMS, NEXT = range(9)
+"""``enum step`` of ``walk.c``."""
+
 INT8, INT16, INT32, INT64, FLOAT, DOUBLE, BOOLEAN, BYTES, FIXED, ENUM = range(10)
 """``enum kind`` of ``avro.c``."""
 
@@ -44,6 +58,8 @@ def library() -> Any:
         found.kb_digest.restype = ctypes.c_char_p
         found.kb_avro_read.argtypes = (_P, _P, _I64, ctypes.POINTER(Leaf), _I32)
         found.kb_avro_copy.argtypes = (_P, ctypes.POINTER(Leaf), _I64, _P)
+        found.kb_avro_walk.argtypes = (_P, _P, _I64, ctypes.POINTER(Node), _I32, _I64, _P)
+        found.kb_avro_walk.restype = None
     except (OSError, AttributeError):
         return None
     is_of_sources = AVRO.digest() in (None, found.kb_digest().decode())

@@ -4,10 +4,9 @@
  * something is wrong: whatever is not exactly one datum a row is read again in Python, which does.
  *
  * Source: Apache Avro 1.12, "Binary Encoding". */
-#include <stdint.h>
-#include <string.h>
+#include "avro.h"
 
-#define KB_API __attribute__((visibility("default")))
+#include <string.h>
 
 /* What a leaf of a schema is; leaves.py has the same list. */
 enum kind { INT8, INT16, INT32, INT64, FLOAT, DOUBLE, BOOLEAN, BYTES, FIXED, ENUM };
@@ -22,27 +21,8 @@ struct leaf {
     int32_t *starts; /* result: where each of BYTES and FIXED is in the data */
 };
 
-struct cursor {
-    const uint8_t *at;
-    const uint8_t *end;
-};
-
 KB_API const char *kb_digest(void) {
     return KB_DIGEST;
-}
-
-/* Whether a number of at most 64 bits follows; it is in *found then. */
-static inline int take_long(struct cursor *cursor, int64_t *found) {
-    uint64_t bits = 0;
-    for (int shift = 0; shift < 64 && cursor->at < cursor->end; shift += 7) {
-        uint8_t byte = *cursor->at++;
-        bits |= (uint64_t)(byte & 127) << shift;
-        if (byte < 128) {
-            *found = (int64_t)(bits >> 1) ^ -(int64_t)(bits & 1);
-            return shift < 63 || byte <= 1;
-        }
-    }
-    return 0;
 }
 
 static inline int take_bytes(struct cursor *cursor, void *to, int64_t size) {

@@ -1,7 +1,10 @@
-"""Items of Avro lists that take no bytes: a value of ten bytes may claim any number of them.
+"""Whether bytes are one value of an Avro schema, passed over without decoding.
 
-Such are empty records and fixed of size 0.  Whoever decodes would make each of them, and be at it
-for ever; so values are looked through first, and those that claim more than `MOST` are refused.
+fastavro takes some that are not: it counts a branch of -1 from the end, and a byte of 2 as true.
+A file that has such a value would be damaged for others.  And items of lists that take no bytes
+(empty records, fixed of size 0) may be claimed in any number by a value of ten bytes: whoever
+decodes would make each of them, and be at it for ever.  So values are passed over first, in C if
+the library was built, and those that claim more than `MOST` are refused.
 
 Source: Apache Avro 1.12, "Binary Encoding".
 """
@@ -10,6 +13,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.connect import native
 from kbackup.connect.avro_wire import shape_of
 
 MOST: Final = 1000
@@ -18,7 +25,8 @@ ROWS_MOST: Final = 2**20
 """The values without bytes in one block of a file."""
 
 _VARINT_MAX: Final = 10
-_SIZES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+_INT32_MAX: Final = 2**31 - 1
+_SIZES: Final = {"null": 0, "float": 4, "double": 8}
 
 _Walk: TypeAlias = Callable[[bytes, int, list[int]], int]
 """Takes data, a position, and how many more items may come; returns where the value ends."""
@@ -33,17 +41,98 @@ def takes_none(shape: Any) -> bool:
     return bool(shape == ("fixed", 0))
 
 
+def wrong(datums: pa.BinaryArray, text: str) -> dict[int, str]:
+    """Return the rows of *datums*, one datum or null, that are not values of a schema, and why."""
+    return wrong_by_python(datums, text, _suspects(datums, text))
+
+
+def wrong_by_python(
+    datums: pa.BinaryArray, text: str, rows: pa.Int64Array | None = None
+) -> dict[int, str]:
+    """Return what `wrong` does, of all rows or of *rows*, without the C library."""
+    walk, found = walker(text), {}
+    numbers = range(len(datums)) if rows is None else rows.to_pylist()
+    bodies = datums.to_pylist() if rows is None else datums.take(rows).to_pylist()
+    for row, body in zip(numbers, bodies, strict=True):
+        if body is not None:
+            try:
+                left = len(body) - walk(body, 0)
+                if left:
+                    found[row] = f"{left} bytes are left after it"
+            except ValueError as why:
+                found[row] = str(why)
+    return found
+
+
+def _suspects(datums: pa.BinaryArray, text: str) -> pa.Int64Array | None:
+    """Return the rows that C does not find to be values; None where C cannot be asked."""
+    library = native.library()
+    if library is None or not len(datums) or datums.buffers()[2] is None:
+        return None
+    nodes, root = _program(text)
+    flags = pa.allocate_buffer(len(datums))
+    _, offsets, data = datums.buffers()
+    library.kb_avro_walk(
+        data.address, offsets.address + 4 * datums.offset, len(datums), nodes, root, MOST,
+        flags.address,
+    )  # fmt: skip
+    is_wrong = pa.Array.from_buffers(pa.uint8(), len(datums), [None, flags])
+    return pc.indices_nonzero(is_wrong)
+
+
 @lru_cache(100)
-def walker(text: str) -> Callable[[bytes, int], int] | None:
-    """Return what looks through a value of an Avro schema, None if no list needs it.
+def _program(text: str) -> tuple[Any, int]:
+    """Return the nodes of a schema, and the number of its first one; children precede parents."""
+    found: list[native.Node] = []
+    root = _compiled(shape_of(text), found)
+    return (native.Node * len(found))(*found), root
+
+
+def _compiled(shape: Any, found: list[native.Node]) -> int:
+    if isinstance(shape, str):
+        kind, size = _STEPS[shape]
+        found.append(native.Node(kind, size, -1, -1))
+        return len(found) - 1
+    name, *parts = shape
+    if name in ("enum", "fixed"):
+        size = len(parts) if name == "enum" else min(parts[0], _INT32_MAX)
+        found.append(native.Node(_STEP_OF[name], size, -1, -1))
+        return len(found) - 1
+    first = -1
+    for part in reversed(parts):  # each child names its next sibling, so it has a node of its own
+        child = _compiled(part, found)
+        found.append(native.Node(native.NEXT, 0, child, first))
+        first = len(found) - 1
+    size = int(takes_none(parts[0])) if name == "array" else len(parts)
+    found.append(native.Node(_STEP_OF[name], size, first, -1))
+    return len(found) - 1
+
+
+_STEPS: Final = {
+    **{name: (native.SKIP, size) for name, size in _SIZES.items()},
+    **dict.fromkeys(("int", "long"), (native.NUMBER, 0)),
+    **dict.fromkeys(("string", "bytes"), (native.SIZED, 0)),
+    "boolean": (native.FLAG, 0),
+}
+_STEP_OF: Final = {
+    "enum": native.SYMBOL, "fixed": native.SKIP, "union": native.BRANCH, "record": native.EACH,
+    "array": native.ITEMS,
+}  # fmt: skip
+
+
+def empty_items(text: str) -> bool:
+    """Whether a schema has lists of items that take no bytes."""
+    return _has_empty_items(shape_of(text))
+
+
+@lru_cache(100)
+def walker(text: str) -> Callable[[bytes, int], int]:
+    """Return what passes over a value of an Avro schema.
 
     It takes data and where a value begins, and returns where the value ends.  Its ``ValueError``
-    says that the value has too many items without bytes, or is no value of the schema.
+    says why it is no value of the schema, or that it has too many items without bytes.
     """
-    shape = shape_of(text)
-    if not _has_empty_items(shape):
-        return None
-    walk = _walk(shape)
+    walk = _walk(shape_of(text))
 
     def walked(data: bytes, at: int) -> int:
         try:
@@ -63,9 +152,8 @@ def check_block(data: bytes, count: int, text: str) -> None:
     Raises:
         ValueError: If there are too many values, or items of lists, that take no bytes.
     """
-    walk = walker(text)
-    if walk is not None:
-        at = 0
+    if empty_items(text):
+        walk, at = walker(text), 0
         for _ in range(count):
             at = walk(data, at)  # at least the end of a list: it moves on
     elif count > ROWS_MOST and takes_none(shape_of(text)):
@@ -124,6 +212,12 @@ def _bytes(data: bytes, at: int, left: list[int]) -> int:  # noqa: ARG001
     return at + size
 
 
+def _boolean(data: bytes, at: int, left: list[int]) -> int:  # noqa: ARG001
+    if data[at] > 1:
+        raise ValueError(f"it has a boolean of {data[at]}")
+    return at + 1
+
+
 def _sized(size: int) -> _Walk:
     return lambda _data, at, _left: at + size
 
@@ -132,6 +226,7 @@ _PLAIN: Final[dict[str, _Walk]] = {
     **{name: _sized(size) for name, size in _SIZES.items()},
     **dict.fromkeys(("int", "long"), _number),
     **dict.fromkeys(("string", "bytes"), _bytes),
+    "boolean": _boolean,
 }
 
 

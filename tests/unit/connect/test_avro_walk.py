@@ -1,4 +1,4 @@
-"""Lists of items without bytes, of which a short value may claim any number."""
+"""Values passed over: those that fastavro takes, and others would not, and endless lists."""
 
 import io
 import json
@@ -8,7 +8,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from kbackup.connect import avro_empty, avro_values
+from kbackup.connect import avro_values, avro_walk
 from kbackup.connect.avro_values import long
 
 NOTHING = {"type": "record", "name": "Nothing", "fields": []}
@@ -54,7 +54,7 @@ def test_a_short_value_with_endless_items_is_one_bad_value(item: Any) -> None:
         None if row is None else len(row) for row in values.to_pylist()
     ]
     assert dict.fromkeys((1, 2, 3), True) == {
-        row: f"more than {avro_empty.MOST}" in why for row, why in bad.items()
+        row: f"more than {avro_walk.MOST}" in why for row, why in bad.items()
     }
 
 
@@ -82,8 +82,7 @@ def test_what_is_looked_through_ends_where_it_is_read_to() -> None:
          "is": [True, False], "nothing": [{}] * 900, "again": [{}] * 100},
     ]  # fmt: skip
     ends = [fastavro.schemaless_writer(file, parsed, row) or file.tell() for row in rows]
-    walk = avro_empty.walker(json.dumps(SCHEMA))
-    assert walk is not None
+    walk = avro_walk.walker(json.dumps(SCHEMA))
 
     first = walk(file.getvalue(), 0)
 
@@ -93,9 +92,40 @@ def test_what_is_looked_through_ends_where_it_is_read_to() -> None:
             walk(file.getvalue()[:cut], 0)
 
 
-def test_schemas_without_such_lists_are_not_looked_through() -> None:
+def test_only_lists_of_items_without_bytes_are_counted() -> None:
     """
-    Values are passed over only where their schema has lists of items without bytes.
+    An optional item takes a byte, and a value is no list.
     """
-    assert avro_empty.walker(lists(["null", NOTHING])) is None
-    assert avro_empty.walker(json.dumps(NOTHING)) is None
+    schemas = [lists(["null", NOTHING]), json.dumps(NOTHING), lists(NOTHING), json.dumps(SCHEMA)]
+
+    assert [False, False, True, True] == [avro_walk.empty_items(text) for text in schemas]
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "damaged", "why"),
+    [
+        pytest.param(["null", "int"], b"\2\2", b"\1\2", "branch or symbol -1", id="union"),
+        pytest.param(
+            {"type": "enum", "name": "E", "symbols": ["a", "b"]},
+            b"\2",
+            b"\1",
+            "symbol -1",
+            id="enum",
+        ),
+        pytest.param("boolean", b"\1", b"\2", "a boolean of 2", id="boolean"),
+        pytest.param("long", b"\x80\1", b"\x80" * 10 + b"\0", "does not end", id="number"),
+    ],
+)
+def test_what_fastavro_takes_and_others_do_not_is_bad(
+    schema: Any, good: bytes, damaged: bytes, why: str
+) -> None:
+    """
+    A value that would damage an Avro file for its other readers is bad, with the reason.
+    """
+    text = json.dumps(schema)
+    datums = pa.array([good, damaged, None, damaged, good], pa.binary())
+
+    values, bad = avro_walk.wrong(datums, text), avro_values.decode_each(datums, text)[1]
+
+    assert values == bad == avro_walk.wrong_by_python(datums, text)
+    assert [(1, True), (3, True)] == [(row, why in each) for row, each in bad.items()]
