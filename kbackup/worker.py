@@ -44,6 +44,9 @@ _USED_BY_TASKS: Final = (
 """What nearly every task imports; the run names the modules of its own plugins beside them."""
 
 
+_AHEAD: Final = "import_ahead"
+"""The function of a plugin's module that loads what importing it alone leaves for later."""
+
 _NO_THREAD: Final = ("JE_ARROW_MALLOC_CONF", "background_thread:false")
 """Keeps pyarrow from starting a thread when it is imported: a process that forks has none."""
 
@@ -89,7 +92,9 @@ def _prepare(modules: Sequence[str] = ()) -> None:
     share_one_heap()
     gc.disable()  # what it frees would leave room in frozen pages, where workers write
     for name in (*_USED_BY_TASKS, *modules):
-        import_module(name)
+        found = import_module(name)
+        if import_ahead := getattr(found, _AHEAD, None):
+            import_ahead()
     gc.freeze()
     gc.enable()
 

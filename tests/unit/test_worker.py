@@ -215,3 +215,29 @@ def test_spark_gets_its_daemon_where_the_one_started_ahead_is_gone(tmp_path: Pat
 
         assert daemon.pid != pid
         assert daemon.wait(60) is not None
+
+
+_FIRST_CLIENT = """\
+import os, sys, kbackup.worker
+kbackup.worker._USED_BY_TASKS = ()
+kbackup.worker._prepare(["kbackup.stores.s3"])
+opened = []
+sys.addaudithook(lambda event, found: opened.append(str(found[0])) if event == "open" else None)
+from kbackup.stores import StoreSettings, open_store
+keys = {"aws.access.key.id": "a", "aws.secret.access.key": "b", "s3.region": "eu-west-1"}
+open_store(StoreSettings("s3://bucket", "http://127.0.0.1:1", keys))
+modules = [path for path in opened if path.endswith(".pyc") and "boto" in path]
+read = [path for path in opened if "botocore/data/s3" in path]
+print(len(os.listdir("/proc/self/task")) * 1000 + len(modules) * 100 + len(read))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+def test_a_worker_imports_nothing_for_its_first_request_to_s3(tmp_path: Path) -> None:
+    """
+    boto3 and S3's description are loaded once for all workers, and no thread is started by it.
+    """
+    script = tmp_path / "first.py"
+    script.write_text(_FIRST_CLIENT)
+
+    assert 1000 == measured(str(script))
