@@ -150,11 +150,7 @@ class Screens:
                 if self._start.get("group"):
                     self._paragraph(f"positions are kept in group {self._start['group']}")
             case "restore topics":
-                self._print(tables.topics_table(partitions), tables.topics_count(partitions))
-                from kbackup.cli import maps  # noqa: PLC0415  (no other command draws any)
-
-                maps.draw_tree(self._of("directory"), self._stdout)
-                maps.draw(self._of("coverage"), self._stdout)
+                self._print_topics(partitions)
             case "restore verify":
                 found = self._of("finding")
                 grid = findings.verify_table(partitions, found)
@@ -178,6 +174,16 @@ class Screens:
                 self._paragraph(checks_count(self._of("check")))
             case _:
                 self._paragraph(headline(summary))
+
+    def _print_topics(self, partitions: Sequence[Event]) -> None:
+        from kbackup.cli import maps  # noqa: PLC0415  (no other command draws any)
+
+        self._print(tables.topics_table(partitions), tables.topics_count(partitions))
+        maps.draw_tree(self._of("directory"), self._stdout)
+        maps.draw(self._of("coverage"), self._stdout)
+        if found := self._of("schema"):
+            self._stdout.text("")
+            tables.named_schemas_table(found).draw(self._stdout)
 
     def _print(self, grid: Grid, counted: str) -> None:
         """Print a table and its count; no table where it has no rows."""

@@ -280,6 +280,19 @@ def status_table(partitions: Sequence[Event]) -> Grid:
     return Grid(columns, rows, headings=2)
 
 
+def named_schemas_table(schemas: Sequence[Event]) -> Grid:
+    """Return the registry schemas that records name, a row a schema."""
+    rows = [
+        [
+            row["topic"], row["part"], str(row["id"]), row["kind"] or row["state"],
+            ", ".join(row["subjects"]) or UNKNOWN,
+        ]
+        for row in schemas
+    ]  # fmt: skip
+    columns = [Column("topic"), Column("part"), number("schema"), Column("kind")]
+    return Grid([*columns, Column("subjects")], rows)
+
+
 def runs_table(runs: Sequence[Event]) -> Grid:
     """Return how past runs ended, a row a run."""
     rows = [

@@ -46,6 +46,10 @@ class _Topics(GroupedCommand):
     help="Show the directories that hold each topic's objects.",
 )  # fmt: skip
 @click.option(
+    "--schemas", "has_schemas", is_flag=True, cls=GroupedOption, group="Output",
+    help="Show the Schema Registry ids and subjects that the records of each topic name.",
+)  # fmt: skip
+@click.option(
     "--as-of", cls=GroupedOption, group="Safety", metavar="TIME",
     help="Show only what was stored before this time: RFC 3339, a date, or milliseconds.",
 )  # fmt: skip
@@ -56,6 +60,7 @@ def topics_command(
     has_map: bool,
     page: Path | None,
     has_tree: bool,
+    has_schemas: bool,
     as_of: str | None,
     **parameters: Any,
 ) -> None:
@@ -77,6 +82,7 @@ def topics_command(
             deep=deep,
             has_map=has_map or page is not None,
             has_tree=has_tree,
+            has_schemas=has_schemas,
             as_of_ms=as_of_ms,
             known=at.known(if_allowed=True),
             **at.asked,

@@ -7,12 +7,19 @@ import base64
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Final, TypedDict
+from typing import Any, Final, NotRequired, TypedDict
 
 from kbackup.errors import ConfigurationError
 
 Shown = str | dict[str, str] | None
 """Bytes as JSON: text where they are UTF-8, else ``{"$base64": ...}``; null is null."""
+
+
+class Named(TypedDict):
+    """The schema that a key or payload names, where the backup has it."""
+
+    id: int
+    subjects: list[str]
 
 
 class Record(TypedDict):
@@ -26,6 +33,8 @@ class Record(TypedDict):
     headers: list[list[Any]]  # pairs of a name and `Shown`
     key: Shown
     payload: Shown
+    key_schema: NotRequired[Named]
+    payload_schema: NotRequired[Named]
 
 
 _TOKEN: Final = re.compile(r"%(.?)|\\(x[0-9A-Fa-f]{1,2}|0[0-7]{0,3}|.)|([^%\\]+|\\\Z)", re.DOTALL)

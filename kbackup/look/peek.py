@@ -18,6 +18,7 @@ from kbackup.errors import (
 )
 from kbackup.flow.views import ReadOptions
 from kbackup.look.kcat import Record
+from kbackup.look.named_schemas import Names
 from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
 from kbackup.records import TimestampType, TopicPartition
 from kbackup.stores import Store
@@ -90,7 +91,8 @@ def peek(
     Yields:
         JSON values under kcat's names: ``topic partition offset tstype ts headers key payload``.
         Headers are pairs; bytes are text where they are UTF-8, else ``{"$base64": ...}``; null is
-        null.  ``ts`` is in ms, null where the layout has not stored it.
+        null.  ``ts`` is in ms, null where the layout has not stored it.  ``key_schema`` and
+        ``payload_schema`` are there where the backup holds the registry schema that one names.
 
     Raises:
         ConfigurationError: If *what* is neither.
@@ -101,13 +103,13 @@ def peek(
     place = Wanted.parse(what, layout)
     narrow = only_format if place.key is None else None
     found = listing.read(store, layout, options.formats, topics=[place.topic], only_format=narrow)
-    left = count
+    left, names = count, Names(store, layout, place.topic)
     for where, sets in _chosen(found, place):
         for batch in records(store, sets, options, offset=place.offset or 0):
             rows = batch.slice(0, left)
             left -= len(rows)
             for row in rows.to_pylist():
-                yield _shown(where, row)
+                yield _shown(where, row, names)
             if left <= 0:
                 return
     if left == count and count > 0 and place.key is None:
@@ -157,8 +159,8 @@ def _from(sets: Sequence[FileSet], offset: int | None) -> list[FileSet]:
     ]
 
 
-def _shown(where: TopicPartition, row: Mapping[str, Any]) -> Record:
-    return {
+def _shown(where: TopicPartition, row: Mapping[str, Any], names: Names) -> Record:
+    found: Record = {
         "topic": where.topic,
         "partition": where.partition,
         "offset": row["offset"],
@@ -168,3 +170,8 @@ def _shown(where: TopicPartition, row: Mapping[str, Any]) -> Record:
         "key": shown_bytes(row["key"]),
         "payload": shown_bytes(row["value"]),
     }
+    if (of_key := names.of("key", row["key"])) is not None:
+        found["key_schema"] = of_key
+    if (of_payload := names.of("value", row["value"])) is not None:
+        found["payload_schema"] = of_payload
+    return found

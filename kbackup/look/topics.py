@@ -8,13 +8,14 @@ from kbackup.events import Warned
 from kbackup.flow.views import ReadOptions
 from kbackup.look.coverage import Coverage, coverage
 from kbackup.look.folders import Folder, folders
+from kbackup.look.named_schemas import NamedSchema, named_schemas
 from kbackup.look.stored import StoredPartition, stored
 from kbackup.naming import Layout
 from kbackup.runs.known import NOTHING, Known
 from kbackup.runs.selection import select
 from kbackup.stores import Store
 
-Told = Warned | StoredPartition | Coverage | Folder
+Told = Warned | StoredPartition | Coverage | Folder | NamedSchema
 """What is reported of a backup."""
 
 
@@ -30,6 +31,7 @@ def topics(
     deep: bool = False,
     has_map: bool = False,
     has_tree: bool = False,
+    has_schemas: bool = False,
     as_of_ms: int | None = None,
     known: Known = NOTHING,
 ) -> Iterator[Told]:
@@ -49,14 +51,16 @@ def topics(
         deep: Learn where each partition ends from its last object.
         has_map: Say which offsets and days of each partition are there.
         has_tree: Say in which directories the objects of each topic are.
+        has_schemas: Say which registry schemas the records of each topic name.
         as_of_ms: Only what had been stored before, in ms since the epoch; None for all.
         known: What the backup says about itself.
 
     Yields:
         Warnings, then the partitions, by topic and number, each with its coverage where that is
-        asked for; then the directories, by topic and name.
+        asked for; then the directories, by topic and name, and the schemas.
 
     Raises:
+        CorruptObjectError: If a schema cannot be read.
         IncompleteBackupError: If a topic of *names* is not in the backup.
         StoreError: If the listing cannot be had whole.
     """
@@ -94,6 +98,8 @@ def topics(
             for files in found.sets[where]
         ]
         yield from folders(topic, sets, layout.directory_delim)
+    if has_schemas:
+        yield from named_schemas(store, layout, chosen)
 
 
 def _foreign(found: Catalog) -> Iterator[Warned]:
