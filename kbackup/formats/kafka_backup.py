@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.columns import ANY_KIND, Kind
-from kbackup.errors import CorruptObjectError
+from kbackup.errors import CorruptObjectError, UnsupportedObjectError
 from kbackup.formats import FormatOptions, codecs, refuse_view
 from kbackup.formats.only_read import OnlyRead
 from kbackup.naming import View
@@ -49,6 +49,12 @@ _FOOT: Final = struct.Struct("<I4s")
 _NONE, _ZSTD, _LZ4 = range(3)
 
 _record = struct.Struct("<Iqqi").unpack_from  # length, timestamp, offset, the key's length
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_ELSEWHERE: Final = (
+    "leave it out with a narrower expression in topic.regex.list; restore encrypted segments, and "
+    "those of the tool's first versions, with kafka-backup itself"
+)
+
 _i32 = struct.Struct("<i").unpack_from
 _u16 = struct.Struct("<H").unpack_from
 _RECORD_BYTES: Final = 24
@@ -99,12 +105,22 @@ class KafkaBackupFormat(OnlyRead):
 
         Raises:
             ConfigurationError: If *view* is not whole records.
-            CorruptObjectError: If it is not a segment, of another version, cut short, altered, or
-                holds a record of more than ``max_record_bytes``.
+            CorruptObjectError: If it is not a segment, cut short, altered, or holds a record of
+                more than ``max_record_bytes``.
+            UnsupportedObjectError: If it is JSON, or a segment of another version.
         """
         if view is not View.RECORD:
             raise refuse_view("kafka_backup", view)
         return _read(file, options.max_record_bytes)
+
+
+def _other_form(data: bytes) -> str | None:
+    """Return what else the tool keeps that begins like *data*; None if that cannot be told."""
+    if data.lstrip()[:1] in (b"{", b"["):
+        return "JSON, as a manifest or a segment of the tool's first versions is"
+    if data.startswith(_ZSTD_MAGIC):
+        return "a file that is compressed as a whole, as segments of the tool's first versions are"
+    return None
 
 
 class _Head(NamedTuple):
@@ -139,19 +155,22 @@ def _read(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
 def _checked(file: BinaryIO) -> tuple[_Head, int]:
     """Check everything but the body; return the header, and the bytes of the body."""
     data = file.read(_HEAD.size)
+    if (form := _other_form(data)) is not None:
+        raise UnsupportedObjectError(
+            f"{form}, and not a segment of kafka-backup", "it does not begin with KBAK", _ELSEWHERE
+        )
     if data[: len(_MAGIC)] != _MAGIC[: len(data)] or not data:
         raise CorruptObjectError(
             "not a segment of kafka-backup",
-            "it does not begin with KBAK",
-            "leave it out with a narrower expression in topic.regex.list; the JSON segments of the "
-            "tool's first versions are not read",
+            "it does not begin with KBAK: it is encrypted, damaged, or something else",
+            _ELSEWHERE,
         )
     size = file.seek(0, 2) - _HEAD.size - _FOOT.size
     if size < 0:
         raise _corrupt(f"it has {size + _HEAD.size + _FOOT.size} bytes, too few for a segment")
     _, version, compression, _, records, first, last = _HEAD.unpack(data)
     if version != _VERSION:
-        raise CorruptObjectError(
+        raise UnsupportedObjectError(
             "a segment of another version",
             f"it has version {version}, this program reads {_VERSION}",
             "restore it with kafka-backup, or with a newer kbackup",

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kbackup import config, formats
-from kbackup.errors import ConfigurationError, CorruptObjectError
+from kbackup.errors import ConfigurationError, CorruptObjectError, UnsupportedObjectError
 from kbackup.formats import FormatOptions, kafka_backup
 from kbackup.formats.kafka_backup import KafkaBackupFormat
 from kbackup.naming import View
@@ -97,13 +97,36 @@ def test_a_flipped_bit_or_a_missing_byte_is_damage(compression: str) -> None:
 
 
 SEGMENT = Segment(RECORDS, "none")
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b'[{"offset": 1}]', "JSON"),
+        (b' {"topics": []}', "JSON"),
+        (b"\x28\xb5\x2f\xfd" + bytes(60), "compressed as a whole"),
+        (SEGMENT.to_bytes(version=2), "another version"),
+    ],
+)
+def test_what_the_tool_keeps_otherwise_is_refused_and_not_called_damaged(
+    data: bytes, why: str
+) -> None:
+    """
+    The exit code is that of a refusal, and the message says what to do.
+    """
+    with pytest.raises(UnsupportedObjectError, match=why) as refused:
+        next(KafkaBackupFormat().read(io.BytesIO(data), View.RECORD, "", FormatOptions()))
+
+    assert (4, True) == (refused.value.exit_code, "kafka-backup" in refused.value.do)
+
+
 TWO = RECORDS[:2]
 
 
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        pytest.param(b'[{"offset": 1}]', "does not begin with KBAK", id="JSON"),
+        pytest.param(b"\x07" * 60, "encrypted, damaged", id="anything else"),
         pytest.param(b"KBAK", "too few", id="magic alone"),
         pytest.param(SEGMENT.to_bytes(version=2), "version 2, this program reads 1", id="version"),
         pytest.param(SEGMENT.to_bytes(code=3), "compression is 3", id="compression"),
