@@ -219,9 +219,27 @@ def of_run_records(
     known_gaps: Mapping[TopicPartition, Sequence[Span]] | None = None,
 ) -> Known:
     """Return what run records, the newest first, and notes of gaps say."""
+    records = [_as_stored(record) for record in records]
     topics, found, sinks = _topics(records), recorded.read(records), _sinks(records)
     earlier = frozenset({*topics, *(where.topic for where in found)})
     return Known(topics, sinks, earlier=earlier, recorded=found, known_gaps=known_gaps or {})
+
+
+def _as_stored(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a run record with the names that its topics have in the bucket."""
+    names = record.get("stored_as")
+    if not isinstance(names, dict):
+        return record
+    rows = [
+        {**row, "topic": names.get(row["topic"], row["topic"])}
+        for row in record.get("partitions") or ()
+    ]
+    settings = (record.get("topic_settings") or {}).items()
+    return {
+        **record,
+        "partitions": rows,
+        "topic_settings": {names.get(name, name): said for name, said in settings},
+    }
 
 
 def read_topics(store: Store, layout: Layout, clock: Clock) -> Known:

@@ -39,10 +39,16 @@ class Opening:
             "cluster_id": cluster.cluster_id,
             "topics_dir": settings.topics_dir,
             "topic_settings": accounting.topic_settings(plan, cluster.topic_config(plan.topics)),
+            **({"stored_as": self._stored_as(plan)} if settings.renames else {}),
         }
         for at in plan.partitions:
             self._account.begin(at)
         self._news.start(plan)
+
+    def _stored_as(self, plan: SinkPlan) -> dict[str, str]:
+        """Return the names under which topics are stored: who reads run records looks there."""
+        routes = wiring.routes(self._settings)
+        return {name: routes.topic(name) for name in plan.topics}
 
     def enter(self, plan: SinkPlan, cluster: Cluster) -> None:
         """Enter topics into the ledger before anything is stored of them.
@@ -88,6 +94,8 @@ class Opening:
         self.start(plan.partitions, group, cluster)
         with self._account.lock:
             self._summary.facts["topic_settings"] |= settings
+            if self._settings.renames:
+                self._summary.facts["stored_as"] |= self._stored_as(plan)
             for at in plan.partitions:
                 self._account.begin(at, None if at.refusal is not None else empty_at)
                 self._news.odd(at)

@@ -102,6 +102,28 @@ def test_a_group_that_was_lost_goes_on_after_what_is_stored_under_the_new_name(
     assert {"copy_of_orders": 2} == stored(store)
 
 
+def test_a_first_run_that_failed_before_the_ledger_leaves_nothing_to_miss(
+    place: StoreSettings, store: Store
+) -> None:
+    """
+    Its run record speaks of the topic by its name in Kafka, under which nothing is stored.
+    """
+    kafka = FakeKafka()
+    kafka.create("orders", 10)
+    first = sink(kafka, place, topics="orders", **ROUTER)
+    for entry in list(store.list("")):
+        if not entry.key.startswith("_kbackup/runs/"):
+            store.delete(entry.key)  # as if it had got no further
+    kafka.positions_.clear()
+
+    second = sink(kafka, place, topics="orders", **ROUTER)
+
+    said = known.read(store, Layout(), SystemClock())
+    assert {"orders": "copy_of_orders"} == first["stored_as"] == second["stored_as"]
+    assert ["copy_of_orders"] == list(said.topics)
+    assert {"copy_of_orders"} == {where.topic for where in said.partitions()}
+
+
 def test_topics_that_would_be_stored_as_one_are_refused_before_anything_is_stored(
     place: StoreSettings, store: Store
 ) -> None:
