@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kbackup.errors import ObjectNotFoundError, StoreError
-from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.stores import ObjectHead, Store, StoredObject
 from tests.simulation.clients import leave_behind, to_rows
@@ -34,14 +33,13 @@ from tests.simulation.events import (
     Touched,
 )
 from tests.simulation.process import KilledError, Process
+from tests.simulation.truth import partition_of, source_name
 
 PAGE = 40
 """Keys a page of a listing."""
 
 LATE = timedelta(minutes=15)
 """S3 takes no request that is older."""
-
-LAYOUT = Layout()
 
 
 @dataclass(frozen=True)
@@ -73,12 +71,12 @@ def _said(key: str, body: bytes) -> Iterator[GapKept | Entered]:
     words = key.split("/")
     if words[:2] == ["_kbackup", "gaps"]:
         gap = json.loads(body)
-        where = TopicPartition(gap["topic"], gap["partition"])
+        where = TopicPartition(source_name(gap["topic"]), gap["partition"])
         yield GapKept(where, gap["start"], gap["end"])
     elif words[:2] == ["_kbackup", "ledger"] and words[3] == "objects":
         for row in _read(body, ["kind", "partition", "first", "last", "key"]).to_pylist():
             if row["kind"] == "gap":
-                where = TopicPartition(words[4], row["partition"])
+                where = TopicPartition(source_name(words[4]), row["partition"])
                 yield GapKept(where, row["first"], row["last"] + 1)
             elif row["kind"] == "object" and not key.endswith(".snapshot.parquet"):
                 yield Entered(row["key"])
@@ -190,9 +188,7 @@ class SimStore:
 
         def act() -> bool:
             if key.startswith("topics/"):
-                parts = LAYOUT.parse(key)
-                where = TopicPartition(parts.topic, parts.partition)
-                leave_behind(bucket.kafka, process, where)
+                leave_behind(bucket.kafka, process, partition_of(key))
             return bucket.put(key, data, metadata, if_absent=if_absent, if_match=if_match)
 
         try:

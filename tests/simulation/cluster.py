@@ -12,6 +12,7 @@ from tests.simulation.events import (
     Produced,
     Row,
     TargetShows,
+    Unfit,
 )
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class Kafka:
 
     Attributes:
         history: Grows by what happens to topics that are backed up.
+        is_left_out: Whether sinks leave a record out on purpose.
+        is_unfit: Whether a record is to become a dead letter.
     """
 
     def __init__(self, history: list[Event]) -> None:
@@ -94,6 +97,8 @@ class Kafka:
         self.epochs: dict[str, int] = {}
         self.sink_groups: set[str] = set()
         self.now_ms: Callable[[], int] = lambda: 0
+        self.is_left_out: Callable[[Row], bool] = lambda _: False
+        self.is_unfit: Callable[[Row], bool] = lambda _: False
         self._made = 0
 
     def log(self, where: TopicPartition) -> Log | None:
@@ -128,8 +133,14 @@ class Kafka:
         """Append records that are readable at once."""
         topic = self.topics[where.topic]
         kept = topic.logs[where.partition].append(rows)
-        if topic.is_source and kept:
-            self.history.append(Produced(topic.topic_id, where, tuple(kept), self.now_ms()))
+        if not topic.is_source:
+            return
+        kept = [row for row in kept if not self.is_left_out(row)]
+        fit = tuple(row for row in kept if not self.is_unfit(row))
+        if fit:
+            self.history.append(Produced(topic.topic_id, where, fit, self.now_ms()))
+        if unfit := tuple(row for row in kept if self.is_unfit(row)):
+            self.history.append(Unfit(topic.topic_id, where, unfit))
 
     def abort(self, where: TopicPartition, rows: Iterable[Row]) -> None:
         """Append a transaction that is aborted: offsets without records."""

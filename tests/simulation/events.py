@@ -58,6 +58,20 @@ class Produced:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfit:
+    """Records became readable that the backup does not hold: they are dead letters."""
+
+    topic_id: str
+    where: TopicPartition
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Restores choose partitions by the keys of records."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gone:
     """Records are no longer readable: ``expired`` or ``compacted``."""
 
@@ -235,5 +249,5 @@ class Note:
 
 Event = (
     Produced | Gone | Begun | Stored | Removed | Committed | GapKept | Touched | Ended | TargetShows
-    | Entered | Listed | Ruled | Moved | Note | StandsBy | Vouched
+    | Entered | Listed | Ruled | Moved | Note | StandsBy | Vouched | Unfit | Keyed
 )  # fmt: skip

@@ -6,7 +6,6 @@ from random import Random
 
 from kbackup.kafka import Position
 from kbackup.records import TopicPartition
-from tests.simulation.bucket import LAYOUT
 from tests.simulation.cluster import Log, show
 from tests.simulation.determinism import deterministic
 from tests.simulation.events import Moved, Note, Row
@@ -14,6 +13,7 @@ from tests.simulation.process import Script, Together
 from tests.simulation.promises import Violation
 from tests.simulation.script import Step
 from tests.simulation.stage import Stage
+from tests.simulation.truth import LAYOUT, partition_of
 
 END = "copy-$0-end"
 MERGED = "merged"
@@ -81,11 +81,16 @@ class Play(Stage):
                     self._timestamp(rng),
                     self.shape.timestamp_type,
                     rng.choice((None, b"", b"k", name)),
-                    name if self.shape.values_only else rng.choice((None, b"", name * 2)),
+                    self._value(rng, name),
                     (("name", name), *more[: rng.choice((0, 0, 1, 2))]),
                 )
             )
         return rows
+
+    def _value(self, rng: Random, name: bytes) -> bytes | None:
+        if self.shape.has_letters and rng.random() < 0.2:
+            return None
+        return name if self.shape.values_only else rng.choice((None, b"", name * 2))
 
     def _produce(self, rng: Random) -> None:
         for where in self._wheres():
@@ -178,11 +183,10 @@ class Play(Stage):
         where = rng.choice(self._wheres())
         found = self.kafka.groups.get(self._sink_group, {}).get(where)
         if found is not None:
-            names = [LAYOUT.parse(key) for key in self.bucket.data_keys()]
             starts = [
-                name.start_offset
-                for name in names
-                if TopicPartition(name.topic, name.partition) == where
+                LAYOUT.parse(key).start_offset
+                for key in self.bucket.data_keys()
+                if partition_of(key) == where
             ]
             anywhere = rng.randint(0, found.offset)
             self._set_group(where, rng.choice((anywhere, rng.choice(starts or [anywhere]))))
@@ -278,7 +282,7 @@ class Play(Stage):
     def _merge(self, rng: Random) -> None:
         for name, _ in self.shape.topics:
             self.restore(
-                self._process(rng, self._fate(rng)), MERGED, topics=name,
+                self._process(rng, self._fate(rng)), MERGED, topics=self.stored_name(name),
                 if_exists="append", yes=True,
             )  # fmt: skip
 

@@ -17,6 +17,7 @@ from tests.simulation.events import (
     Event,
     GapKept,
     Gone,
+    Keyed,
     Listed,
     Moved,
     Note,
@@ -28,6 +29,7 @@ from tests.simulation.events import (
     Stored,
     TargetShows,
     Touched,
+    Unfit,
     Vouched,
 )
 from tests.simulation.restored import Broken, Restored
@@ -35,6 +37,9 @@ from tests.simulation.truth import Truth, partition_of
 
 CANARY = "c4n4ry-5ecret"
 """Stands for every credential: it is given to each run, and may come out nowhere."""
+
+LETTERS = "letters"
+"""The topic of dead letters."""
 
 REQUESTS_MAX = {
     "sink": 220,  # three streams of the ledger, of 64 files each at most, and a listing each
@@ -83,6 +88,7 @@ class Checker:
         self._restored = Restored(self.truth)
         self._size: int | None = None
         self._unruled: set[TopicPartition] = set()
+        self._moved: set[TopicPartition] = set()
         self._broken: list[Violation] = []
 
     def take(self, event: Event) -> list[Violation]:
@@ -108,6 +114,8 @@ class Checker:
                 self.truth.entered.add(event.key)
             case Touched():
                 self._touched(event)
+            case TargetShows() if event.target.topic == LETTERS:
+                self.truth.letters |= {row.name for row in event.rows}
             case TargetShows():
                 self._take(self._restored.show(event))
             case Ended():
@@ -118,10 +126,16 @@ class Checker:
                 self._size = event.size
             case Moved():
                 self._unruled.add(event.where)
+                self._moved.add(event.where)
             case Vouched():
                 self._vouched(event)
             case StandsBy():
                 self._take(self._restored.stand_by(event))
+            case Unfit():
+                unfit = self.truth.source(event.topic_id, event.where).unfit
+                unfit.update((row.offset, row) for row in event.rows)
+            case Keyed():
+                self._restored.is_keyed = True
             case Note():
                 pass
         return self._broken
@@ -259,6 +273,17 @@ class Checker:
                 "P1", f"{event.where} is committed to {event.offset} without offsets {missing[:9]}"
             )
 
+        unsaid = [
+            offset
+            for offset, row in source.unfit.items()
+            if (source.begins or 0) <= offset < event.offset
+            and offset not in source.gone
+            and row.name not in self.truth.letters
+        ]
+        if unsaid and event.where not in self._moved:
+            text = f"{event.where} is committed to {event.offset} without dead letters"
+            self._break("P1", f"{text} {sorted(unsaid)[:9]}")
+
     def _gap(self, event: GapKept) -> None:
         self.truth.own(event.where)
         source = self.truth.original(event.where)
@@ -272,7 +297,7 @@ class Checker:
     def _touched(self, event: Touched) -> None:
         allowed = {
             "object": ("topics/", "_kbackup/"),
-            "topic": ("copy-", "merged"),
+            "topic": ("copy-", "merged", LETTERS),
             "group": ("kbackup-", "mine"),
         }[event.kind]
         if not event.name.startswith(allowed):

@@ -18,6 +18,8 @@ class Restored:
         self.truth = truth
         self._targets: dict[TopicPartition, TargetShows] = {}
         self._listed: dict[str, dict[TopicPartition, set[int]]] = {}
+        self._home: dict[tuple[str, bytes], int] = {}
+        self.is_keyed = False
 
     def list(self, run: str) -> None:
         """Note what a run has found in the bucket."""
@@ -26,15 +28,16 @@ class Restored:
     def show(self, event: TargetShows) -> Broken:
         """What a target shows is in order, and belongs there."""
         self._targets[event.target] = event
+        if self.is_keyed:
+            yield from self._homes(event)
         by_source: dict[TopicPartition, list[int]] = {}
         for row in event.rows:
             where, offset = _origin(row)
             by_source.setdefault(where, []).append(offset)
         for where, offsets in by_source.items():
             of = event.target.topic.removeprefix("copy-").removesuffix("-end")
-            if event.target.topic != "merged" and where != TopicPartition(
-                of, event.target.partition
-            ):
+            partition = where.partition if self.is_keyed else event.target.partition
+            if event.target.topic != "merged" and where != TopicPartition(of, partition):
                 yield "P4", f"{event.target} shows records of {where}"
             may_repeat = event.repeats or event.target.topic == "merged"  # who appends, appends
             if may_repeat or where in self.truth.doubled:
@@ -44,6 +47,21 @@ class Restored:
                 its = [at for at in offsets if self.truth.folders.get((where, at), "") == folder]
                 if sorted(set(its)) != its:
                     yield "P4", f"{event.target} shows {where} as {offsets}"
+
+    def _homes(self, event: TargetShows) -> Broken:
+        """Records of one key stand in one partition, whichever they come from."""
+        for row in event.rows:
+            if row.key is not None:
+                at = event.target.topic, row.key
+                if self._home.setdefault(at, event.target.partition) != event.target.partition:
+                    yield "P4", f"{event.target} shows {row.key!r}, as another partition has"
+
+    def _shown(self, target: TopicPartition) -> tuple[Row, ...]:
+        """What a consumer gets of what was restored from one partition, and of others."""
+        if not self.is_keyed:
+            return self._targets.get(target, TargetShows(target, ())).rows
+        wheres = sorted(where for where in self._targets if where.topic == target.topic)
+        return tuple(row for where in wheres for row in self._targets[where].rows)
 
     def stand_by(self, event: StandsBy) -> Broken:
         """What was committed before then, and is there, is in the targets.
@@ -56,8 +74,8 @@ class Restored:
             source = self.truth.original(where)
             claims = () if source is None else source.claims
             end = max((offset for at_ms, offset in claims if at_ms < event.until_ms), default=0)
-            shown = self._targets.get(target, TargetShows(target, ()))
-            seen = {_origin(row)[1] for row in shown.rows if _origin(row)[0] == where}
+            shown = self._shown(target)
+            seen = {_origin(row)[1] for row in shown if _origin(row)[0] == where}
             lacks = sorted(at for at in self.truth.stored(where) if at < end and at not in seen)
             if lacks:
                 yield "P4", f"a standby says that it is complete, and {target} lacks {lacks}"
@@ -72,9 +90,9 @@ class Restored:
             yield "P6", text
         listed = self._listed.get(event.run, self.truth.offsets())
         for where, target in event.targets.items():
-            shown = self._targets.get(target, TargetShows(target, ()))
-            mine = [row for row in shown.rows if _origin(row)[0] == where]
-            if len(mine) > len(set(mine)) and where in self.truth.doubled and not shown.repeats:
+            mine = [row for row in self._shown(target) if _origin(row)[0] == where]
+            repeats = target in self._targets and self._targets[target].repeats
+            if len(mine) > len(set(mine)) and where in self.truth.doubled and not repeats:
                 yield "P6", f"exit 0, and {target} has records twice"
             seen: dict[int, Row] = {}
             for row in mine:

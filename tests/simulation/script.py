@@ -36,6 +36,10 @@ class Shape:
         values_only: Whether objects hold values alone, as the connectors' do.
         is_mapped: Whether restores choose partitions by a map, which gives each partition of the
             backup a group of its own.
+        is_keyed: Whether that map goes by the records' keys.
+        leaves_out: Whether sinks leave out, by a transform, the records that have a header ``h``.
+        is_routed: Whether sinks store topics under other names.
+        has_letters: Whether records without a value are dead letters; only with *values_only*.
     """
 
     topics: tuple[tuple[str, int], ...]
@@ -47,6 +51,10 @@ class Shape:
     timestamp_type: int = 1
     values_only: bool = False
     is_mapped: bool = False
+    is_keyed: bool = False
+    leaves_out: bool = False
+    is_routed: bool = False
+    has_letters: bool = False
 
 
 WEIGHTS = {
@@ -86,6 +94,14 @@ def _varied(seed: int, shape: Shape, steps: list[Step]) -> tuple[Shape, list[Ste
         shape = replace(shape, values_only=True)
     if Random(f"map of script {seed}").random() < 0.06:
         shape = replace(shape, is_mapped=True)
+    chances = Random(f"transforms of script {seed}")
+    shape = replace(
+        shape,
+        leaves_out=chances.random() < 0.1,
+        is_routed=chances.random() < 0.1,
+        is_keyed=chances.random() < 0.06 and not (shape.is_mapped or shape.values_only),
+        has_letters=chances.random() < 0.4 and shape.values_only,
+    )
     for kind, chance in {"follow": 0.35, "three at once": 0.12, "status": 0.5}.items():
         if rng.random() < chance:
             at = rng.randint(2, len(steps) - 1)

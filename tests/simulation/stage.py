@@ -26,10 +26,11 @@ from tests.simulation.bucket import Bucket, SimStoreSettings
 from tests.simulation.clients import SimConnection
 from tests.simulation.cluster import Kafka
 from tests.simulation.determinism import Clock
-from tests.simulation.events import Ended, Event, Note, Ruled, StandsBy, Vouched
+from tests.simulation.events import Ended, Event, Keyed, Note, Ruled, StandsBy, Vouched
 from tests.simulation.process import KilledError, Looks, Process, Script, Tasks
 from tests.simulation.promises import CANARY, Checker, Violation
 from tests.simulation.script import Shape
+from tests.simulation.truth import ROUTED, source_name
 
 COPY = "copy-$0"
 
@@ -38,6 +39,25 @@ _BY_HOUR = {
     "timezone": "UTC",
 }  # fmt: skip
 """Each object in the directory of its hour."""
+
+_LETTERS = {
+    "errors_tolerance": "all", "errors_deadletterqueue_topic_name": "letters",
+    "errors_deadletterqueue_topic_replication_factor": "1",
+}  # fmt: skip
+"""What does not fit goes to a topic of its own."""
+
+_OF_KAFKA = "org.apache.kafka.connect.transforms."
+_STEPS = (
+    (
+        f"transforms.leave.type={_OF_KAFKA}Filter", "transforms.leave.predicate=has_h",
+        "predicates=has_h", f"predicates.has_h.type={_OF_KAFKA}predicates.HasHeaderKey",
+        "predicates.has_h.name=h",
+    ),
+    (
+        f"transforms.route.type={_OF_KAFKA}RegexRouter", "transforms.route.regex=.*",
+        f"transforms.route.replacement={ROUTED}$0",
+    ),
+)  # fmt: skip
 
 _STRICT = {"flush_on_stop": False, "rotate_interval_ms": "-1"}
 """Files are cut by the number of their records alone."""
@@ -65,6 +85,12 @@ class Stage:
         self.bucket = Bucket(self.history, self.clock, self.kafka)
         self._names = itertools.count()
         self._troubles: set[str] = set()
+        if shape.leaves_out:
+            self.kafka.is_left_out = lambda row: any(name == "h" for name, _ in row.headers)
+        if shape.has_letters:
+            self.kafka.is_unfit = lambda row: row.value is None
+        if shape.is_keyed:
+            self.history.append(Keyed())
         for name, partitions in shape.topics:
             self.kafka.create(name, partitions, is_source=True)
         if not shape.flush_on_stop and not shape.hours:
@@ -96,7 +122,19 @@ class Stage:
             **({"format_class": "bytes"} if self.shape.values_only else {}),
             **options,
         }
-        return _load(command, **given)
+        return _load(command, self._transforms if command == "sink" else (), **given)
+
+    @property
+    def _transforms(self) -> tuple[str, ...]:
+        """The properties of the transforms of sinks."""
+        names = [("leave", self.shape.leaves_out), ("route", self.shape.is_routed)]
+        used = [name for name, is_used in names if is_used]
+        return (f"transforms={','.join(used)}", *(_STEPS[0] if "leave" in used else ()),
+                *(_STEPS[1] if "route" in used else ())) if used else ()  # fmt: skip
+
+    def stored_name(self, topic: str) -> str:
+        """The name of a topic in the bucket."""
+        return f"{ROUTED}{topic}" if self.shape.is_routed else topic
 
     def _world(self, process: Process) -> World:
         return World(
@@ -155,6 +193,7 @@ class Stage:
                 "flush_size": str(self.shape.flush_size),
                 **({} if self.shape.flush_on_stop else _STRICT),
                 **(_BY_HOUR if self.shape.hours else {}),
+                **(_LETTERS if self.shape.has_letters else {}),
                 **options,
             },
         )
@@ -189,15 +228,24 @@ class Stage:
     @property
     def _restoring(self) -> dict[str, Any]:
         """The options of all restores.  The map sends each partition to the one of its number."""
-        mapped = {"partition_map": "modulo", "target_partitions": "3"}
-        given = mapped if self.shape.is_mapped else {}
+        mapped = {
+            "partition_map": "key" if self.shape.is_keyed else "modulo", "target_partitions": "3",
+        }  # fmt: skip
+        given = mapped if self.shape.is_mapped or self.shape.is_keyed else {}
         return given if self.shape.exactly_once else {**given, "exactly_once": False}
+
+    def _renaming(self, rename: str) -> dict[str, str]:
+        """The options that name targets after topics as they are called in Kafka."""
+        if not self.shape.is_routed:
+            return {"rename": rename}
+        return {"rename_regex": f"{ROUTED}(.*)", "rename": rename.replace("$0", "$1")}
 
     def restore(self, process: Process, rename: str = COPY, **options: Any) -> Ended | None:
         """Run a restore."""
-        given = {**self._restoring, **options}
-        settings = self._settings("restore", rename=rename, **given)
-        names = settings.topics or tuple(name for name, _ in self.shape.topics)
+        given = {**self._restoring, **self._renaming(rename), **options}
+        settings = self._settings("restore", **given)
+        names = [source_name(name) for name in settings.topics]
+        names = names or [name for name, _ in self.shape.topics]
         targets = {
             where: TopicPartition(rename.replace("$0", name), where.partition)
             for name in names
@@ -211,9 +259,9 @@ class Stage:
 
     def standby(self, process: Process) -> Ended | None:
         """Run a restore that follows, until it has had its looks."""
-        names = ",".join(name for name, _ in self.shape.topics)
+        names = ",".join(self.stored_name(name) for name, _ in self.shape.topics)
         settings = self._settings(
-            "restore", rename=COPY, follow=True, topics=names, **self._restoring
+            "restore", follow=True, topics=names, **self._restoring, **self._renaming(COPY)
         )
         told: list[Any] = []
         stop = Stop()
@@ -284,7 +332,7 @@ class Stage:
 
 
 @lru_cache(1_000)
-def _load(command: config.Command, **given: Any) -> Settings:
+def _load(command: config.Command, extra: tuple[str, ...], **given: Any) -> Settings:
     """The same options make the same settings, which nobody changes."""
-    settings = config.load(command, options=given, files=(), environ={}).settings
+    settings = config.load(command, options=given, files=(), environ={}, extra=extra).settings
     return settings.model_copy(update={"kafka_admin": {"sasl.password": CANARY}})

@@ -15,6 +15,7 @@ from tests.simulation.events import (
     Event,
     GapKept,
     Gone,
+    Keyed,
     Moved,
     Produced,
     Removed,
@@ -24,6 +25,7 @@ from tests.simulation.events import (
     Stored,
     TargetShows,
     Touched,
+    Unfit,
     Vouched,
 )
 from tests.simulation.promises import CANARY, Checker, check
@@ -271,3 +273,50 @@ def test_only_compaction_excuses_a_sink_that_stops_before_other_rows(how: str) -
     assert (how == "compacted") == checker.excuses(refused("sink", 4, ONE))
     assert not checker.excuses(refused("sink", 4, TWO))
     assert not checker.excuses(refused("sink", 6, ONE))
+
+
+LETTER = row(1)
+
+
+@pytest.mark.parametrize(
+    ("is_broken", "more"),
+    [
+        pytest.param(False, [TargetShows(TopicPartition("letters", 0), (LETTER,))], id="a letter"),
+        pytest.param(True, [], id="no letter"),
+        pytest.param(True, [TargetShows(TopicPartition("letters", 0), rows(0))], id="another's"),
+        pytest.param(False, [Gone("id", WHERE, (1,), "expired")], id="gone"),
+        pytest.param(False, [Moved(WHERE)], id="people moved the group"),
+    ],
+)
+def test_what_does_not_fit_is_a_dead_letter_before_it_is_passed(
+    is_broken: bool, more: list[Event]
+) -> None:
+    """
+    An offset is committed only once the records below it are stored, or are dead letters.
+    """
+    history = [
+        Produced("id", WHERE, rows(0)), Unfit("id", WHERE, (LETTER,)), Begun("id", WHERE, 0),
+        Stored(FIRST, rows(0)), *more, Committed("id", WHERE, 2),
+    ]  # fmt: skip
+
+    assert is_broken == bool(check(history))
+
+
+@pytest.mark.parametrize(
+    ("is_broken", "partition"), [pytest.param(False, 2, id="one"), pytest.param(True, 1, id="two")]
+)
+def test_records_of_a_key_stand_in_one_partition(is_broken: bool, partition: int) -> None:
+    """
+    Where a restore goes by keys, each record is looked for in all partitions of its target.
+    """
+    first, second = (one._replace(key=b"k") for one in rows(0, 1))
+    copies = [TopicPartition("copy-alpha", at) for at in (2, partition)]
+    history: list[Event] = [
+        Keyed(), Produced("id", WHERE, (first, second)), Begun("id", WHERE, 0),
+        Stored(FIRST, (first, second)), Committed("id", WHERE, 2),
+        TargetShows(copies[0], (first,)),
+        TargetShows(copies[1], (first, second) if copies[0] == copies[1] else (second,)),
+        ended("restore", records=2),
+    ]  # fmt: skip
+
+    assert is_broken == bool(check(history))

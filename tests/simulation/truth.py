@@ -12,6 +12,8 @@ from tests.simulation.events import (
 )
 
 LAYOUT = Layout()
+ROUTED = "routed-"
+"""What the names of topics begin with that a sink stores under other names."""
 
 
 @dataclass(slots=True)
@@ -26,6 +28,7 @@ class Source:
         claimed: What is before this offset is safe, by kbackup's own commits.
         claims: When that was said, in ms, and of which offset.
         excused: Offsets that need not be stored: they went before they had to be.
+        unfit: Records that are to become dead letters.
     """
 
     rows: dict[int, Row] = field(default_factory=dict)
@@ -35,6 +38,7 @@ class Source:
     claimed: int = 0
     claims: list[tuple[int, int]] = field(default_factory=list)
     excused: set[int] = field(default_factory=set)
+    unfit: dict[int, Row] = field(default_factory=dict)
 
     def due(self) -> dict[int, Row]:
         """The records that have to be in the backup."""
@@ -66,6 +70,7 @@ class Truth:
         gaps: Offsets of each partition that were reported as expired.
         folders: The directory of each record that is stored as a value alone.
         doubled: Partitions of which two objects of one directory hold the same records.
+        letters: The names of all dead letters.
     """
 
     def __init__(self) -> None:
@@ -84,6 +89,7 @@ class Truth:
         self.gaps: dict[TopicPartition, set[int]] = {}
         self.folders: dict[tuple[TopicPartition, int], str] = {}
         self.doubled: set[TopicPartition] = set()
+        self.letters: set[bytes | None] = set()
 
     def source(self, topic_id: str, where: TopicPartition) -> Source:
         return self.sources.setdefault((topic_id, where), Source())
@@ -192,4 +198,9 @@ class Truth:
 @lru_cache(100_000)
 def partition_of(key: str) -> TopicPartition:
     parts = LAYOUT.parse(key)
-    return TopicPartition(parts.topic, parts.partition)
+    return TopicPartition(source_name(parts.topic), parts.partition)
+
+
+def source_name(topic: str) -> str:
+    """The name in Kafka of a topic of the backup."""
+    return topic.removeprefix(ROUTED)
