@@ -18,9 +18,10 @@ from kbackup.channel import Line
 from kbackup.errors import KafkaError, KbackupError, SparkError
 from kbackup.events import Event, Warned
 from kbackup.kafka import PATIENCE_S, LogStartMovedError
-from kbackup.records import Span, TopicPartition
+from kbackup.records import Span, TopicPartition, without
 from kbackup.reports import OfSink, PartitionReport
 from kbackup.sink.clients import Clients, connect
+from kbackup.sink.held import around, unreachable
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.look import Look, Lookout
 from kbackup.sink.messages import ADOPT, Examined, GaveUp
@@ -210,13 +211,14 @@ class Following:
         report = work.report
         if isinstance(error, LogStartMovedError):
             try:
-                gap = self._gap(watch, report.reached)
+                moved = self._moved(watch, report.reached)
+                gaps = self._gaps(watch, moved)
             except KbackupError as other:
                 error = other
             else:
-                if len(gap):
-                    own = replace(report.own, gaps=(gap,))
-                    report, error = replace(report, committed=gap.end_offset, own=own), None
+                if len(moved):
+                    own = replace(report.own, gaps=gaps)
+                    report, error = replace(report, committed=moved.end_offset, own=own), None
         if error is None:
             self._scheduled.discard(where)
         watch.visited(report, error, self.job.clock.steady_s(), random.random())  # noqa: S311  (spreads retries)
@@ -226,16 +228,34 @@ class Following:
             return False
         return True
 
-    def _gap(self, watch: Watch, position: int) -> Span:
-        """Write down what expired before it was read, and return it; empty where nothing has.
+    def _moved(self, watch: Watch, position: int) -> Span:
+        """Return from where to where the backup goes on; empty where nothing has expired.
+
+        Never in the middle of a cut of values that is stored a second time: where the log has lost
+        the beginning of one, and the bucket has all of it, after it.
+
+        Raises:
+            RefusedError: If the bucket lacks some of that cut.
+        """
+        where = watch.report.where
+        log = self._look({where: watch.identity}).logs.get(where)
+        start = position if log is None else log.start_offset
+        cut = around(watch.held, start)
+        if cut is None or start <= position:
+            return Span(position, max(position, start))
+        if not cut.is_whole:
+            raise unreachable(where, cut, start)
+        return Span(position, cut.end)
+
+    def _gaps(self, watch: Watch, moved: Span) -> tuple[Span, ...]:
+        """Write down what expired before it was read, and return it: what the bucket lacks of it.
 
         Recorded at once: the next commit is after it, and no later run would find it.
         """
         assert self._clients is not None  # noqa: S101  (a visit has just used them)
         where = watch.report.where
-        log = self._look({where: watch.identity}).logs.get(where)
-        gap = Span(position, position if log is None else log.start_offset)
-        if len(gap):
+        gaps = without(moved, [cut.span for cut in watch.held if cut.is_whole and cut.objects])
+        for gap in gaps:
             row = objects.gap(where, gap, self.job.run, self.job.clock.ms())
             stream = place.of_topic(
                 self._clients.store,
@@ -246,7 +266,7 @@ class Following:
             stream.append(table([row], OBJECTS))
             text = f"{where}: offsets {gap.start_offset} to {gap.end_offset - 1} have expired"
             self.line.tell(Warned("gap", text, self.job.run))
-        return gap
+        return gaps
 
     def _report(self, watch: Watch) -> None:
         self.line.tell(Examined(self.job.run, watch.report))

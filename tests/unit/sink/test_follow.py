@@ -19,6 +19,7 @@ from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.sink.follow import Following, Share, deal, follow
+from kbackup.sink.held import HeldCut
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.messages import Adopt, GaveUp
 from kbackup.stores import Store, StoreSettings, open_store
@@ -248,6 +249,32 @@ def test_what_expires_before_it_is_read_is_written_down() -> None:
     assert [[10, 30]] == task.told(where)[-1]["gaps"]
     assert [45] == task.committed(where)
     assert any(event.get("code") == "gap" for event in task.line.told)
+
+
+@pytest.mark.parametrize(
+    ("is_whole", "committed", "gaps"), [(True, 45, [[40, 42]]), (False, 10, [])]
+)
+def test_what_expires_of_values_that_are_stored_again_stalls_nothing(
+    is_whole: bool, committed: int, gaps: list[list[int]]
+) -> None:
+    """
+    The backup goes on after a cut that the bucket has all of, and only what it lacks is a gap.
+    Where it lacks some of the cut, the partition is set aside, as at the start of a run.
+    """
+    kafka = FakeKafka()
+    (where,) = kafka.create("orders", 10)
+    task = Task(kafka, [where])
+    task.turn()
+    watch = task.following.watches[where]
+    cuts = HeldCut(Span(10, 20)), HeldCut(Span(20, 40)), HeldCut(Span(42, 44), is_whole=is_whole)
+    watch.held, watch._log = cuts, Span(0, 20)
+    kafka.logs[where] = Span(43, 45)
+
+    task.turns(8)
+
+    found = task.told(where)[-1]
+    assert ([committed], gaps) == (task.committed(where), found.get("gaps") or [])
+    assert (None if is_whole else "refused") == (found.get("failure") or {}).get("code")
 
 
 def test_a_partition_that_comes_is_taken_by_one_task() -> None:
