@@ -89,10 +89,14 @@ class Moves:
         """Sync *folder* too: another process may have moved a file there and not come so far."""
         self._folders[folder] = None
 
+    def take(self) -> list[Path]:
+        """Return the folders to sync, which is left to the caller."""
+        folders, self._folders = [*self._folders], {}
+        return folders
+
     def sync(self) -> None:
         """Put all the names on the disk."""
-        sync(*self._folders)
-        self._folders.clear()
+        sync(*self.take())
 
     def _make_folder(self, path: Path) -> None:
         if not path.is_dir():

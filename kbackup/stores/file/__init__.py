@@ -35,6 +35,7 @@ from kbackup.errors import (
     StoreError,
 )
 from kbackup.stores import ObjectHead, StoredObject, StoreSettings
+from kbackup.stores.file.disk import Disk
 from kbackup.stores.file.facts import Candidates, Facts, applying
 from kbackup.stores.file.facts import read as read_facts
 from kbackup.stores.file.listing import HIDDEN, walk
@@ -44,6 +45,9 @@ NAME_MAX: Final = 255
 """Bytes between two slashes of a key: what Linux file systems take."""
 
 _STALE_SECONDS: Final = 86_400
+
+_LARGE_BYTES: Final = 2**20
+"""A body that is larger takes longer to write than a sync waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class FileStore:
             raise ConfigurationError(f"{settings.url!r} is not a local folder", do=do)
         self._root = Path("/", unquote(path))
         self._new = self._root / HIDDEN / "new"
+        self._disk = Disk()
         self._has_swept = False
 
     def put(
@@ -117,11 +122,19 @@ class FileStore:
                 if (found := sha256_of(new.body)) != sha256:
                     raise StoreError(f"write {path}", f"its sha256 is {found}, not {sha256}")
                 beside = self._written([facts], is_synced=False)
-                durable.sync(new.body, beside)
+                # Whole on the disk before they have their names; what has its name on the disk
+                # before this returns is there after a power cut, whatever is committed on it.
+                if new.body.stat().st_size > _LARGE_BYTES:
+                    durable.sync(new.body)  # no round of small files waits for it
+                    self._disk.sync(beside)
+                else:
+                    self._disk.sync(new.body, beside)
                 moves = durable.Moves()
                 with self._exclusive():
                     done = self._move_in(new, beside, moves, if_absent, if_match)
-                moves.sync()
+                if done:
+                    folders = path.parent, self._facts_path(key).parent
+                    self._disk.sync_names(moves, folders, self._root)
                 return done
             finally:
                 for left in (new.body, beside):
