@@ -4,7 +4,15 @@ A `Connection` is plain data and crosses processes; it opens clients where they 
 `KafkaSettings` is the one for a real cluster.  Rows cross this seam as columns.
 """
 
-from kbackup.kafka.administration import SETTLE_S, Cluster, Permissions, Topic, check_idle
+from kbackup.kafka.administration import (
+    SETTLE_S,
+    Cluster,
+    NewTopic,
+    Permissions,
+    Topic,
+    check_idle,
+    create_topic,
+)
 from kbackup.kafka.connection import Connection, Outage
 from kbackup.kafka.settings import KafkaSettings, Way
 from kbackup.kafka.transport import (
@@ -27,6 +35,7 @@ __all__ = [
     "Connection",
     "KafkaSettings",
     "LogStartMovedError",
+    "NewTopic",
     "OffsetMovedError",
     "Outage",
     "Permissions",
@@ -38,4 +47,5 @@ __all__ = [
     "Way",
     "Writer",
     "check_idle",
+    "create_topic",
 ]

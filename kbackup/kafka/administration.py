@@ -1,10 +1,10 @@
 """A cluster as its administrator sees it: topics, spans, positions of groups, permissions."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from kbackup.errors import GroupActiveError, KafkaError
+from kbackup.errors import GroupActiveError, KafkaError, KbackupError
 from kbackup.kafka.transport import Position
 from kbackup.records import Span, TopicPartition
 
@@ -27,6 +27,23 @@ class Topic:
     partitions: int
     topic_id: str
     leaderless: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create.
+
+    Attributes:
+        name: Its name.
+        partitions: Their number.
+        replication_factor: -1 takes the cluster's default.
+        config: Its settings.
+    """
+
+    name: str
+    partitions: int
+    replication_factor: int = -1
+    config: Mapping[str, str] = field(default_factory=dict)
 
 
 class Cluster(Protocol):
@@ -125,31 +142,19 @@ class Cluster(Protocol):
         """
         ...
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int,
-        replication_factor: int,
-        config: Mapping[str, str],
-        *,
-        only_validate: bool = False,
-    ) -> str:
-        """Create a topic, or raise the cluster's reason for refusing it.
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, only_validate: bool = False
+    ) -> dict[str, str | KbackupError]:
+        """Create topics, or find out why the cluster refuses some: one does not keep the others.
 
         Args:
-            name: Its name.
-            partitions: Their number.
-            replication_factor: -1 takes the cluster's default.
-            config: Its settings.
+            topics: Different ones.
             only_validate: Create nothing: the cluster looks at names, values and permissions.
 
         Returns:
-            Its id; empty where the cluster has none, or does not know the topic everywhere yet,
-            and where nothing was created.
-
-        Raises:
-            ConfigurationError: If the cluster does not take a setting; nothing was created then.
-            KafkaError: If it refuses for another reason; likewise.
+            By name, its id; empty where the cluster has none, or does not know the topic
+            everywhere yet, and where nothing was created.  Or the reason why it was not created: a
+            `ConfigurationError` where the cluster does not take a setting.
         """
         ...
 
@@ -195,6 +200,19 @@ class Permissions(Protocol):
             KafkaError: If the cluster does not answer.
         """
         ...
+
+
+def create_topic(cluster: Cluster, topic: NewTopic, *, only_validate: bool = False) -> str:
+    """Create one topic, and return its id: `Cluster.create_topics`.
+
+    Raises:
+        ConfigurationError: If the cluster does not take a setting; nothing was created then.
+        KafkaError: If it refuses for another reason; likewise.
+    """
+    found = cluster.create_topics([topic], only_validate=only_validate)[topic.name]
+    if isinstance(found, KbackupError):
+        raise found
+    return found
 
 
 def check_idle(cluster: Cluster, *groups: str) -> None:

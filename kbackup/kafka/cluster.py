@@ -21,16 +21,16 @@ from confluent_kafka.admin import (
     ConfigResource,
     ConfigSource,
     NewPartitions,
-    NewTopic,
     OffsetSpec,
     ResourceType,
 )
 
-from kbackup.errors import ConfigurationError, KafkaError
-from kbackup.kafka import SETTLE_S, KafkaSettings, Position, Topic
+from kbackup.errors import KafkaError, KbackupError
+from kbackup.kafka import SETTLE_S, KafkaSettings, NewTopic, Position, Topic
 from kbackup.kafka.client import Complaints, calls, kafka_error
 from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patiently
+from kbackup.kafka.creation import create
 from kbackup.kafka.properties import check_properties
 from kbackup.records import Span
 from kbackup.records import TopicPartition as Where
@@ -257,39 +257,21 @@ class Cluster:
         ).values()
         self._result(f"changing the settings of topic {name}", future)
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int,
-        replication_factor: int,
-        config: Mapping[str, str],
-        *,
-        only_validate: bool = False,
-    ) -> str:
-        """Create a topic with the cluster's own checks: `Cluster.create_topic`."""
-        topic = NewTopic(
-            name,
-            num_partitions=partitions,
-            replication_factor=replication_factor,
-            config=dict(config),
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, only_validate: bool = False
+    ) -> dict[str, str | KbackupError]:
+        """Create topics with the cluster's own checks: `Cluster.create_topics`."""
+        refused = create(
+            self._admin, topics, self._answer, self._settings.timeout_s, only_validate=only_validate
         )
-        future = self._admin.create_topics(
-            [topic], operation_timeout=self._settings.timeout_s, validate_only=only_validate
-        )[name]
-        what = f"creating topic {name} with {partitions} partitions"
-        try:
-            self._result(what, future)
-        except KafkaError as error:
-            if _code(error) != Code.INVALID_CONFIG:
-                raise
-            do = "correct --topic-config, or the setting in the target cluster"
-            raise ConfigurationError(what, error.why, do, topic=name) from error
-        if only_validate:
-            return ""
+        made = [name for name, error in refused.items() if error is None and not only_validate]
         deadline = time.monotonic() + SETTLE_S
-        while name not in (found := self.topics([name])) and time.monotonic() < deadline:
+        while len(there := self.topics(made)) < len(made) and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
-        return found[name].topic_id if name in found else ""
+        return {
+            name: error or (there[name].topic_id if name in there else "")
+            for name, error in refused.items()
+        }
 
     def create_partitions(self, name: str, count: int, *, only_validate: bool = False) -> None:
         """Add partitions to a topic: `kafka.Cluster.create_partitions`."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from kbackup.kafka import Cluster, Connection, Position, Writer
+from kbackup.kafka import Cluster, Connection, NewTopic, Position, Writer, create_topic
 from kbackup.local.sample import TOPICS, SampleTopic
 from kbackup.records import TopicPartition
 
@@ -54,7 +54,7 @@ def fill(
     for topic in topics:
         # the broker uses the records' timestamps, and these are old
         config = {"retention.ms": "-1", **topic.config}
-        cluster.create_topic(topic.name, topic.partitions, 1, config)
+        create_topic(cluster, NewTopic(topic.name, topic.partitions, 1, config))
         written = sum(
             _write(kafka, topic, partition, sample_records) for partition in range(topic.partitions)
         )

@@ -8,6 +8,7 @@ a record: a partition without a position then is never one that has yet to begin
 
 from dataclasses import dataclass
 
+from kbackup.errors import KbackupError
 from kbackup.kafka import Cluster, Position
 from kbackup.records import TopicPartition
 from kbackup.restore.job import RestoreUnit
@@ -42,11 +43,12 @@ def begin(
     Raises:
         KafkaError: If a topic or a partition cannot be created, or a position not be written.
     """
-    ids = {
-        topic.intent.target: create(topic, cluster, replication_factor)
-        for topic in plan.topics
-        if topic.action == "create"
-    }
+    new = [topic for topic in plan.topics if topic.action == "create"]
+    ids = dict[str, str]()
+    for name, created in create(new, cluster, replication_factor).items():
+        if isinstance(created, KbackupError):
+            raise created
+        ids[name] = created
 
     for topic in plan.topics:
         if topic.grows:

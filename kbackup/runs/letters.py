@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kbackup.errors import KafkaError, KbackupError
-from kbackup.kafka import Cluster, Connection, Writer
+from kbackup.kafka import Cluster, Connection, NewTopic, Writer, create_topic
 from kbackup.records import SCHEMA, TopicPartition
 
 CONTEXT: Final = "__connect.errors."
@@ -114,9 +114,8 @@ def ensure_topic(
     if topic in cluster.topics([topic]):
         return
     try:
-        cluster.create_topic(
-            topic, _PARTITIONS, replication_factor, _CONFIG, only_validate=only_validate
-        )
+        new = NewTopic(topic, _PARTITIONS, replication_factor, _CONFIG)
+        create_topic(cluster, new, only_validate=only_validate)
     except KafkaError as error:
         if topic in cluster.topics([topic]):  # someone else was faster
             return

@@ -10,6 +10,7 @@ from kbackup.errors import KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka import (
     NO_OTHERS,
     LogStartMovedError,
+    NewTopic,
     OffsetMovedError,
     Position,
     TakenOverError,
@@ -24,6 +25,7 @@ from tests.simulation.events import (
     Touched,
 )
 from tests.simulation.process import Process
+from tests.support.creating import each_created
 
 _HEADERS = SCHEMA.field("headers").type
 
@@ -203,6 +205,11 @@ class SimCluster:
 
         topic_id: str = self._to.call("kafka create", act)
         return topic_id
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, only_validate: bool = False
+    ) -> dict[str, str | KbackupError]:
+        return each_created(self.create_topic, topics, only_validate=only_validate)
 
     def create_partitions(self, name: str, count: int, *, only_validate: bool = False) -> None:
         def act() -> None:

@@ -8,8 +8,9 @@ import pyarrow as pa
 from backup_samples import batch
 
 from kbackup.errors import KafkaError, KbackupError
-from kbackup.kafka import LogStartMovedError, Position, Topic
+from kbackup.kafka import LogStartMovedError, NewTopic, Position, Topic
 from kbackup.records import Span, TopicPartition
+from tests.support.creating import each_created
 
 
 @dataclass
@@ -102,6 +103,12 @@ class FakeKafka:
         self.configs[name] = dict(config)
         self.create(name, *[0] * partitions)
         return self.ids[name]
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, only_validate: bool = False
+    ) -> dict[str, str | KbackupError]:
+        """Create topics; one that is refused does not keep the others."""
+        return each_created(self.create_topic, topics, only_validate=only_validate)
 
     def refresh(self) -> None:
         """Nothing is remembered."""

@@ -11,8 +11,9 @@ from kbackup import config
 from kbackup.backup import catalog
 from kbackup.backup.ledger.objects import TopicLedger
 from kbackup.backup.ledger.rows import Entry
+from kbackup.errors import KbackupError
 from kbackup.flow.views import ReadOptions
-from kbackup.kafka import NO_OTHERS, KafkaSettings, Position, Topic
+from kbackup.kafka import NO_OTHERS, KafkaSettings, NewTopic, Position, Topic
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore.beginning import begin
@@ -28,6 +29,7 @@ from kbackup.runs import wiring
 from kbackup.runs.known import of_run_records
 from kbackup.steps import Step, choose_topics
 from kbackup.stores import Store
+from tests.support.creating import each_created
 from tests.support.fakes import SilentLine, topics_of
 
 Row = dict[str, Any]
@@ -82,6 +84,12 @@ class FakeTarget:
         self.ids[name] = f"id-{len(self.ids)}"
         self.logs |= {TopicPartition(name, at): Log() for at in range(partitions)}
         return self.ids[name]
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, only_validate: bool = False
+    ) -> dict[str, str | KbackupError]:
+        """Create topics; one that is refused does not keep the others."""
+        return each_created(self.create_topic, topics, only_validate=only_validate)
 
     def create_partitions(self, name: str, count: int, *, only_validate: bool = False) -> None:
         """Add partitions to a topic."""

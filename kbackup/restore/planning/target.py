@@ -5,12 +5,12 @@ be created without creating it, and says what this principal may do with the oth
 that keeps the position and with transactional ids.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from kbackup.errors import KafkaError, KbackupError
-from kbackup.kafka import Cluster, Permissions, check_idle
+from kbackup.kafka import Cluster, NewTopic, Permissions, check_idle
 from kbackup.restore.planning.plan import PlannedTopic, RestorePlan
 
 _NEW_CONFIG: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
@@ -21,36 +21,41 @@ _NEEDED: Final = frozenset({"WRITE", "DESCRIBE"})
 
 
 def create(
-    topic: PlannedTopic, cluster: Cluster, factor: int | None, *, only_validate: bool = False
-) -> str:
-    """Create a planned topic and return its id, or have the cluster say why it would not.
+    topics: Sequence[PlannedTopic],
+    cluster: Cluster,
+    factor: int | None,
+    *,
+    only_validate: bool = False,
+) -> dict[str, str | KbackupError]:
+    """Create planned topics, or have the cluster say why it would not.
 
     Args:
-        topic: With the action ``create``.
+        topics: With the action ``create``.
         cluster: The target.
         factor: Replication factor; None for the cluster's default.
         only_validate: Create nothing.
 
-    Raises:
-        ConfigurationError: If the cluster does not take one of the topic's settings.
-        KafkaError: If it refuses for another reason.
+    Returns:
+        By target, its id, or why it is refused: `kbackup.kafka.Cluster.create_topics`.
     """
-
-    def ask(config: Mapping[str, str]) -> str:
-        return cluster.create_topic(
-            topic.intent.target,
-            topic.partitions,
-            -1 if factor is None else factor,
-            config,
-            only_validate=only_validate,
+    new = [
+        NewTopic(
+            topic.intent.target, topic.partitions, -1 if factor is None else factor, topic.config
         )
+        for topic in topics
+    ]
+    found = cluster.create_topics(new, only_validate=only_validate) if new else {}
+    plainer = [
+        replace(topic, config={n: text for n, text in topic.config.items() if n not in _NEW_CONFIG})
+        for topic in new
+        if isinstance(error := found[topic.name], KbackupError) and _is_of_setting(error)
+    ]
+    return found | (cluster.create_topics(plainer, only_validate=only_validate) if plainer else {})
 
-    try:
-        return ask(topic.config)
-    except KbackupError as error:
-        if not any(name in error.why for name in (*_NEW_CONFIG, "Unknown topic config")):
-            raise
-        return ask({name: value for name, value in topic.config.items() if name not in _NEW_CONFIG})
+
+def _is_of_setting(error: KbackupError) -> bool:
+    """Whether a topic was refused for a setting that not every broker knows."""
+    return any(name in error.why for name in (*_NEW_CONFIG, "Unknown topic config"))
 
 
 def asked(
@@ -86,9 +91,12 @@ def asked(
     there = [t.intent.target for t in concerned if t.target.partitions is not None]
     allowed = rights.of_topics(there)
     shared = list(_denied_to_all(plan, rights, asks_for_transactions)) if plan.units() else []
+    new = [topic for topic in concerned if topic.action == "create"]
+    created = create(new, cluster, factor, only_validate=True)
     topics = []
     for topic in plan.topics:
-        found = list(_denials(topic, cluster, allowed, factor)) if topic in concerned else []
+        is_concerned = topic.units or topic.grows
+        found = list(_denials(topic, cluster, allowed, created)) if is_concerned else []
         found += shared
         shared = []  # said once
         topics.append(replace(topic, refusals=tuple(found), action="refuse") if found else topic)
@@ -99,13 +107,11 @@ def _denials(
     topic: PlannedTopic,
     cluster: Cluster,
     allowed: Mapping[str, frozenset[str]],
-    factor: int | None,
+    created: Mapping[str, str | KbackupError],
 ) -> Iterator[KbackupError]:
     name = topic.intent.target
     if topic.action == "create":
-        try:
-            create(topic, cluster, factor, only_validate=True)
-        except KbackupError as error:
+        if isinstance(error := created[name], KbackupError):
             yield error
         return
     needed = _NEEDED | {"ALTER"} if topic.grows else _NEEDED
