@@ -60,6 +60,13 @@ class Known:
     damage: Sequence[Damage] = ()
     recorded: Mapping[TopicPartition, Sequence[Recorded]] = field(default_factory=dict)
     known_gaps: Mapping[TopicPartition, Sequence[Span]] = field(default_factory=dict)
+    _watched: set[tuple[str, str]] = field(
+        init=False, repr=False, compare=False, default_factory=set
+    )
+
+    def __post_init__(self) -> None:
+        for name, entry in self.topics.items():
+            self._watched.update((entry.cluster_id, one) for one in entry.names or (name,))
 
     def has_ledger(self, topic: str) -> bool:
         """Whether the ledger speaks of *topic*; else run records and the objects do."""
@@ -103,10 +110,7 @@ class Known:
 
     def watches(self, topic: str, cluster_id: str) -> bool:
         """Whether a sink backs *topic* of that cluster up, by its name or by a pattern."""
-        if any(
-            topic in (entry.names or (name,)) and entry.cluster_id == cluster_id
-            for name, entry in self.topics.items()
-        ):
+        if (cluster_id, topic) in self._watched:
             return True
         return any(
             topic in select([topic], one.names, one.pattern)

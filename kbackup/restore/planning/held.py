@@ -50,7 +50,7 @@ class Held:
             if standing.bookmark is not None or standing.refusal is not None
         }
         # a partition that someone else fills matters only if this restore is to write to it
-        others = (standings if own else self.spans).keys() - own
+        others = (standings.keys() if own else self._spans(name).keys()) - own
         filled = sum(len(self.spans[where]) for where in others if where.topic == name)
         partitions = self.topics[name].partitions
         return Target(partitions, filled, bool(own), self.configs.get(name))
@@ -74,8 +74,14 @@ class Held:
         known = [each.bookmark is not None or each.refusal is not None for each in standings]
         filled = 0
         if not all(known) and (has_written or not any(known)):
-            filled = sum(len(span) for where, span in self.spans.items() if where.topic == name)
+            filled = sum(map(len, self._spans(name).values()))
         return Target(self.topics[name].partitions, filled, any(known), self.configs.get(name))
+
+    def _spans(self, name: str) -> dict[TopicPartition, Span]:
+        """Return what the partitions of a topic hold that is there."""
+        count = self.topics[name].partitions
+        wheres = (TopicPartition(name, partition) for partition in range(count))
+        return {where: self.spans[where] for where in wheres if where in self.spans}
 
     def bookmark(
         self, standing: Standing, source: Source, where: TopicPartition, first_offset: int

@@ -1,6 +1,6 @@
 """What the backup holds of the topics to restore, and what is known to be gone."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
@@ -40,6 +40,8 @@ class Inventory:
         """
         self._settings, self._store, self._catalog, self._known = settings, store, catalog, known
         self._heads: dict[TopicPartition, ObjectHead | None] = {}
+        self._chosen: dict[TopicPartition, list[FileSet]] = {}
+        self._places: dict[TopicPartition, dict[str, int]] = {}
         self._stored = _by_topic(catalog.sets)
         self._there = _by_topic({*known.partitions(), *catalog.sets})
 
@@ -79,13 +81,28 @@ class Inventory:
 
     def chosen(self, where: TopicPartition) -> tuple[list[FileSet], int]:
         """Return the sets to restore, and how many are left out: whole records cover them."""
-        sets = self._catalog.sets[where]
-        kept = without_shadowed(sets, self._last_of)
-        return kept, len(sets) - len(kept)
+        if where not in self._chosen:
+            self._chosen[where] = without_shadowed(self._catalog.sets[where], self._last_of)
+        kept = self._chosen[where]
+        return kept, len(self._catalog.sets[where]) - len(kept)
 
-    def look_at(self, topic: str) -> None:
-        """Read each partition's first object, once, for what it says about itself."""
-        wheres = [where for where in self.stored(topic) if where not in self._heads]
+    def among(self, where: TopicPartition, ids: Collection[str]) -> list[FileSet]:
+        """Return those of the sets to restore that have an id of *ids*, in order."""
+        kept, _ = self.chosen(where)
+        if where not in self._places:
+            self._places[where] = {files.id: place for place, files in enumerate(kept)}
+        places = self._places[where]
+        return [kept[place] for place in sorted(places[name] for name in ids if name in places)]
+
+    def look_at(self, topics: Iterable[str]) -> None:
+        """Ask each partition's first object, once, for what the ledger does not say of it."""
+        wheres = [
+            where
+            for topic in topics
+            for where in self.stored(topic)
+            if where not in self._heads
+            and (self._first(where) is None or self._known.identity(topic) == UNKNOWN)
+        ]
 
         def head(where: TopicPartition) -> ObjectHead | None:
             return self._store.head(self._catalog.sets[where][0].files[0].key)
@@ -96,19 +113,26 @@ class Inventory:
     def oldest(self, topic: str) -> int | None:
         """Return the lowest timestamp of each partition's first object, ms since the epoch.
 
-        It is old enough to judge retention by. None if no object gives one; only what `look_at`
-        has read counts.
+        It is old enough to judge retention by. None if no object gives one; what the ledger does
+        not say counts only once `look_at` has asked for it.
         """
-        heads = [self._heads[where] for where in self.stored(topic)]
-        known = [Facts.from_metadata(head.metadata) for head in heads if head is not None]
+        known = [self._first(where) or self._said(where) for where in self.stored(topic)]
         times = [each.min_timestamp for each in known if each is not None]
         return min((time for time in times if time is not None), default=None)
+
+    def _first(self, where: TopicPartition) -> Facts | None:
+        """Return what the ledger knows of the records in a partition's first object."""
+        return self._known.facts(where, self._catalog.sets[where][0].files[0])
+
+    def _said(self, where: TopicPartition) -> Facts | None:
+        """Return what a partition's first object says of its records, if it was asked."""
+        head = self._heads.get(where)
+        return None if head is None else Facts.from_metadata(head.metadata)
 
     def identity(self, where: TopicPartition) -> TopicIdentity:
         """Return which topic was backed up, by the ledger, else by what `look_at` has read."""
         head = self._heads.get(where)
-        said = self._known.topics.get(where.topic)
-        identity = UNKNOWN if said is None else said.identity
+        identity = self._known.identity(where.topic)
         if identity == UNKNOWN and head is not None:
             identity = TopicIdentity.from_metadata(head.metadata)
         return identity

@@ -95,6 +95,7 @@ class Planner:
             StoreError: If the store does not.
         """
         names = self._inventory.topics() if self._only is None else sorted(self._only)
+        self._inventory.look_at(names)
         intents = [intent for name in names for intent in self._intents(name)]
         existing = self._cluster.topics(
             {intent.target for intent in intents} & set(self._cluster.topic_names())
@@ -165,7 +166,6 @@ class Planner:
 
     def _intent(self, name: str) -> Intent:
         source = source_of(self._known, name)
-        self._inventory.look_at(name)
         wheres = self._inventory.stored(name)
         target = rename(name, self._settings.renames)
         same = None
@@ -291,7 +291,7 @@ class Planner:
         begun = None if mark is None or mark.total == 0 else mark
         reads_all = share is None or share.counts_rest or (begun is not None and begun.is_all)
         if share is not None and not reads_all:
-            sets = [files for files in sets if files.id in share.sets]
+            sets = self._inventory.among(where, share.sets)
         warnings, refusals = [], []
         if shadowed and (share is None or share.counts_rest):
             text = f"{where}: {shadowed} value objects are in the whole-record objects too"

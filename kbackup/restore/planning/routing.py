@@ -37,8 +37,8 @@ def to_survey(
             "leave the Schema Registry out: records keep the ids of their schemas",
         )
     window, units = wiring.window(settings), list[RestoreUnit]()
+    inventory.look_at(topics)
     for name in topics:
-        inventory.look_at(name)
         wheres = inventory.wanted(name)
         chosen = {where: inventory.chosen(where)[0] for where in wheres}
         if not window.is_everything:

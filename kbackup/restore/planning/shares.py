@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Final, Self
 
 from kbackup.errors import Failure, RefusedError
@@ -64,6 +65,18 @@ class Shares:
     """
 
     found: Mapping[TopicPartition, Mapping[str, Share]] = field(default_factory=dict)
+    _by_target: dict[str, dict[str, list[Share]]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        pairs = (
+            (at.topic, target, share)
+            for at, shares in self.found.items()
+            for target, share in shares.items()
+        )
+        for topic, target, share in sorted(pairs, key=itemgetter(0, 1)):
+            self._by_target.setdefault(topic, {}).setdefault(target, []).append(share)
 
     @classmethod
     def of_reports(cls, reports: Iterable[Surveyed]) -> Self:
@@ -79,7 +92,7 @@ class Shares:
 
     def targets(self, topic: str) -> list[str]:
         """Return the topics that records of *topic* go to, by name."""
-        return sorted({n for at, each in self.found.items() if at.topic == topic for n in each})
+        return list(self._by_target.get(topic, ()))
 
     def of(self, where: TopicPartition, target: str) -> Share:
         """Return what goes from a partition to a topic; it may be nothing."""
@@ -87,8 +100,7 @@ class Shares:
 
     def of_target(self, topic: str, target: str) -> list[Share]:
         """Return what goes from one topic to another, of all partitions."""
-        there = (each.get(target) for at, each in self.found.items() if at.topic == topic)
-        return [share for share in there if share is not None]
+        return self._by_target.get(topic, {}).get(target, [])
 
     def oldest(self, topic: str, target: str) -> int | None:
         """Return the lowest timestamp of what goes from one topic to another."""

@@ -1,0 +1,104 @@
+"""Plans of restores of very many topics and partitions."""
+
+import cProfile
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pytest
+from record_samples import batch_of
+
+from kbackup.errors import KbackupError
+from kbackup.kafka import NewTopic
+from kbackup.records import TopicPartition
+from kbackup.restore.beginning import begin
+from tests.support.target import FakeTarget, Restoring
+
+BY_HEADER = {
+    "transforms": "kind",
+    "transforms.kind.type": "io.confluent.connect.transforms.ExtractTopic$Header",
+    "transforms.kind.field": "kind",
+}
+
+
+class Counting(FakeTarget):
+    """A cluster that counts the requests to create topics."""
+
+    requests = 0
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, only_validate: bool = False
+    ) -> dict[str, str | KbackupError]:
+        """Create topics."""
+        self.requests += 1
+        return super().create_topics(topics, only_validate=only_validate)
+
+
+def one_of(*kinds: str, first: int = 0) -> pa.RecordBatch:
+    """Return a record for each kind, which its header names."""
+    return batch_of(
+        [
+            {"offset": at, "value": b"v", "headers": [{"key": "kind", "value": kind.encode()}]}
+            for at, kind in enumerate(kinds, first)
+        ]
+    )
+
+
+def topics(count: int) -> Restoring:
+    """Return a backup of topics with a partition each, some of which the target has."""
+    found = Restoring()
+    for at in range(count):
+        found.backup.put(f"t{at}", 0, one_of("a"))
+        if at % 2:
+            found.cluster.create_topic(f"copy_of_t{at}", 1, 1, {})
+    return found
+
+
+def partitions(count: int) -> Restoring:
+    """Return a backup of a topic with so many partitions."""
+    found = Restoring()
+    for at in range(count):
+        found.backup.put("orders", at, one_of("a"))
+    return found
+
+
+def kinds(count: int) -> Restoring:
+    """Return a backup of a topic whose records go to so many others."""
+    found = Restoring(properties=BY_HEADER)
+    names = [f"k{at}" for at in range(count)]
+    cuts = (one_of(*names[at : at + 10], first=at) for at in range(0, count, 10))
+    found.backup.put("orders", 0, *cuts)
+    return found
+
+
+@pytest.mark.parametrize("made", [topics, partitions, kinds])
+def test_a_plan_grows_with_the_number_of_its_parts_and_no_faster(
+    made: Callable[[int], Restoring],
+) -> None:
+    """
+    A plan of three times as many topics, partitions or chosen topics makes three times the calls:
+    nothing looks for each of them among all.
+    """
+
+    def calls(count: int) -> int:
+        found, profile = made(count), cProfile.Profile()
+        profile.runcall(found.plan)
+        return sum(entry.callcount for entry in profile.getstats())
+
+    calls(10)  # what is read once in a process is read now
+
+    assert calls(240) < 3.3 * calls(80)
+
+
+def test_topics_are_created_together() -> None:
+    """
+    A restore of many topics creates them with one request, and each has its own id.
+    """
+    found = topics(50)
+    found.cluster = Counting()
+
+    begun = begin(found.plan(), found.cluster, None, exactly_once=True)  # type: ignore[arg-type]
+
+    assert (1, 50) == (found.cluster.requests, len(begun.units))
+    assert {TopicPartition(name, 0): id_ for name, id_ in found.cluster.ids.items()} == {
+        unit.target: unit.bookmark.of.target_id for unit in begun.units
+    }
