@@ -53,7 +53,10 @@ class OffsetMovedError(KbackupError):
 
 
 class TakenOverError(KafkaError):
-    """A newer writer of the same fence has begun; this one can write nothing more."""
+    """A newer writer of the same fence has begun, or the cluster has ended this one's transaction.
+
+    It can write nothing more; which of the two it is the cluster does not say.
+    """
 
 
 NO_OTHERS: Final[Mapping[TopicPartition, Position]] = MappingProxyType({})

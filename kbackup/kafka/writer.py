@@ -14,8 +14,8 @@ from kbackup.kafka import NO_OTHERS, KafkaSettings, Position
 from kbackup.kafka.client import Complaints
 from kbackup.kafka.coordinator import patience_s
 from kbackup.kafka.deadline import within
+from kbackup.kafka.lending import WRITERS
 from kbackup.kafka.native.library import choose
-from kbackup.kafka.positions import Positions
 from kbackup.kafka.transport import fence
 from kbackup.kafka.writer_columns import ColumnSender
 from kbackup.kafka.writer_errors import FAILURES, meaning, unwrapped
@@ -108,7 +108,8 @@ class Writer:
         largest = min(max_message_bytes or UNKNOWN_BYTES, CLIENT_BYTES)
         self.record_bytes_max = largest - OVERHEAD_BYTES
         self._complaints = Complaints()
-        self._positions = Positions(settings, group)
+        # without transactions it advances them itself, which no other thread may meanwhile
+        self._positions = WRITERS.borrow(settings, group, alone=not exactly_once)
         own: dict[str, Any] = {
             "enable.idempotence": True,
             "linger.ms": 20,
@@ -130,7 +131,8 @@ class Writer:
         self._sender: Sender = (ColumnSender if is_native else ObjectSender)(properties, target)
         self._producer = self._sender.producer
         self._patience_s = patience_s(settings, settings.producer)
-        self._in_transaction = False
+        self._in_transaction, self._begun = False, 0.0
+        self._timeout_s = int(properties.get("transaction.timeout.ms", _TRANSACTION_MS)) / 1000
         self._sent_at, self._complained = time.monotonic(), 0
         if exactly_once:
             try:
@@ -170,9 +172,7 @@ class Writer:
             RecordTooLargeError: If the cluster refused a record for its size.
             KafkaError: If a record could not be delivered for another reason.
         """
-        if self._exactly_once and not self._in_transaction:
-            self._call("beginning a transaction", self._producer.begin_transaction)
-            self._in_transaction = True
+        self._begin()
         sent, zeros = without_zero_timestamps(batch)
         partition = (where or self._target).partition
         refused = self._sender.send(sent, partition, lambda: self._waiting(self._producer.poll))
@@ -207,9 +207,7 @@ class Writer:
             TopicPartition(where.topic, where.partition, each.offset, each.metadata)
             for where, each in positions.items()
         ]
-        if not self._in_transaction:
-            self._call("beginning a transaction", self._producer.begin_transaction)
-            self._in_transaction = True
+        self._begin()
         self.flush()
         self._forget_coordinator()
         self._commit(
@@ -221,6 +219,12 @@ class Writer:
         self._sent_at = time.monotonic()
         self._commit("committing a transaction", self._producer.commit_transaction)
         self._in_transaction = False
+
+    def _begin(self) -> None:
+        """Begin a transaction, if it is to write in one and none is open."""
+        if self._exactly_once and not self._in_transaction:
+            self._call("beginning a transaction", self._producer.begin_transaction)
+            self._in_transaction, self._begun = True, time.monotonic()
 
     def _advance(self, positions: Mapping[Where, Position]) -> None:
         """Commit positions without a transaction; several of them in one request."""
@@ -286,7 +290,7 @@ class Writer:
     def close(self) -> None:
         """Leave the cluster; what was not committed is dropped."""
         self.abort()
-        self._positions.close()
+        WRITERS.give_back(self._positions)
         self._sender.close()
         self._producer = None  # its threads end with it
 
@@ -325,7 +329,9 @@ class Writer:
     def _translate(
         self, what: str, error: KafkaException, *, offset: int | None = None
     ) -> KbackupError:
-        return meaning(self._target, what, self._cause(error), self._complaints, offset)
+        open_s = time.monotonic() - self._begun if self._in_transaction else 0.0
+        ended = open_s if open_s >= self._timeout_s else None
+        return meaning(self._target, what, self._cause(error), self._complaints, offset, ended)
 
     def _cause(self, error: KafkaException) -> KafkaException:
         """Return why a client is beyond repair: a call says only that it is, the next poll why."""

@@ -22,6 +22,7 @@ def meaning(
     error: KafkaException,
     complaints: Complaints,
     offset: int | None,
+    open_s: float | None = None,
 ) -> KbackupError:
     """Return the error that an operator is shown.
 
@@ -31,6 +32,9 @@ def meaning(
         error: What the client raised.
         complaints: What the client has complained about so far.
         offset: Offset in the backup of the first record concerned; None where it is not known.
+        open_s: For how long a transaction has been open that the cluster ends by now; None for one
+            that it does not.  It gives the producer a new epoch then, as another producer would:
+            the client's error is the same.
     """
     if offset is not None:
         what = f"{what} from offset {offset} of the backup on"
@@ -45,11 +49,14 @@ def meaning(
                 **place,
             )
         if code in _FENCED:
-            return TakenOverError(
-                f"{target}: {what}",
-                "another restore took over this partition",
-                "let one restore at a time write to a topic; run the command again to continue",
-            )
+            why = "another restore took over this partition"
+            if open_s is not None:
+                why = (
+                    f"its transaction had been open for {open_s:.0f} s, and the cluster ended it "
+                    f"(transaction.timeout.ms), or {why}"
+                )
+            do = "let one restore at a time write to a topic; run the command again to continue"
+            return TakenOverError(f"{target}: {what}", why, do)
     translated = kafka_error(f"{target}: {what}", error, complaints)
     translated.place.update(place)
     return translated
