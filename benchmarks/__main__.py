@@ -12,7 +12,7 @@ import click
 import psutil
 from rich.console import Console
 
-from benchmarks import memory, query, report, restores, stages
+from benchmarks import many, memory, query, report, restores, stages
 from benchmarks.cases import BARE, CLIENTS, Bench, Case
 from benchmarks.peer import VARIABLE, Peer, PeerMissingError
 from benchmarks.records import CODECS, LOADS, PROCESSES, Load, loads
@@ -54,8 +54,8 @@ Row = dict[str, Any]
     "--only",
     multiple=True,
     help="Only what has this text in its name, such as 'sink native s3 1M-1KB', restore, peer, "
-    "loop, stages, query, formats or memory; may be repeated. The bare loop of the same direction "
-    "and load is measured with it.",
+    "loop, stages, query, formats, memory or many; may be repeated. The bare loop of the same "
+    "direction and load is measured with it.",
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Put the JSON lines there too.")
 def main(
@@ -101,6 +101,8 @@ def main(
             lines += [{"type": "restore", **row} for row in restores.measured(services, scale)]
         if not only or "memory" in only:
             lines += [{"type": "memory", **row} for row in memory.measured(services, scale)]
+        if not only or "many" in only:
+            lines += [{"type": "many", **row} for row in many.measured(services, scale)]
     for line in lines:
         print(json.dumps(line))
     if output is not None:
@@ -111,6 +113,7 @@ def main(
     report.show_queries([line for line in lines if line["type"] == "query"], screen)
     report.show_restores([line for line in lines if line["type"] == "restore"], screen)
     report.show_memory([line for line in lines if line["type"] == "memory"], screen)
+    report.show_many([line for line in lines if line["type"] == "many"], screen)
 
 
 def _measured(

@@ -177,6 +177,22 @@ def show_restores(rows: Sequence[Row], console: Console) -> None:
     console.print(table)
 
 
+def show_many(rows: Sequence[Row], console: Console) -> None:
+    """Print what many small partitions take, there and back."""
+    if not rows:
+        return
+    title = f"{rows[0]['partitions']:,} partitions in a folder, and back"
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    columns = ("wall s", "s without", "CPU s", "peak MiB")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for row in rows:
+        cells = [_cell(row.get(name), form) for name, form in (_COLUMNS[at] for at in columns)]
+        table.add_row(f"{row['shape']}, {row['direction']}", *cells)
+    console.print(table)
+
+
 def show_memory(rows: Sequence[Row], console: Console) -> None:
     """Print what a backup takes with few partitions and with many."""
     if not rows:

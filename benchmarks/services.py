@@ -7,6 +7,7 @@ import itertools
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -101,18 +102,27 @@ class Services(LocalService):
 
     def create_topic(self, name: str, partitions: int = PARTITIONS) -> None:
         """Make a topic."""
+        self.create_topics({name: partitions})
+
+    def create_topics(self, topics: Mapping[str, int]) -> None:
+        """Make topics, each with so many partitions."""
         config = {"retention.ms": "-1"}  # the records' timestamps are as old as they like
-        topic = NewTopic(name, partitions, 1, config=config)
-        for future in self._admin.create_topics([topic]).values():
+        new = [NewTopic(name, count, 1, config=config) for name, count in topics.items()]
+        for future in self._admin.create_topics(new).values():
             future.result()
-        while not self._has_leaders(name, partitions):
-            time.sleep(0.1)
+        for name, count in topics.items():
+            while not self._has_leaders(name, count):
+                time.sleep(0.1)
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic and wait until it is gone."""
-        for future in self._admin.delete_topics([name]).values():
+        self.delete_topics([name])
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Remove topics and wait until they are gone."""
+        for future in self._admin.delete_topics(list(names)).values():
             future.result()
-        while name in self._admin.list_topics(timeout=10).topics:
+        while not self._admin.list_topics(timeout=10).topics.keys().isdisjoint(names):
             time.sleep(0.1)
 
     def records(self, topic: str) -> int:
