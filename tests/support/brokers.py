@@ -30,7 +30,7 @@ class SecureKafka(LocalKafka):
     """
 
     def __init__(self, folder: Path) -> None:
-        plain, scram, oauth, controller = free_ports(4)
+        plain, scram, oauth, self._controller = free_ports(4)
         self.plain, self.scram, self.oauth = (f"127.0.0.1:{port}" for port in (plain, scram, oauth))
         self.authority = folder / "authority.pem"
         keys = folder / "keys.pem"
@@ -39,8 +39,7 @@ class SecureKafka(LocalKafka):
         super().__init__(
             {
                 "listeners": f"PLAINTEXT://{self.plain},SCRAM://{self.scram},OAUTH://{self.oauth},"
-                f"CONTROLLER://127.0.0.1:{controller}",
-                "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
+                f"CONTROLLER://127.0.0.1:{self._controller}",
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
                 "SCRAM:SASL_SSL,OAUTH:SASL_PLAINTEXT",
                 "ssl.keystore.type": "PEM",
@@ -54,6 +53,9 @@ class SecureKafka(LocalKafka):
                     'unsecuredLoginStringClaim_sub="broker";',
             }
         )  # fmt: skip
+
+    def _quorum(self, controller: int) -> dict[str, str]:  # noqa: ARG002
+        return super()._quorum(self._controller)
 
     def __enter__(self) -> Self:
         admin = AdminClient({"bootstrap.servers": self.plain})
@@ -118,8 +120,8 @@ class SecondBroker(LocalKafka):
         }
         path = self._directory / "server.properties"
         path.write_text("".join(f"{name}={value}\n" for name, value in mine.items()))
-        logging = self._first._directory / "log4j2.properties"
-        (self._directory / "log4j2.properties").write_text(logging.read_text())
+        logging = self._first._directory / "log4j.properties"
+        (self._directory / "log4j.properties").write_text(logging.read_text())
         cluster = _properties(self._first.data_directory / "meta.properties")["cluster.id"]
         subprocess.run(
             self._command(
