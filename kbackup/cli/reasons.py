@@ -97,11 +97,19 @@ def is_run(command: str) -> bool:
 def skips(skipped: Mapping[str, int]) -> str:
     """Return counts by name as in the column of a table: ``3 bad, 2 foreign objects``."""
     named = [
-        f"{digits(number)} {name.removesuffix('_records').replace('_', ' ')}"
+        f"{digits(number)} {name.removesuffix('_records')}"
+        if name.endswith("_records")
+        else _counted(number, name)
         for name, number in skipped.items()
         if number
     ]
     return ", ".join(named) or "0"
+
+
+def _counted(number: int, name: str) -> str:
+    """Return a count by its name: ``1 bad object``."""
+    nouns, of, rest = name.replace("_", " ").partition(" of ")
+    return f"{count(number, nouns.removesuffix('s'))}{of}{rest}"
 
 
 def left_out(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
@@ -130,7 +138,7 @@ def skip_sentence(skipped: Mapping[str, int]) -> str:
         elif state == "repeated":
             sentences.append(f"{count(number, nouns.removesuffix('s'))} with repeated records")
         elif name not in records:
-            sentences.append(f"{digits(number)} {words} skipped")
+            sentences.append(f"{_counted(number, name)} skipped")
     return ", ".join(sentences)
 
 

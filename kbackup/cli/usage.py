@@ -2,6 +2,7 @@
 
 import difflib
 import itertools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -12,6 +13,9 @@ from kbackup.errors import ConfigurationError
 
 _SWITCHES: Final = frozenset({"json_", "quiet", "summary_file", "log_file"})
 """The output options, readable even if the rest of the line makes no sense."""
+
+_RANGE: Final = re.compile(r"is not in the range x>=(\d+)")
+"""How click says that a number is too small."""
 
 
 class UnknownWordError(click.UsageError):
@@ -62,7 +66,8 @@ def explained(error: click.UsageError, path: str) -> ConfigurationError:
         case click.BadParameter():
             named = "a value" if error.param is None else "/".join(error.param.opts)
             do = f"correct it; see {path} --help"
-            return ConfigurationError(f"{path} cannot take {named}", _sentence(error.message), do)
+            why = _RANGE.sub(r"is less than \1", _sentence(error.message))
+            return ConfigurationError(f"{path} cannot take {named}", why, do)
         case _:
             said = _sentence(error.format_message())
             return ConfigurationError(f"{path} cannot be run as typed", said, f"see {path} --help")

@@ -114,7 +114,10 @@ class Judgement:
         for attribute, default in found.defaults.items():
             values.setdefault(attribute, default)
         if self.is_complete:
-            self._requirements(cuts_by_number=found.view == "value" and not found.defaults)
+            is_known = "format.class" not in {*self.given} & {doubt.name for doubt in self.doubts}
+            self._requirements(
+                cuts_by_number=is_known and found.view == "value" and not found.defaults
+            )
         options = self._options(values | found.found, usable)
         self.doubts += checks.suspicions(self.given, self.sides)
         if self.sides & READING:
@@ -318,8 +321,10 @@ class Judgement:
         for belongs in _FAMILIES:
             if any(map(belongs, refused)):
                 idle = [name for name in idle if not belongs(name)]
-        if idle and self.command in ("sink", "restore", "config"):  # the others are read-only
-            names = ", ".join(idle)
+        told = {found.name for found in PLACES} & {doubt.name for doubt in self.doubts}
+        unsaid = [name for name in idle if name not in told]
+        if unsaid and self.command in ("sink", "restore", "config"):  # the others are read-only
+            names = ", ".join(unsaid)
             why = "accepted, but without effect here"
             self.doubts.append(Doubt("warning", "no_effect", names, "", names, why))
         self.used = [name for name in self.used if name not in idle]

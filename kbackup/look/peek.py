@@ -23,7 +23,7 @@ from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
 from kbackup.records import TimestampType, TopicPartition
 from kbackup.stores import Store
 
-_WANTED: Final = re.compile(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,10})(?:@(\d{1,19}))?)?", re.ASCII)
+_WANTED: Final = re.compile(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,99})(?:@(\d{1,99}))?)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

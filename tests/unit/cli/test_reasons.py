@@ -91,6 +91,16 @@ error: the topic orders
             id="objects and offsets",
         ),
         pytest.param(
+            {"exit_code": 3, "skipped": {"bad_objects": 1, "foreign_objects": 1}},
+            "exit 3: 1 bad object skipped, 1 foreign object skipped",
+            id="one of each",
+        ),
+        pytest.param(
+            {"exit_code": 3, "skipped": {"timestamps_of_0_ms_written_as_1_ms": 1}},
+            "exit 3: 1 timestamp of 0 ms written as 1 ms skipped",
+            id="a timestamp",
+        ),
+        pytest.param(
             {"exit_code": 3, "skipped": {"missing_objects": 1}},
             "exit 3: 1 object missing",
             id="one object",

@@ -4,7 +4,7 @@ import pytest
 
 from kbackup import config
 from kbackup.errors import ConfigurationError
-from tests.support.configurations import SINK, Write, load
+from tests.support.configurations import SINK, WHOLE, Write, errors, load
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,15 @@ def test_what_is_probably_not_meant_is_said_once(
 
     found = [(doubt.code, doubt.name) for doubt in loaded.warnings if doubt.code != "no_effect"]
     assert [(code, name)] == found
+
+
+def test_a_bucket_that_is_not_used_is_said_once() -> None:
+    """
+    A bucket beside another store, as one left in the environment, causes one warning.
+    """
+    loaded = load("sink", **WHOLE, store_url="file:///tmp/x")
+
+    assert [("suspicious", "s3.bucket.name")] == [(one.code, one.name) for one in loaded.warnings]
 
 
 @pytest.mark.parametrize(
@@ -90,6 +99,15 @@ def test_what_belongs_to_a_refused_property_is_not_said_to_have_no_effect(
 
     named = {name for doubt in doubts for name in doubt.name.split(", ")}
     assert 1 == len(given & named)
+
+
+def test_a_format_that_nobody_has_is_all_that_is_wrong() -> None:
+    """
+    What the layout of a known format needs is not missed of an unknown one.
+    """
+    found = errors("sink", **WHOLE, format_class="nosuch")
+
+    assert ["format.class"] == [*found]
 
 
 def test_pad_width_zero_acts_as_one(write: Write) -> None:
