@@ -99,6 +99,9 @@ def run(
     began = time.monotonic()
     keeps, is_kept = manner.get("keeps", False), False
     starting = starting or Starting(lambda: settings)
+    if not starting.is_awaited(stop):
+        starting.drop()
+        return []
     try:
         spark = starting.spark()
     except SparkError:

@@ -3,13 +3,17 @@
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from kbackup.engine.java import Java
 from kbackup.engine.jvm import Spark, start
 from kbackup.engine.settings import EngineSettings
 from kbackup.errors import KbackupError
 
-_ENDING = "spark-end"
+_LOOK_S: Final = 0.05
+"""How often a run that waits for Spark looks whether it is to stop."""
+
+_ENDING: Final = "spark-end"
 """The thread that sees a JVM out."""
 
 
@@ -27,11 +31,13 @@ class Starting:
         self._error: BaseException | None = None
         self._java: Java | None = None
         self._is_dropped = False
+        self._earlier = _endings()  # before this one can be dropped, which would wait for itself
         self._thread = threading.Thread(target=self._start, name="spark-start")
         self._thread.start()
 
     def _start(self) -> None:
-        ended()
+        for thread in self._earlier:
+            thread.join()
         try:
             self._spark = start(self._settings(), self._launched)
         except BaseException as error:  # noqa: BLE001  (raised again where Spark is asked for)
@@ -41,6 +47,19 @@ class Starting:
         self._java = java
         if self._is_dropped:
             java.drop()
+
+    def is_awaited(self, stop: threading.Event) -> bool:
+        """Wait for Spark, or until nobody needs it any more.
+
+        Args:
+            stop: Set once the run is to stop.
+
+        Returns:
+            Whether Spark is still needed; it may have failed to start.
+        """
+        while self._thread.is_alive() and not stop.is_set():
+            self._thread.join(_LOOK_S)
+        return not stop.is_set()
 
     def spark(self) -> Spark:
         """Return it once it takes work; the caller has to end it.
@@ -81,6 +100,11 @@ def _in_background(end: Callable[[], None]) -> None:
 
 def ended() -> None:
     """Wait until every earlier JVM of this process has ended."""
-    for thread in threading.enumerate():
-        if thread.name == _ENDING and thread is not threading.current_thread():
-            thread.join()
+    for thread in _endings():
+        thread.join()
+
+
+def _endings() -> list[threading.Thread]:
+    """Return the threads that see JVMs out."""
+    this = threading.current_thread()
+    return [one for one in threading.enumerate() if one.name == _ENDING and one is not this]

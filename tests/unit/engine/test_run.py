@@ -1,6 +1,7 @@
 """The engine's pure parts; Spark itself is met in the integration tests."""
 
 import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -8,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JError
 
-from kbackup.engine import EngineSettings, check_whole, deal, translated
+from kbackup.channel import Line
+from kbackup.engine import EngineSettings, Starting, check_whole, deal, run, translated
+from kbackup.engine.starting import ended
 from kbackup.errors import (
     ConfigurationError,
     Failure,
@@ -85,6 +88,28 @@ def test_tasks_that_stopped_without_being_asked_are_a_failure(
     """
     with pytest.raises(SparkError, match="before their work was done"):
         check_whole(reports, units)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.2])
+def test_a_run_that_is_stopped_before_spark_is_up_ends_at_once(after_s: float) -> None:
+    """
+    A run that is to stop does not wait for Spark, whose JVM may take a minute on a busy machine.
+    """
+    gate, stop, came = threading.Event(), threading.Event(), list[bool]()
+
+    def settings() -> EngineSettings:
+        came.append(gate.wait(30))
+        raise SparkError("Spark did not start", "nobody asked for it", "ask")
+
+    def task(_: Sequence[int], __: Line) -> Iterator[Told]:
+        raise AssertionError("there is no Spark for it")
+
+    threading.Timer(after_s, stop.set).start()
+    reports = run(task, [1], EngineSettings(), lambda _: None, stop, starting=Starting(settings))
+    gate.set()
+    ended()
+
+    assert ([], [True]) == (reports, came)
 
 
 @pytest.mark.parametrize(
