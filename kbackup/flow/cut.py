@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kbackup.flow import rules
 from kbackup.flow.rows import Rows
 from kbackup.flow.rules import Open, Reason, Rule
-from kbackup.records import batch_bytes
+from kbackup.records import Span, batch_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,10 @@ class Cut:
 
 
 def cut(
-    stream: Iterable[Rows], rule: Rule, clock: Callable[[], int] | None = None
+    stream: Iterable[Rows],
+    rule: Rule,
+    clock: Callable[[], int] | None = None,
+    span: Span | None = None,
 ) -> Iterator[Append | Cut]:
     """Decide which rows go to which files.
 
@@ -42,16 +45,18 @@ def cut(
         rule: When to cut.
         clock: Gives the time in ms since the epoch; asked once for each element of *stream*, and
             only for a schedule.
+        span: What *stream* was read from; None: from its first row to its last.
 
     Yields:
-        `Append` with at least one row, in order, and `Cut` between files.  Last files that no
-        rule closed are left open: only the caller knows whether more comes.
+        `Append` with at least one row, in order, and `Cut` between files, or where no file is open
+        and a gap in the offsets passes a multiple of ``Rule.every``.  Last files that no rule
+        closed are left open: only the caller knows whether more comes.
     """
-    state = _begin(rule, clock)
+    state = _begin(rule, clock, None if span is None else span.start_offset)
     for rows in stream:
         now = 0 if clock is None else clock()
         if not state.records and state.boundary is not None and now >= state.boundary:
-            state = _begin(rule, clock)
+            state = _begin(rule, clock, state.begin)
         start = 0
         while True:
             rest = rows if start == 0 else rows.slice(start)
@@ -68,19 +73,25 @@ def cut(
                 after = state.last_offset + 1
                 if reason is Reason.STORED:  # the cut before ended there, with the same records
                     after = rules.stored_boundary(rule, state.last_offset) or after
+                if reason is Reason.MULTIPLE:
+                    after = rules.multiple_before(state, rest, room, rule)
                 yield Cut(after, reason)
                 by_clock = reason in (Reason.SCHEDULE, Reason.SPAN, Reason.DIRECTORY)
-                kept = Open(boundary=state.boundary)
-                state = _begin(rule, clock) if by_clock else kept
+                kept = Open(boundary=state.boundary, begin=after)
+                state = _begin(rule, clock, after) if by_clock else kept
             start += room
             if start >= len(rows):
                 break
+    if rule.every is not None and span is not None and state.records:
+        after = rules.multiple_after(state.last_offset, rule.every)
+        if after <= span.end_offset:  # no record comes after it, but all before it have come
+            yield Cut(after, Reason.MULTIPLE)
 
 
-def _begin(rule: Rule, clock: Callable[[], int] | None) -> Open:
+def _begin(rule: Rule, clock: Callable[[], int] | None, begin: int | None) -> Open:
     if rule.schedule is None or clock is None:
-        return Open()
-    return Open(boundary=rule.schedule.next(clock()))
+        return Open(begin=begin)
+    return Open(boundary=rule.schedule.next(clock()), begin=begin)
 
 
 def _room(state: Open, rows: Rows, size: int, rule: Rule, now: int) -> tuple[int, Reason | None]:
@@ -95,6 +106,8 @@ def _room(state: Open, rows: Rows, size: int, rule: Rule, now: int) -> tuple[int
     chosen = [
         (Reason.RECORDS, rules.by_records(state, rows, rule)),
         (Reason.BYTES, rules.by_bytes(state, rows, size, rule)),
+        # before the rules that look at the next record, which the task of a span does not see
+        (Reason.MULTIPLE, rules.by_multiple(state, rows, rule)),
         (Reason.SPAN, rules.by_span(state, rows, rule)),
         (Reason.DIRECTORY, rules.by_directory_change(state, rows, rule)),
         (Reason.SCHEDULE, rules.by_schedule(state, now)),

@@ -33,6 +33,7 @@ class Reason(StrEnum):
 
     RECORDS = "flush.size"
     BYTES = "rotate.bytes"
+    MULTIPLE = "a multiple of offsets"
     SPAN = "rotate.interval.ms"
     DIRECTORY = "rotate.file.on.partition.change"
     SCHEDULE = "rotate.schedule.interval.ms"
@@ -62,6 +63,8 @@ class Rule:
             there are none.  Files end where the order of some key would be lost.
         stored: At the start and the end of each of these, which are in order and apart.  Within
             one, only what a file cannot take closes files before its end.
+        every: At each multiple of this many offsets, whoever reads the partition from wherever:
+            there several tasks may divide it among themselves.
     """
 
     records: int | None = None
@@ -73,6 +76,7 @@ class Rule:
     compatibility: Compatibility = Compatibility.NONE
     tombstones: str = tombstones.NO_TOMBSTONES
     stored: tuple[Span, ...] = ()
+    every: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,7 @@ class Open:
         schemas: For each directory with an open file, the schemas of its parts.
         boundary: Time of the next scheduled cut, None without a schedule.
         deleted: The keys of the tombstones in the open files.
+        begin: The first offset that the open files cover, None where that is not known.
     """
 
     records: int = 0
@@ -98,6 +103,7 @@ class Open:
     schemas: Mapping[str, tuple[Schema | None, ...]] = field(default_factory=dict)
     boundary: int | None = None
     deleted: pa.ChunkedArray | None = None
+    begin: int | None = None
 
     def grown(self, rows: Rows, size: int, rule: Rule) -> "Open":
         """Return what is open once *rows*, one at least and of *size* bytes, are in it too."""
@@ -132,6 +138,35 @@ def by_stored(state: Open, rows: Rows, rule: Rule) -> int | None:
         return None
     room: int = pc.sum(pc.less(rows.batch["offset"], at)).as_py() or 0
     return room if room < len(rows) or rows.last_offset == at - 1 else None
+
+
+def by_multiple(state: Open, rows: Rows, rule: Rule) -> int | None:
+    """Room before the next multiple of offsets; none where nothing is open, but a gap ends."""
+    if rule.every is None or not len(rows):
+        return None
+    begin = state.begin if state.begin is not None and not state.records else _first(state, rows)
+    at = multiple_after(begin, rule.every)
+    if rows.last_offset < at - 1:
+        return None
+    room: int = pc.sum(pc.less(rows.batch["offset"], at)).as_py() or 0
+    return room if room < len(rows) or rows.last_offset == at - 1 else None
+
+
+def multiple_after(offset: int, every: int) -> int:
+    """Return the first multiple of *every* that is greater than *offset*."""
+    return (offset // every + 1) * every
+
+
+def multiple_before(state: Open, rows: Rows, room: int, rule: Rule) -> int:
+    """Return where files end that take *room* of *rows*, by `by_multiple`.
+
+    Where nothing is open, all multiples up to the next row are passed at once.
+    """
+    assert rule.every is not None  # noqa: S101  (it is what has cut)
+    if state.records:
+        return multiple_after(state.last_offset, rule.every)
+    following: int = rows.batch["offset"][room].as_py()
+    return following // rule.every * rule.every
 
 
 def is_stored(state: Open, rows: Rows, rule: Rule) -> bool:
