@@ -1,5 +1,7 @@
 """The line between the driver and its tasks: news one way, orders and "stop" the other.
 
+An order is for all tasks, or an answer to one of them from the driver's desk.
+
 Spark hands results over only when a task has ended.  A backup wants to show what is safe now, and
 to stop tasks without killing them, so each task keeps one TCP connection to the driver, opened
 with a secret that travels with the task.  JSON lines, nothing that could run code.  A task that
@@ -8,6 +10,7 @@ whose driver has died reads the end of the stream, and stops.
 """
 
 import hmac
+import itertools
 import json
 import logging
 import secrets
@@ -16,10 +19,10 @@ import socketserver
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kbackup.events import Event, Plain
 
@@ -42,14 +45,34 @@ class Address:
         return f"Address({self.host}:{self.port})"
 
 
+class Desk(Protocol):
+    """Answers single tasks.  It is called with one thing at a time; tasks have numbers."""
+
+    def heard(self, who: int, event: Event) -> Sequence[tuple[int, Plain]]:
+        """Take what a task says; return what to tell which tasks."""
+        ...
+
+    def left(self, who: int) -> Sequence[tuple[int, Plain]]:
+        """Take note that a task has hung up, or has died; return what to tell which tasks."""
+        ...
+
+
 class Hub:
     """The driver's end.  *hear* is called with each event, one at a time, from another thread.
+
+    Args:
+        host: Where to listen.
+        hear: Takes what tasks say.
+        desk: Answers single tasks; it takes what they say before *hear* does.
 
     Attributes:
         met_at: When the first task called, by the clock of ``time.monotonic``; None until then.
     """
 
-    def __init__(self, host: str, hear: Callable[[Event], None]) -> None:
+    def __init__(self, host: str, hear: Callable[[Event], None], desk: Desk | None = None) -> None:
+        self._desk = desk
+        self._tasks: dict[int, socket.socket] = {}
+        self._numbers = itertools.count()
         self._secret = secrets.token_hex(16)
         self._hear = hear
         self._lock = threading.Lock()
@@ -111,19 +134,33 @@ class Hub:
                 return  # which hangs up: the task must not wait for a driver that has left
             self.met_at = self.met_at or time.monotonic()
             self._lines.add(connection)
+            who = next(self._numbers)
+            self._tasks[who] = connection
             for order in self._orders:
                 _send(connection, order)
             if self._is_stopping:
                 _send(connection, _STOP)
+        _keep_alive(connection)
         try:
             while line := lines.readline(_LINE_MAX):
                 with self._lock:
-                    self._tell(json.loads(line))
-        except OSError:
-            pass  # the task is gone; Spark knows what became of it
+                    event = json.loads(line)
+                    if self._desk is not None:
+                        self._answer(self._desk.heard(who, event))
+                    self._tell(event)
+        except (OSError, ValueError):
+            pass  # the task is gone, maybe within a line; Spark knows what became of it
         finally:
             with self._lock:
                 self._lines.discard(connection)
+                del self._tasks[who]
+                if self._desk is not None:
+                    self._answer(self._desk.left(who))
+
+    def _answer(self, answers: Sequence[tuple[int, Plain]]) -> None:
+        for who, order in answers:
+            if who in self._tasks:
+                _send(self._tasks[who], json.dumps(order.to_dict()).encode() + b"\n")
 
     def _tell(self, event: Event) -> None:
         """Pass *event* on; a display that fails must not look like a driver that has died."""
@@ -139,6 +176,7 @@ class Line:
     def __init__(self, address: Address | None) -> None:
         self._stopped = threading.Event()
         self._orders: deque[Event] = deque()
+        self._came = threading.Condition()  # guards the orders
         self._is_lost = False
         self._sending = threading.Lock()
         self._socket: socket.socket | None = None
@@ -175,8 +213,14 @@ class Line:
 
     def orders(self) -> Iterator[Event]:
         """Yield what the driver has ordered since the last call."""
-        while self._orders:
-            yield self._orders.popleft()
+        while (order := self.next_order(0)) is not None:
+            yield order
+
+    def next_order(self, seconds: float) -> Event | None:
+        """Return the next order, None if none comes in time or the driver is out of reach."""
+        with self._came:
+            self._came.wait_for(lambda: self._orders or self._is_lost, seconds)
+            return self._orders.popleft() if self._orders else None
 
     def is_stopped(self) -> bool:
         """Whether the task should end at its next safe point."""
@@ -195,13 +239,17 @@ class Line:
             for text in lines:
                 if text == _STOP:
                     self._stopped.set()
-                    return
-                self._orders.append(json.loads(text))
+                    continue  # an answer may still come
+                with self._came:
+                    self._orders.append(json.loads(text))
+                    self._came.notify_all()
         self._lose()  # at the end of the stream: the driver is gone
 
     def _lose(self) -> None:
-        self._is_lost = self._is_lost or not self._stopped.is_set()
-        self._stopped.set()
+        with self._came:
+            self._is_lost = self._is_lost or not self._stopped.is_set()
+            self._stopped.set()
+            self._came.notify_all()
 
 
 class Here(Line):
@@ -214,6 +262,14 @@ class Here(Line):
     def __init__(self, stop: threading.Event) -> None:
         super().__init__(None)
         self._stopped = stop
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """Find out within two minutes that a task's machine is gone, which hangs up for nobody."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _send(line: socket.socket, text: bytes) -> None:

@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Generic, Protocol, TypedDict, TypeVar, Unpack
 
 import kbackup
-from kbackup.channel import Address, Hub, Line
+from kbackup.channel import Address, Desk, Hub, Line
 from kbackup.engine import log_lines
 from kbackup.engine.archive import class_archive, making
 from kbackup.engine.complaints import task_failed
@@ -26,13 +26,22 @@ from kbackup.errors import Failure, KbackupError, SparkError, StoppedError
 from kbackup.events import Event, Plain
 
 __all__ = [
-    "DEFAULT_MASTER", "Deal", "EngineSettings", "FindJvm", "Jvm", "Manner", "NotBegun", "R",
-    "Report", "Starting", "Task", "Timings", "archive_classes", "class_archive", "deal", "run",
+    "DEFAULT_MASTER", "SLICES_PER_CORE", "Deal", "EngineSettings", "FindJvm", "Jvm", "Manner",
+    "NotBegun", "R", "Report", "ReportingDesk", "Starting", "Task", "Timings", "archive_classes",
+    "class_archive", "deal", "run",
 ]  # fmt: skip
 
 Unit = TypeVar("Unit")
 Deal = Callable[[Sequence[Any], int], Sequence[Sequence[Any]]]
 """Makes of units and a number of slots what each Spark task gets."""
+
+
+class ReportingDesk(Desk, Protocol):
+    """Hands units out to tasks that ask for them; their reports come over the line."""
+
+    def reports(self) -> Sequence[Any]:
+        """Return a report for each unit that it has handed out, as far as there is any."""
+        ...
 
 
 class Manner(TypedDict, total=False):
@@ -44,6 +53,7 @@ class Manner(TypedDict, total=False):
         orders: What is put here while tasks run is passed on to all of them.
         timings: Grows by what it took.
         keeps: Leave Spark up for the next tasks, unless these fail.
+        desk: Hands out units to tasks; *deal* gives it those units.
     """
 
     slices_per_core: int
@@ -51,9 +61,10 @@ class Manner(TypedDict, total=False):
     orders: SimpleQueue[Plain]
     timings: Timings
     keeps: bool
+    desk: ReportingDesk
 
 
-_SLICES_PER_CORE: Final = 4
+SLICES_PER_CORE: Final = 4
 """More slices than cores even out partitions of different size; each costs some 10 ms."""
 
 _STALE_S: Final = 3600.0
@@ -112,7 +123,8 @@ def run(
     try:
         with translated():  # a Spark that was kept may have died since
             host = context.getConf().get("spark.driver.host")
-        hub = Hub(host, log_lines.logged(hear))
+        desk = manner.get("desk")
+        hub = Hub(host, log_lines.logged(hear), desk)
         finished, cut_off = threading.Event(), threading.Event()
         watcher = threading.Thread(
             target=_watch,
@@ -121,12 +133,13 @@ def run(
         )
         watcher.start()
         try:
-            slices = manner.get("slices_per_core") or _SLICES_PER_CORE
+            slices = manner.get("slices_per_core") or SLICES_PER_CORE
             job = _Job(task, hub.address, kbackup.__version__)
             with translated(cut_off):
                 shares = manner.get("deal", deal)(units, context.defaultParallelism * slices)
                 found = context.parallelize(shares, len(shares)).mapPartitions(job).collect()
             reports = [_report(each) for each in found]
+            reports += () if desk is None else desk.reports()
             is_idle = True
             if not stop.is_set():
                 check_whole(reports, len(units))
