@@ -151,7 +151,8 @@ class Rotation(Group):
     flush_size: Integer = declare(
         1_000_000,
         "Number of records after which a file is closed; required in the connectors' layout, "
-        "where 0 or less means 1.",
+        "where 0 or less means 1. Files of whole records also end at each multiple of 1,000,000 "
+        "offsets, or of this if it is more.",
         ge=-(2**31),
         le=2**31 - 1,
     )

@@ -2,7 +2,8 @@
 
 import logging
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -44,7 +45,7 @@ class Intake:
     line: Line
     schemas: SchemaKeeper | None = None
 
-    def rows(self, span: Span, views: Sequence[Conversion]) -> Iterator[Rows]:
+    def rows(self, span: Span, views: Sequence[Conversion]) -> Generator[Rows, None, None]:
         """Read, convert and route the records of *span*; bad ones are left out, or end it.
 
         Raises:
@@ -54,31 +55,34 @@ class Intake:
         partitioner = partitioners.by_name(self.job.partitioner, self.job.plugin_options)
         extractor = extractors.by_name(self.job.extractor, self.job.plugin_options)
         transforms = (Chain(self.job.transforms), self.where) if self.job.transforms else None
-        for batch in self.reader.read(self.where, span):
-            if self.line.is_stopped():
-                raise StoppedError(f"{self.where} stopped")
-            found = self._converted(batch, views, transforms)
-            if self.schemas is not None:  # its converters have asked for them: no question twice
-                self.schemas.meet(self.job.routes(self.where), batch)
-            for converted in found:
-                now_ms = self.job.clock.ms()
-                rows = route(
-                    converted,
-                    self.where,
-                    partitioner,
-                    extractor,
-                    now_ms,
-                    affix=self.job.affix,
-                    tombstones=self.job.rule.tombstones,
-                )
-                if self.job.errors.tolerates:
-                    self.rejects.take(batch, rows)
-                    yield rows
-                else:
-                    before = rows.before_bad()
-                    self.rejects.take(batch, before)
-                    yield before
-                    self.rejects.take(batch, replace(rows, left_out=(), filtered=()))
+        with closing(self.reader.read(self.where, span)) as batches:  # another may follow
+            for batch in batches:
+                if self.line.is_stopped():
+                    raise StoppedError(f"{self.where} stopped")
+                found = self._converted(batch, views, transforms)
+                if (
+                    self.schemas is not None
+                ):  # its converters have asked for them: no question twice
+                    self.schemas.meet(self.job.routes(self.where), batch)
+                for converted in found:
+                    now_ms = self.job.clock.ms()
+                    rows = route(
+                        converted,
+                        self.where,
+                        partitioner,
+                        extractor,
+                        now_ms,
+                        affix=self.job.affix,
+                        tombstones=self.job.rule.tombstones,
+                    )
+                    if self.job.errors.tolerates:
+                        self.rejects.take(batch, rows)
+                        yield rows
+                    else:
+                        before = rows.before_bad()
+                        self.rejects.take(batch, before)
+                        yield before
+                        self.rejects.take(batch, replace(rows, left_out=(), filtered=()))
 
     def _converted(
         self,

@@ -4,7 +4,7 @@ Either the first one stops its partition, or each is left out, counted and named
 the ledger beside the objects of its cut, and, where asked, in a dead letter topic.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -145,6 +145,8 @@ class Rejects:
         run: The run's id.
         line: Hears of them.
         letters: Takes them; None for nobody.
+        before_said: Called before anything is said of a record, or done about it.
+        is_reported: One of the partition has been reported.
     """
 
     where: TopicPartition
@@ -152,10 +154,11 @@ class Rejects:
     run: str
     line: Line
     letters: DeadLetters | None = None
+    before_said: Callable[[], None] = lambda: None
+    is_reported: bool = False
     _bad: list[int] = field(default_factory=list)
     _nulls: list[int] = field(default_factory=list)
     _filtered: Filtered = field(default_factory=Filtered)
-    _is_reported: bool = False
 
     def take(self, batch: pa.RecordBatch, rows: Rows) -> None:
         """Take what is not in *rows*, which were made from some of *batch*.
@@ -164,6 +167,8 @@ class Rejects:
             BadRecordError: Of the first bad record, if it is not to be left out.
             KbackupError: If a dead letter could not be written.
         """
+        if rows.bad or (rows.left_out and self.policy.takes_nulls):
+            self.before_said()
         self._filtered.take(rows)
         if rows.left_out:
             self._nulls += rows.left_out
@@ -204,9 +209,9 @@ class Rejects:
 
     def _report(self, batch: pa.RecordBatch, bad: Sequence[BadRecord]) -> None:
         """Report which records are left out, and why: all, or the first."""
-        if self._is_reported and not self.policy.reports_all:
+        if self.is_reported and not self.policy.reports_all:
             return
-        self._is_reported = True
+        self.is_reported = True
         named = bad if self.policy.reports_all else bad[:1]
         times = of_offsets(batch, [one.offset for one in named])["timestamp"].to_pylist()
         for one, time in zip(named, times, strict=True):

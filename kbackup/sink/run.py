@@ -4,6 +4,7 @@ import functools
 import logging
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
 from typing import Final
@@ -32,6 +33,9 @@ from kbackup.sink.newcomers import NEWCOMERS_S, Newcomers
 from kbackup.sink.news import News
 from kbackup.sink.opening import Opening
 from kbackup.sink.plan import SinkPlan
+from kbackup.sink.spans.division import EVERY
+from kbackup.sink.spans.hand_out import HandOut
+from kbackup.sink.spans.messages import TO_DRIVER
 from kbackup.sink.task import back_up
 from kbackup.sink.wiring import error_policy, job_of, locked
 from kbackup.stores import Store
@@ -43,9 +47,20 @@ _ROUNDS: Final = 3
 
 
 class SinkRun:
-    """One run, from settings to summary: an `Errand`."""
+    """One run, from settings to summary: an `Errand`.
 
-    def __init__(self, settings: Settings, show: Show, stop: Stop, world: World) -> None:
+    Args:
+        settings: The configuration.
+        show: Takes events.
+        stop: Ends the run at its next safe point.
+        world: The cluster, the bucket, the workers, the time.
+        every: Files of whole records end at multiples of this many offsets, or of ``flush.size``
+            where that is more; there, several tasks may divide a partition.
+    """
+
+    def __init__(
+        self, settings: Settings, show: Show, stop: Stop, world: World, every: int = EVERY
+    ) -> None:
         frame = self._frame = Frame.of("sink", settings, show, stop, world)
         self._summary = frame.summary
         self._account = Account(self._summary)
@@ -53,6 +68,7 @@ class SinkRun:
         self._ended = threading.Event()
         self._newcomers: Newcomers | None = None
         self._schemas = schemas.NO_SCHEMAS
+        self._every = _every(settings, every)
         self._earlier: datetime | None = None
         self._noted: str | None = None
 
@@ -142,7 +158,8 @@ class SinkRun:
 
     def _job(self, plan: SinkPlan) -> SinkJob:
         frame = self._frame
-        return job_of(frame.settings, frame.world, frame.run, plan.group, self._schemas)
+        job = job_of(frame.settings, frame.world, frame.run, plan.group, self._schemas)
+        return replace(job, rule=replace(job.rule, every=self._every))
 
     def _once(self, plan: SinkPlan, cluster: Cluster, store: Store, opening: Opening) -> None:
         settings, clock = self._frame.settings, self._frame.world.clock
@@ -210,8 +227,11 @@ class SinkRun:
         self, task: engine.Task[PartitionReport[OfSink]], units: Sequence[SinkUnit]
     ) -> dict[TopicPartition, int]:
         """Run *task* over *units*; return where it is in those that retention overtook."""
-        overtaken = {}
-        for report in self._frame.begun(self._frame.tasks(task, units, self._hear)):
+        overtaken, desk = {}, HandOut(self._every)
+        found = self._frame.tasks(
+            task, units, self._hear, slices_per_core=1, deal=desk.deal, desk=desk
+        )
+        for report in self._frame.begun(found):
             if report.failure is not None and report.failure.code == LogStartMovedError.code:
                 overtaken[report.where] = report.reached
             elif report.failure is not None:
@@ -226,6 +246,8 @@ class SinkRun:
             return
         if event["type"] == GAVE_UP:
             self._ended.set()
+            return
+        if event["type"] in TO_DRIVER:
             return
         if event["type"] == PROGRESS:
             said = Progress.from_dict(event)
@@ -267,6 +289,18 @@ class SinkRun:
             good = datetime.fromtimestamp(min(until, self._newcomers.looked), UTC)
         good = good or self._earlier
         return {**summary, "last_success": None if good is None else moments.text(good)}
+
+
+def _every(settings: Settings, every: int) -> int | None:
+    """Return where all runs end files, None where others than kbackup choose.
+
+    Files of values end where the connectors end them, and those of a schedule by the clock.
+    """
+    if settings.view != "record" or wiring.layout(settings).is_dated:
+        return None
+    if wiring.rule(settings).schedule is not None:
+        return None
+    return max(every, settings.flush_size)
 
 
 def _gone(where: TopicPartition) -> KbackupError:

@@ -18,20 +18,35 @@ from kbackup.kafka import Outage
 from kbackup.reports import OfSink, PartitionReport
 from kbackup.sink.clients import connect, storing
 from kbackup.sink.job import SinkJob, SinkUnit
+from kbackup.sink.spans.hand_out import Seat
+from kbackup.sink.spans.seat import back_up_spans
 from kbackup.sink.work import Work
 
 _log: Final = logging.getLogger(__name__)
 
 
 def back_up(
-    job: SinkJob, units: Sequence[SinkUnit], line: Line
+    job: SinkJob, units: Sequence[SinkUnit | Seat], line: Line
 ) -> Iterator[PartitionReport[OfSink]]:
     """Work through *units* one after the other; a failure is a report, not an exception.
+
+    A seat is a way to others: the driver hands them out, and hears what becomes of them.
 
     The last cut of a unit is stored and committed beside the units that follow.
 
     Memory: one reader, one open cut and as much again being stored, whatever the number of units.
     """
+    for seat in units:
+        if isinstance(seat, Seat):
+            back_up_spans(job, seat, line)
+    yield from _whole(job, [unit for unit in units if isinstance(unit, SinkUnit)], line)
+
+
+def _whole(
+    job: SinkJob, units: Sequence[SinkUnit], line: Line
+) -> Iterator[PartitionReport[OfSink]]:
+    if not units:
+        return
     with closing(connect(job, line)) as clients, storing(job, clients) as cuts:
         outage = Outage(job.kafka)
         try:

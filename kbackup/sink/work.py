@@ -1,34 +1,41 @@
 """One unit's way through a sink task: read, cut, write, store, enter, commit.
 
+A unit whose turn has not come is read ahead: its files are held, and nothing of it is stored, said
+or committed.
+
 The upload of one cut runs while the next one fills, of the same partition or the next; a
 partition's commits stay in order.
 """
 
-from collections.abc import Callable, Sequence
+import functools
+import logging
 from concurrent.futures import Future
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kbackup.backup.ledger.objects import passed
-from kbackup.backup.ledger.rows import TOMBSTONES, Entry, stored
 from kbackup.channel import Line
 from kbackup.errors import KbackupError, StoppedError
 from kbackup.events import ObjectStored
 from kbackup.flow.convert import Conversion
 from kbackup.flow.cut import Append, Cut, cut
-from kbackup.flow.write import ClosedFile, OpenFiles
+from kbackup.flow.write import OpenFiles
 from kbackup.kafka import Position
-from kbackup.records import Facts, Span, TopicPartition, joined
+from kbackup.records import Span, TopicPartition, joined
 from kbackup.reports import SPANS_MOST, Bookmark, LastObject, OfSink, PartitionReport
 from kbackup.sink.clients import Clients, storing
-from kbackup.sink.dated import UploadDates, keep_indexed, point
 from kbackup.sink.held import Again
 from kbackup.sink.intake import Intake
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.keep import keep
-from kbackup.sink.rejects import LeftOut, Rejects
+from kbackup.sink.placing import Placing
+from kbackup.sink.rejects import Rejects
 from kbackup.sink.resuming import resumed
+from kbackup.sink.spans.ahead import Ahead, ClosedCut
+from kbackup.sink.spans.turn import AT_ONCE, Turn
 from kbackup.sink.storing import StoredCut, Storing
+
+_log: Final = logging.getLogger(__name__)
 
 TELL_S: Final = 0.5
 """How often a task reports what it has read beyond what is safe."""
@@ -39,27 +46,34 @@ class Work:
     """One unit's way through the task.
 
     Attributes:
+        turn: When its files may be stored; until then they are held.
         report: Its result so far.
+        has_begun: Its turn has come: *report* is true, and what fails has failed for good.
     """
 
     job: SinkJob
     unit: SinkUnit
     clients: Clients
     line: Line
+    turn: Turn = AT_ONCE
     report: PartitionReport[OfSink] = field(init=False)
+    has_begun: bool = False
     _told: float = field(init=False)
+    _upload: Future[None] | None = None
     _last: Future["_Stored"] | None = None
+    _from: int = field(init=False)
     _read: int = 0
-    _rejects: Rejects = field(init=False)
+    _rejects: Rejects | None = None
+    _ahead: Ahead = field(default_factory=Ahead)
     _again: Again = field(init=False)
     _stored_as: TopicPartition = field(init=False)
+    _placing: Placing = field(init=False)
 
     def __post_init__(self) -> None:
         unit, span = self.unit, self.unit.span
-        job, clients = self.job, self.clients
-        self._stored_as = job.routes(unit.where)
-        self._rejects = Rejects(unit.where, job.errors, job.run, self.line, clients.letters)
+        self._stored_as, self._from = self.job.routes(unit.where), span.start_offset
         self._again = Again(unit.where, unit.held)
+        self._placing = Placing(self.job, self.clients.store, unit.where, self._stored_as)
         self._told = self.job.clock.steady_s()
         self.report = PartitionReport(
             unit.where, span.start_offset, span.end_offset, span.start_offset,
@@ -85,6 +99,8 @@ class Work:
 
     def is_settled(self) -> bool:
         """Whether `finish` need not wait."""
+        if self._upload is not None and not self._upload.done():
+            return False
         return self._last is None or (
             self._last.done()
             and (self._last.exception() is not None or self._last.result().cut.settled.done())
@@ -96,80 +112,159 @@ class Work:
         Raises:
             KbackupError: What kept it from being committed.
         """
+        self._finish_upload()
         if self._last is not None:
             self._take(self._last.result())
 
     def begin(self, cuts: Storing) -> None:
         """Read the unit to its end, and commit all but its last cut.
 
+        What fails before the unit's turn is tried again in its turn.
+
         Raises:
             KbackupError: What kept it from its end; *report* shows how far it got.
+            DroppedError: If the unit is no longer this task's.
         """
-        job, unit = self.job, self.unit
-        position = cuts.position(unit.where)
-        self.report = resumed(self.report, job, unit, self.clients.store, position)
-        start = self.report.reached  # of the open cut
-        span = Span(start, max(start, unit.span.end_offset))
-        views = [Conversion.of(spec, self.unit.where.topic) for spec in self.job.views]
-        intake = Intake(
-            job, unit.where, self.clients.reader, self._rejects, self.line, self.clients.schemas
-        )
-        files = OpenFiles(
-            self._stored_as, views, self.job.layout, self.job.spool_bytes, self.unit.identity,
-            self._dates(), self.job.rule.tombstones,
-        )  # fmt: skip
-        upload: Future[None] | None = None
         try:
-            rule = replace(self.job.rule, stored=self._again.spans)
-            for step in cut(intake.rows(span, views), rule, self.job.clock.ms):
-                match step:
-                    case Append(rows, size):
-                        files.write(rows)
-                        self._read += size
-                        self._tell_open(files)
-                        cuts.flush_beside()
-                    case Cut(next_offset):
-                        _finish(upload)
-                        upload = None
-                        if self.line.is_stopped():  # one batch may have many cuts
-                            raise StoppedError(f"{unit.where} stopped")
-                        self._rejects.settle()
-                        closed = files.close(Span(start, next_offset))
-                        upload = cuts.submit(
-                            self._bytes(closed), self._commit, cuts, closed, next_offset,
-                            *self._taken(next_offset),
-                        )  # fmt: skip
-                        start = next_offset
-            _finish(upload)
-            upload = None
+            with suppress(_ElsewhereError):
+                if self.turn.has_come():
+                    self._come(cuts)
+            while not self._has_read(cuts):
+                with suppress(_ElsewhereError):
+                    self._come(cuts)
+            if not self.turn.is_of_span:
+                self._finish_upload()
+        except BaseException:
+            self._finish_upload()
+            raise
+        finally:
+            self._ahead.drop()
+
+    def _has_read(self, cuts: Storing) -> bool:
+        """Read on to the unit's end; return whether nothing kept it from there before its turn."""
+        try:
+            self._read_on(cuts)
+        except _ElsewhereError:
+            return False
+        except StoppedError:
+            raise
+        except KbackupError as error:
+            if self.has_begun:
+                raise
+            _log.info("%s: %s; again in its turn", self.unit.where, error)
+            return False
+        return True
+
+    def _read_on(self, cuts: Storing) -> None:
+        job, unit = self.job, self.unit
+        self._read = 0
+        rejects = self._rejects = Rejects(
+            unit.where, job.errors, job.run, self.line, self.clients.letters,
+            functools.partial(self._come, cuts), self.report.done.bad_records > 0,
+        )  # fmt: skip
+        span = Span(self._from, max(self._from, unit.span.end_offset))
+        views = [Conversion.of(spec, unit.where.topic) for spec in job.views]
+        intake = Intake(
+            job, unit.where, self.clients.reader, rejects, self.line, self.clients.schemas
+        )
+        bookmark = self.report.own.bookmark
+        last = None if bookmark is None else bookmark.of.key
+        files = OpenFiles(
+            self._stored_as, views, job.layout, job.spool_bytes, unit.identity,
+            self._placing.dates(last), job.rule.tombstones,
+        )  # fmt: skip
+        rule = replace(job.rule, stored=self._again.spans)
+        try:
+            with closing(intake.rows(span, views)) as rows:
+                for step in cut(rows, rule, job.clock.ms, span):
+                    if not self.has_begun and self.turn.has_come():
+                        self._come(cuts)
+                    match step:
+                        case Append(some, size):
+                            files.write(some)
+                            self._read += size
+                            self._tell_open(files)
+                            cuts.flush_beside()
+                        case Cut(next_offset):
+                            self._finish_upload()
+                            if self.line.is_stopped():  # one batch may have many cuts
+                                raise StoppedError(f"{unit.where} stopped")
+                            self._close(cuts, files, rejects, next_offset)
             end = span.end_offset
-            closed = []
-            if files.records and self.job.flush_tail:
-                closed = files.close(Span(start, end))
-            if closed or (not files.records and self.report.reached < end):
-                self._rejects.settle()
-                self._last = cuts.submit(
-                    self._bytes(closed), self._store, cuts, closed, end, *self._taken(end)
-                )
+            if (files.records and job.flush_tail) or (not files.records and self._from < end):
+                self._close(cuts, files, rejects, end, is_last=True)
+            if not self.has_begun:
+                self._come(cuts)
         finally:
             files.drop()
-            _finish(upload)
 
-    def _bytes(self, files: Sequence[ClosedFile]) -> int:
-        """Return how much memory files take until they are stored, at most."""
-        return sum(min(file.body.size, self.job.spool_bytes) for file in files)
-
-    def _taken(self, next_offset: int) -> tuple[int, LeftOut]:
-        """Return bytes read since the last cut, and what was left out before *next_offset*."""
-        taken = self._read, self._rejects.before(next_offset)
-        self._read = 0
-        return taken
-
-    def _commit(
-        self, cuts: Storing, files: list[ClosedFile], next_offset: int, read: int, lacks: LeftOut
+    def _close(
+        self,
+        cuts: Storing,
+        files: OpenFiles,
+        rejects: Rejects,
+        next_offset: int,
+        *,
+        is_last: bool = False,
     ) -> None:
+        """End a cut: store its files, or hold them before the unit's turn."""
+        self._finish_upload()
+        rejects.settle()
+        closed = ClosedCut(
+            tuple(files.close(Span(self._from, next_offset))),
+            next_offset, self._read, rejects.before(next_offset),
+        )  # fmt: skip
+        self._read = 0
+        if self.has_begun:
+            self._from = next_offset
+            self._send(cuts, closed, is_last=is_last)
+            return
+        self._ahead.add(closed)
+        self._from = next_offset
+        if self._ahead.is_full:
+            self._come(cuts)
+
+    def _come(self, cuts: Storing) -> None:
+        """Wait for the unit's turn, and store what is held.
+
+        Raises:
+            _ElsewhereError: If the group is not where reading began: read on from there.
+        """
+        if self.has_begun:
+            return
+        self.turn.wait()
+        self.has_begun = True
+        position = cuts.position(self.unit.where)
+        self.turn.check(position, self.job.run)
+        self.report = resumed(self.report, self.job, self.unit, self.clients.store, position)
+        if self.report.reached != self.unit.span.start_offset:
+            self._ahead.drop()
+            self._from = self.report.reached
+            raise _ElsewhereError
+        if self._rejects is not None:
+            self._rejects.is_reported = self.report.done.bad_records > 0
+        while self._ahead:
+            self._finish_upload()  # before the next cut is in no one's hands
+            if self.line.is_stopped():
+                raise StoppedError(f"{self.unit.where} stopped")
+            self._send(cuts, self._ahead.pop())
+
+    def _send(self, cuts: Storing, closed: ClosedCut, *, is_last: bool = False) -> None:
+        """Store a cut beside what follows; others may wait for the last one of a span."""
+        size = sum(min(file.body.size, self.job.spool_bytes) for file in closed.files)
+        if is_last and not self.turn.is_of_span:
+            self._last = cuts.submit(size, self._store, cuts, closed)
+        else:
+            self._upload = cuts.submit(size, self._commit, cuts, closed)
+
+    def _finish_upload(self) -> None:
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            upload.result()
+
+    def _commit(self, cuts: Storing, closed: ClosedCut) -> None:
         """Do all that is left to do for a cut: `_store`."""
-        stored = self._store(cuts, files, next_offset, read, lacks)
+        stored = self._store(cuts, closed)
         cuts.flush()
         self._take(stored)
 
@@ -183,27 +278,16 @@ class Work:
         self.report = stored.after
         self._tell_progress(0)
 
-    def _store(
-        self, cuts: Storing, files: list[ClosedFile], next_offset: int, read: int, lacks: LeftOut
-    ) -> "_Stored":
-        """Store the files of one cut, and have it entered into the ledger and committed.
-
-        Args:
-            cuts: Takes the cut once its files are stored.
-            files: The cut's, in the order to store them.
-            next_offset: The first offset after it.
-            read: Bytes of the records read for it.
-            lacks: What was left out of it.
-        """
+    def _store(self, cuts: Storing, closed: ClosedCut) -> "_Stored":
+        """Store the files of one cut, and have it entered into the ledger and committed."""
         report, ends_with = self.report, None
+        files, next_offset, lacks = closed.files, closed.next_offset, closed.lacks
         done = report.done
         done = replace(
-            done,
-            bytes_read=done.bytes_read + read,
-            nulls=done.nulls + lacks.nulls,
+            done, bytes_read=done.bytes_read + closed.read, nulls=done.nulls + lacks.nulls,
             filtered=done.filtered + lacks.filtered,
             bad_records=done.bad_records + lacks.bad_records,
-        )
+        )  # fmt: skip
         now_ms = self.job.clock.ms()
         rows = lacks.entries(self.unit.where, self.job.run, now_ms)
         if not files and report.reached < next_offset:
@@ -217,10 +301,10 @@ class Work:
             self._again.check(self.clients.store, held, next_offset, keys)
         for file in files:
             try:
-                facts = self._keep(file)
+                facts = self._placing.keep(file)
             finally:
                 file.body.close()
-            rows.append(self._row(file, facts))
+            rows.append(self._placing.row(file, facts))
             done = replace(
                 done, objects=done.objects + 1, bytes_stored=done.bytes_stored + file.body.size
             )
@@ -237,12 +321,8 @@ class Work:
         again_to = self._again.to(next_offset)
         last = replace(last, identity=self.unit.identity, again_to=again_to)
         bookmark = Bookmark(last, self.job.run, done)
-        entry = StoredCut(
-            self.unit.where,
-            rows,
-            Position(next_offset, bookmark.to_metadata()),
-            self._stored_as.topic,
-        )
+        position = Position(next_offset, bookmark.to_metadata())
+        entry = StoredCut(self.unit.where, rows, position, self._stored_as.topic)
         cuts.add(entry)
         if cuts.is_due():
             cuts.flush()
@@ -250,39 +330,9 @@ class Work:
         own = replace(report.own, bookmark=bookmark, skipped=skipped)
         return _Stored(entry, replace(report, committed=next_offset, done=done, own=own))
 
-    def _dates(self) -> Callable[[int], str] | None:
-        """Return what gives files the dates of their upload, None where none have them."""
-        job, bookmark = self.job, self.report.own.bookmark
-        if not job.layout.is_dated:
-            return None
-        last = None if bookmark is None else bookmark.of.key
-        return UploadDates(self.clients.store, job.layout, self._stored_as, job.clock, last).of
-
-    def _keep(self, file: ClosedFile) -> Facts:
-        """Store a file with all that belongs beside it; return what is there now."""
-        store = self.clients.store
-        if file.index is None:
-            return keep(store, file)
-        facts = keep_indexed(store, file)
-        if self.job.points:
-            point(store, self.job.layout, self._stored_as, file.index)
-        return facts
-
-    def _row(self, file: ClosedFile, facts: Facts) -> Entry:
-        """Return what the ledger is to say of a file whose object has *facts* now."""
-        size = file.body.size
-        if facts != file.facts:  # a longer object was there already
-            head = self.clients.store.head(file.key)
-            size = size if head is None else head.size
-        view = TOMBSTONES if file.is_tombstones else file.spec.view
-        return stored(
-            self.unit.where, file.key, view, facts, size, file.cut.span, self.job.run,
-            self.job.clock.ms(),
-        )  # fmt: skip
-
     def _tell_open(self, files: OpenFiles) -> None:
         """Report now and then what has been read but could still be lost."""
-        if self.job.clock.steady_s() - self._told >= TELL_S:
+        if self.has_begun and self.job.clock.steady_s() - self._told >= TELL_S:
             self._tell_progress(files.records)
 
     def _tell_progress(self, open_records: int) -> None:
@@ -298,6 +348,5 @@ class _Stored:
     after: PartitionReport[OfSink]
 
 
-def _finish(upload: Future[None] | None) -> None:
-    if upload is not None:
-        upload.result()
+class _ElsewhereError(Exception):
+    """The group is further on in a unit than where reading began: read again from there."""

@@ -185,6 +185,8 @@ class SimStore:
         body.seek(0)
         data = body.read()
         process, bucket = self._process, self._bucket
+        if key.startswith("topics/"):
+            process.sent.update((partition_of(key), row.offset) for row in _decode(key, data) or ())
 
         def act() -> bool:
             if key.startswith("topics/"):

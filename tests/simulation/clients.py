@@ -290,6 +290,7 @@ class SimReader:
             position = rows[-1].offset + 1
             read = vars(self._to.process).setdefault("read", set())
             read.update((where, row.offset) for row in rows)
+            self._to.process.fetched.update((where, row.offset) for row in rows)
             yield to_batch(rows)
 
     def _some(self, where: TopicPartition, position: int, span: Span, count: int) -> list[Row]:

@@ -228,9 +228,15 @@ class TargetShows:
 
 @dataclass(frozen=True, slots=True)
 class Ruled:
-    """Files are cut by the records alone: each holds *size* of them."""
+    """Files are cut by the records alone: each holds *size* of them, or ends before a multiple.
+
+    Attributes:
+        size: Records.
+        every: Offsets.
+    """
 
     size: int
+    every: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,8 @@ class Shape:
         leaves_out: Whether sinks leave out, by a transform, the records that have a header ``h``.
         is_routed: Whether sinks store topics under other names.
         has_letters: Whether records without a value are dead letters; only with *values_only*.
+        every: The offsets at whose multiples files end, and tasks divide a partition; None: as
+            users have it, which is out of reach here.
     """
 
     topics: tuple[tuple[str, int], ...]
@@ -55,6 +57,7 @@ class Shape:
     leaves_out: bool = False
     is_routed: bool = False
     has_letters: bool = False
+    every: int | None = None
 
 
 WEIGHTS = {
@@ -102,6 +105,9 @@ def _varied(seed: int, shape: Shape, steps: list[Step]) -> tuple[Shape, list[Ste
         is_keyed=chances.random() < 0.06 and not (shape.is_mapped or shape.values_only),
         has_letters=chances.random() < 0.4 and shape.values_only,
     )
+    spans = Random(f"spans of script {seed}")
+    if spans.random() < 0.25:
+        shape = replace(shape, every=spans.choice((2, 3, 5, 8)), flush_size=spans.choice((1, 2, 3)))
     for kind, chance in {"follow": 0.35, "three at once": 0.12, "status": 0.5}.items():
         if rng.random() < chance:
             at = rng.randint(2, len(steps) - 1)

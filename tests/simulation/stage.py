@@ -20,6 +20,7 @@ from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import Summary
 from kbackup.runs.world import World
 from kbackup.sink.run import SinkRun
+from kbackup.sink.spans.division import EVERY
 from kbackup.verify.run import Notes, verify
 from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 from tests.simulation.bucket import Bucket, SimStoreSettings
@@ -94,7 +95,7 @@ class Stage:
         for name, partitions in shape.topics:
             self.kafka.create(name, partitions, is_source=True)
         if not shape.flush_on_stop and not shape.hours:
-            self.history.append(Ruled(shape.flush_size))
+            self.history.append(Ruled(shape.flush_size, self._every))
         settings = self._settings("sink", topics="alpha", flush_size="1")
         self._layout = wiring.layout(settings)
         self._sink_group = wiring.group(settings, "sink")
@@ -156,9 +157,12 @@ class Stage:
         committed = vars(process).get("committed", {})
         done = len(vars(process).get("written", ()))
         if kind in ("sink", "follow"):
+            read = vars(process).get("read", set())
+            if self.shape.every is not None and not self.shape.values_only:
+                read = process.fetched & process.sent  # what is held has been read for good
             done = sum(
                 offset in self._checker.truth.stored(where) and offset < committed.get(where, 0)
-                for where, offset in vars(process).get("read", ())
+                for where, offset in read
             )
         script = process.script
         found = Ended(
@@ -178,6 +182,12 @@ class Stage:
         self.ended.append(found)
         self.history.append(found)
         return found
+
+    @property
+    def _every(self) -> int:
+        """The offsets at whose multiples all runs end files."""
+        every = None if self.shape.values_only else self.shape.every
+        return max(every or EVERY, self.shape.flush_size)
 
     def _may_leave(self) -> int:
         """Records of a partition that a good sink may leave to the next one."""
@@ -199,7 +209,10 @@ class Stage:
         )
         told: list[Any] = []
         summary = self._survive(
-            process, lambda: SinkRun(settings, told.append, Stop(), self._world(process))()
+            process,
+            lambda: SinkRun(
+                settings, told.append, Stop(), self._world(process), self.shape.every or EVERY
+            )(),
         )
         if summary is not None:
             self._check(-1)

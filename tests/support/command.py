@@ -34,18 +34,19 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True)
 class Kbackup:
-    """``kbackup`` with an environment."""
+    """``kbackup`` with an environment, or another *module* that runs it."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
+    module: str = "kbackup"
 
     def with_environment(self, **more: str) -> "Kbackup":
         """The same with further variables."""
-        return Kbackup({**self.environment, **more})
+        return Kbackup({**self.environment, **more}, self.module)
 
     def start(self, *words: str, **more: Any) -> "subprocess.Popen[str]":
         """Start a command in a process group of its own."""
         return subprocess.Popen(
-            [sys.executable, "-m", "kbackup", *words],
+            [sys.executable, "-m", self.module, *words],
             env={**os.environ, **self.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,21 +1,16 @@
 """A whole run of the sink over a cluster in memory, its tasks in threads of this process."""
 
-import pickle
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from queue import Empty, SimpleQueue
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from kbackup.channel import Hub, Line
 from kbackup.clock import SystemClock
-from kbackup.engine import Deal, R, Task, deal
 from kbackup.errors import BadRecordError, StoreError
-from kbackup.events import Event, Plain
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
@@ -28,56 +23,8 @@ from kbackup.sink.run import SinkRun
 from kbackup.stores import StoreSettings, open_store
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
+from tests.support.in_threads import InThreads
 from tests.support.running import wait_until
-
-
-class InThreads:
-    """Runs tasks in threads, as Spark does in processes, with a real line to each."""
-
-    def __init__(self, slots: int = 2) -> None:
-        self.slots, self.jobs = slots, 0
-
-    def begin(self) -> None:
-        """Nothing to get ready."""
-
-    def end(self) -> None:
-        """Nothing to let go of."""
-
-    def __call__(
-        self,
-        task: Task[R],
-        units: Sequence[Any],
-        hear: Callable[[Event], None],
-        stop: threading.Event,
-        *,
-        slices_per_core: int | None = None,
-        deal: Deal = deal,
-        orders: "SimpleQueue[Plain] | None" = None,
-        timings: object = None,
-    ) -> list[R]:
-        """`RunTasks`."""
-        del slices_per_core, timings
-        self.jobs += 1
-        hub = Hub("127.0.0.1", hear)
-        reports: list[R] = []
-
-        def work(share: Sequence[Any]) -> None:
-            with Line(hub.address) as line:
-                reports.extend(pickle.loads(pickle.dumps(list(task(share, line)))))
-
-        threads = [
-            threading.Thread(target=work, args=(share,)) for share in deal(units, self.slots)
-        ]
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            if orders is not None:
-                with suppress(Empty):
-                    hub.order(orders.get(timeout=0.01))
-            if stop.wait(0.01):
-                hub.stop()
-        hub.close()
-        return reports
 
 
 class Sink:
@@ -91,7 +38,7 @@ class Sink:
     def __init__(self, kafka: FakeKafka, store: StoreSettings, **options: object) -> None:
         given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, **options}
         self.tasks, self.stop = InThreads(), Stop()
-        self.told: list[Event] = []
+        self.told: list[dict[str, Any]] = []
         self.summary: dict[str, Any] = {}
         self._store = open_store(store)
         world = World(kafka, store, self.tasks, SystemClock())  # type: ignore[arg-type]
