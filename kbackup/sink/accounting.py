@@ -186,10 +186,14 @@ class Account:
                 report = replace(report, committed=at.start.offset, end=end)
             self._rows[at.where] = replace(self._rows[at.where], report=report, state=at.state)
 
-    def progress(self, said: Progress) -> None:
-        """Take over what is safe."""
+    def progress(self, said: Progress) -> int | None:
+        """Take over what is safe; return where the work on the partition ends.
+
+        A task may know only where its span of it does.
+        """
         with self.lock:
-            self._rows[said.where] = self._rows[said.where].went_on(said)
+            row = self._rows[said.where] = self._rows[said.where].went_on(said)
+            return row.end
 
     def take(self, report: PartitionReport[OfSink]) -> bool:
         """Take over a report, which counts what the whole run has done in its partition.

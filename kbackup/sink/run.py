@@ -253,7 +253,7 @@ class SinkRun:
             said = Progress.from_dict(event)
             if not said.open:  # a commit, and a part of the ledger before it
                 self._ledger.note(said.where.topic)
-            self._account.progress(said)
+            event = {**event, "end": self._account.progress(said)}
         self._frame.show(event)
 
     def _account_for(self, report: PartitionReport[OfSink]) -> bool:

@@ -77,6 +77,8 @@ def test_tasks_that_share_a_partition_have_one_row_and_store_in_order() -> None:
     assert [(0, 0, 96, "done", 0), (1, 0, 2, "done", 0)] == rows
     shared = [key for key in sharing.stored() if "/partition=0/" in key]
     assert shared == sorted(shared)
+    shown = [event for event in sharing.told if event["type"] == "progress"]
+    assert {(0, 97), (1, 3)} == {(event["partition"], event["end"]) for event in shown}
     assert dict(zip(sharing.wheres, (97, 3), strict=True)) == sharing.committed()
 
 
