@@ -106,8 +106,8 @@ def _varied(seed: int, shape: Shape, steps: list[Step]) -> tuple[Shape, list[Ste
         has_letters=chances.random() < 0.4 and shape.values_only,
     )
     spans = Random(f"spans of script {seed}")
-    if spans.random() < 0.25:
-        shape = replace(shape, every=spans.choice((2, 3, 5, 8)), flush_size=spans.choice((1, 2, 3)))
+    if spans.random() < 0.12:
+        shape = replace(shape, every=spans.choice((3, 5, 8)), flush_size=spans.choice((2, 3, 5)))
     for kind, chance in {"follow": 0.35, "three at once": 0.12, "status": 0.5}.items():
         if rng.random() < chance:
             at = rng.randint(2, len(steps) - 1)
