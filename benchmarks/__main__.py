@@ -12,7 +12,7 @@ import click
 import psutil
 from rich.console import Console
 
-from benchmarks import many, memory, query, report, restores, stages
+from benchmarks import many, memory, query, report, restores, spans, stages
 from benchmarks.cases import BARE, CLIENTS, Bench, Case
 from benchmarks.peer import VARIABLE, Peer, PeerMissingError
 from benchmarks.records import CODECS, LOADS, PROCESSES, Load, loads
@@ -54,8 +54,8 @@ Row = dict[str, Any]
     "--only",
     multiple=True,
     help="Only what has this text in its name, such as 'sink native s3 1M-1KB', restore, peer, "
-    "loop, stages, query, formats, memory or many; may be repeated. The bare loop of the same "
-    "direction and load is measured with it.",
+    "loop, stages, query, formats, memory, many or spans; may be repeated. The bare loop of the "
+    "same direction and load is measured with it.",
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Put the JSON lines there too.")
 def main(
@@ -103,6 +103,8 @@ def main(
             lines += [{"type": "memory", **row} for row in memory.measured(services, scale)]
         if not only or "many" in only:
             lines += [{"type": "many", **row} for row in many.measured(services, scale)]
+        if "spans" in only:  # nine runs more than most want
+            lines += [{"type": "spans", **row} for row in spans.measured(services, scale)]
     for line in lines:
         print(json.dumps(line))
     if output is not None:
@@ -114,6 +116,7 @@ def main(
     report.show_restores([line for line in lines if line["type"] == "restore"], screen)
     report.show_memory([line for line in lines if line["type"] == "memory"], screen)
     report.show_many([line for line in lines if line["type"] == "many"], screen)
+    spans.show([line for line in lines if line["type"] == "spans"], screen)
 
 
 def _measured(
