@@ -5,21 +5,26 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from backup_samples import batch
 
 from kbackup.channel import Address, Line
 from kbackup.clock import SystemClock
 from kbackup.errors import SparkError, StoreError
 from kbackup.events import Event
+from kbackup.flow.rows import BadRecord, Rows
 from kbackup.kafka import Position
 from kbackup.records import TopicPartition
 from kbackup.runs.stopping import Stop
 from kbackup.runs.world import World
+from kbackup.sink.rejects import ErrorPolicy, Rejects
 from kbackup.sink.run import SinkRun
 from kbackup.sink.spans.hand_out import Seat
+from kbackup.sink.spans.turn import DroppedError
 from kbackup.sink.task import back_up
 from kbackup.stores import StoreSettings
 from tests.support.configurations import load
 from tests.support.fake_kafka import FakeKafka
+from tests.support.fakes import SilentLine
 from tests.support.in_threads import InThreads
 
 
@@ -175,3 +180,24 @@ def test_a_larger_flush_size_is_kept_to() -> None:
 
     starts = [int(key.split("+")[2].split(".")[0]) for key in sharing.stored()]
     assert [0, 30, 60, 90] == starts
+
+
+def test_nothing_is_said_of_a_bad_record_before_its_turn() -> None:
+    """
+    Its span may be given up before; what is said or sent twice cannot be taken back.
+    """
+    line, where = SilentLine(), TopicPartition("orders", 0)
+
+    def dropped() -> None:
+        raise DroppedError
+
+    rejects = Rejects(where, ErrorPolicy(tolerates=True), "r", line, before_said=dropped)
+    found = batch(range(3))
+    rows = Rows(found.slice(0, 0), (), bad=(BadRecord(1, "it does not fit"),))
+
+    with pytest.raises(DroppedError):
+        rejects.take(found, rows)
+    assert [] == line.told
+    rejects.before_said = lambda: None
+    rejects.take(found, rows)
+    assert ["warning"] == [event["type"] for event in line.told]
