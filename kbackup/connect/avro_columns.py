@@ -27,6 +27,7 @@ from kbackup.connect.schema import ConnectSchema, Type
 _LIST_MAX: Final = 64
 """The most elements of a list that are read like this: each costs as much as a field."""
 _VARINT_MAX: Final = 10
+_INT_VARINT_MAX: Final = 5
 _ONE: Final = pa.scalar(1, pa.int64())
 _FIRST: Final = pa.array([0], pa.int32())
 _LAST: Final = 127
@@ -190,6 +191,13 @@ def _long(data: _Bytes, at: Place) -> tuple[pa.Int64Array, Place]:
     return pc.bit_wise_xor(half, pc.negate(sign)), at
 
 
+def _int(data: _Bytes, at: Place) -> tuple[pa.Int64Array, Place]:
+    """Read numbers of at most five bytes: Java's reader takes no longer ones of 32 bits."""
+    found, end = _long(data, at)
+    _check(pc.subtract(end, at), 0, _INT_VARINT_MAX)
+    return found, end
+
+
 def _rest(data: _Bytes, at: Place, found: pa.UInt64Array) -> tuple[pa.UInt64Array, Place]:
     """Continue reading numbers of more than one byte."""
     for step in range(1, _VARINT_MAX):
@@ -233,6 +241,8 @@ def _bytes(data: _Bytes, at: Place) -> tuple[pa.BinaryArray, Place]:
 
 def _part(byte: pa.UInt8Array, step: int) -> pa.UInt64Array:
     """Return what the byte number *step* adds to a number."""
+    if step == _VARINT_MAX - 1:
+        _check(byte, 0, 1)  # what is left of 64 bits
     low = pc.bit_wise_and(byte, _SEVEN).cast(pa.uint64())
     return pc.shift_left(low, pa.scalar(7 * step, pa.uint64()))
 
@@ -287,7 +297,7 @@ def _fixed(size: int, kind: pa.DataType) -> Read:
 
 
 _PLAIN: Final[dict[Any, Read]] = {
-    "int": _long,
+    "int": _int,
     "long": _long,
     "float": _fixed(4, pa.float32()),
     "double": _fixed(8, pa.float64()),
@@ -307,7 +317,7 @@ def _cast(read: Read, kind: pa.DataType) -> Read:
 
 def _enum(symbols: pa.StringArray) -> Read:
     def read(data: _Bytes, at: Place) -> tuple[pa.Array, Place]:
-        found, end = _long(data, at)
+        found, end = _int(data, at)
         return symbols.take(found), end
 
     return read
@@ -331,7 +341,7 @@ def _optional(value: Read, some: int, kind: pa.DataType) -> Read:
     """Read a union with null; *some* is the branch of the other type."""
 
     def read(data: _Bytes, at: Place) -> tuple[pa.Array, Place]:
-        branch, at = _long(data, at)
+        branch, at = _int(data, at)
         _check(branch, 0, 1)
         is_some = pc.equal(branch, some)
         rows = is_some.true_count

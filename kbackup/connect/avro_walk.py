@@ -25,6 +25,7 @@ ROWS_MOST: Final = 2**20
 """The values without bytes in one block of a file."""
 
 _VARINT_MAX: Final = 10
+_INT_VARINT_MAX: Final = 5
 _INT32_MAX: Final = 2**31 - 1
 _SIZES: Final = {"null": 0, "float": 4, "double": 8}
 
@@ -110,7 +111,8 @@ def _compiled(shape: Any, found: list[native.Node]) -> int:
 
 _STEPS: Final = {
     **{name: (native.SKIP, size) for name, size in _SIZES.items()},
-    **dict.fromkeys(("int", "long"), (native.NUMBER, 0)),
+    "int": (native.INT, 0),
+    "long": (native.LONG, 0),
     **dict.fromkeys(("string", "bytes"), (native.SIZED, 0)),
     "boolean": (native.FLAG, 0),
 }
@@ -191,17 +193,32 @@ def _walk(shape: Any) -> _Walk:
     return record
 
 
-def _long(data: bytes, at: int) -> tuple[int, int]:
+def _long(data: bytes, at: int, most: int = _VARINT_MAX) -> tuple[int, int]:
+    """Return the number of at most *most* bytes at *at*, and where it ends."""
     found = 0
-    for step in range(_VARINT_MAX):
+    for step in range(most):
         byte = data[at + step]
         found |= (byte & 127) << 7 * step
         if byte < 128:
+            if found >= 2**64:
+                raise ValueError("a number in it has more than 64 bits")
             return (found >> 1) ^ -(found & 1), at + step + 1
-    raise ValueError("a number in it does not end")
+    raise ValueError(f"a number in it does not end after {most} bytes")
 
 
-def _number(data: bytes, at: int, left: list[int]) -> int:  # noqa: ARG001
+def _int(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number of 32 bits; Java's reader takes none of more than five bytes."""
+    found, at = _long(data, at, _INT_VARINT_MAX)
+    if not -_INT32_MAX - 1 <= found <= _INT32_MAX:
+        raise ValueError(f"it has an int of {found}")
+    return found, at
+
+
+def _pass_int(data: bytes, at: int, left: list[int]) -> int:  # noqa: ARG001
+    return _int(data, at)[1]
+
+
+def _pass_long(data: bytes, at: int, left: list[int]) -> int:  # noqa: ARG001
     return _long(data, at)[1]
 
 
@@ -224,7 +241,8 @@ def _sized(size: int) -> _Walk:
 
 _PLAIN: Final[dict[str, _Walk]] = {
     **{name: _sized(size) for name, size in _SIZES.items()},
-    **dict.fromkeys(("int", "long"), _number),
+    "int": _pass_int,
+    "long": _pass_long,
     **dict.fromkeys(("string", "bytes"), _bytes),
     "boolean": _boolean,
 }
@@ -232,7 +250,7 @@ _PLAIN: Final[dict[str, _Walk]] = {
 
 def _choice(walks: list[_Walk]) -> _Walk:
     def choice(data: bytes, at: int, left: list[int]) -> int:
-        index, at = _long(data, at)
+        index, at = _int(data, at)
         if not 0 <= index < len(walks):
             raise ValueError(f"it names branch or symbol {index} of {len(walks)}")
         return walks[index](data, at, left)

@@ -40,7 +40,7 @@ class Node(ctypes.Structure):
     )
 
 
-SKIP, NUMBER, SIZED, FLAG, SYMBOL, BRANCH, EACH, ITEMS, NEXT = range(9)
+SKIP, INT, LONG, SIZED, FLAG, SYMBOL, BRANCH, EACH, ITEMS, NEXT = range(10)
 """``enum step`` of ``walk.c``."""
 
 INT8, INT16, INT32, INT64, FLOAT, DOUBLE, BOOLEAN, BYTES, FIXED, ENUM = range(10)

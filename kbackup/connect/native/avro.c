@@ -45,13 +45,13 @@ static inline int take_value(struct cursor *cursor, struct leaf *leaf, int64_t r
     int32_t *ends = leaf->values;
     switch ((enum kind)leaf->kind) {
     case INT8:
-        return take_long(cursor, &number) &&
+        return take_int(cursor, &number) &&
                (((int8_t *)leaf->values)[row] = (int8_t)number) == number;
     case INT16:
-        return take_long(cursor, &number) &&
+        return take_int(cursor, &number) &&
                (((int16_t *)leaf->values)[row] = (int16_t)number) == number;
     case INT32:
-        return take_long(cursor, &number) &&
+        return take_int(cursor, &number) &&
                (((int32_t *)leaf->values)[row] = (int32_t)number) == number;
     case INT64:
         return take_long(cursor, (int64_t *)leaf->values + row);
@@ -73,7 +73,7 @@ static inline int take_value(struct cursor *cursor, struct leaf *leaf, int64_t r
         number = leaf->size;
         break;
     case ENUM:
-        if (!take_long(cursor, &number) || number < 0 || number >= leaf->size)
+        if (!take_int(cursor, &number) || number < 0 || number >= leaf->size)
             return 0;
         ((int32_t *)leaf->values)[row] = (int32_t)number;
         return 1;
@@ -126,7 +126,7 @@ KB_API int kb_avro_read(const uint8_t *data, const int32_t *ends, int64_t rows,
             struct leaf *leaf = &leaves[at];
             if (leaf->some >= 0) {
                 int64_t branch;
-                if (!take_long(&cursor, &branch) || branch < 0 || branch > 1)
+                if (!take_int(&cursor, &branch) || branch < 0 || branch > 1)
                     return 0;
                 if (branch != leaf->some) {
                     put_null(leaf, row);

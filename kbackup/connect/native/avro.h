@@ -25,4 +25,10 @@ static inline int take_long(struct cursor *cursor, int64_t *found) {
     return 0;
 }
 
+/* Whether a number of at most 32 bits follows, in five bytes at most, as Java's reader takes it. */
+static inline int take_int(struct cursor *cursor, int64_t *found) {
+    const uint8_t *start = cursor->at;
+    return take_long(cursor, found) && cursor->at - start <= 5 && *found == (int32_t)*found;
+}
+
 #endif

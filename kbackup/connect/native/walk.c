@@ -7,7 +7,8 @@
 /* What is done at a node; native/__init__.py has the same list. */
 enum step {
     SKIP,   /* `size` bytes */
-    NUMBER, /* a number */
+    INT,    /* a number of 32 bits */
+    LONG,   /* a number of 64 bits */
     SIZED,  /* a number, and as many bytes */
     FLAG,   /* a byte, 0 or 1 */
     SYMBOL, /* a number below `size` */
@@ -66,16 +67,18 @@ static int pass(struct cursor *cursor, const struct node *nodes, int32_t at, int
     switch ((enum step)node->kind) {
     case SKIP:
         return pass_bytes(cursor, node->size);
-    case NUMBER:
+    case INT:
+        return take_int(cursor, &number);
+    case LONG:
         return take_long(cursor, &number);
     case SIZED:
         return take_long(cursor, &number) && pass_bytes(cursor, number);
     case FLAG:
         return cursor->at < cursor->end && *cursor->at++ <= 1;
     case SYMBOL:
-        return take_long(cursor, &number) && number >= 0 && number < node->size;
+        return take_int(cursor, &number) && number >= 0 && number < node->size;
     case BRANCH:
-        if (!take_long(cursor, &number) || number < 0 || number >= node->size)
+        if (!take_int(cursor, &number) || number < 0 || number >= node->size)
             return 0;
         for (; number; number--)
             child = nodes[child].next;

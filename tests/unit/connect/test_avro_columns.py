@@ -75,6 +75,16 @@ def test_only_rows_that_are_whole_are_read_together(datums: list[bytes], is_read
         pytest.param([PLAIN_GOOD.replace(b"\2\0", b"\2\4")], False, id="a third branch"),
         pytest.param([PLAIN_GOOD.replace(b"\2ab", b"\4ab")], False, id="a third symbol"),
         pytest.param([b"\x80" * 10 + PLAIN_GOOD], False, id="a number that does not end"),
+        pytest.param([b"\x80" * 9 + b"\2" + PLAIN_GOOD[1:]], False, id="a number of 65 bits"),
+        pytest.param([b"\xff" * 9 + b"\1" + PLAIN_GOOD[1:]], True, id="a number of 64 bits"),
+        pytest.param(
+            [PLAIN_GOOD[:1] + b"\x80" * 5 + PLAIN_GOOD[1:]], False, id="a branch of six bytes"
+        ),
+        pytest.param(
+            [PLAIN_GOOD, PLAIN_GOOD[:1] + b"\x80" * 5 + PLAIN_GOOD[1:]],
+            False,
+            id="a branch of six bytes beside one",
+        ),
         pytest.param([b"\2\2\xff\xff\xff\xff\x0f" + PLAIN_GOOD], False, id="a negative size"),
         pytest.param([b""], False, id="empty"),
         pytest.param([], False, id="no row"),
@@ -152,6 +162,17 @@ def test_a_number_too_large_for_its_type_is_one_bad_row(decode: Decode) -> None:
     assert decode(column, '"int"') is None
     values, bad = avro_values.decode_each(column, '"int"')
     assert ([1, None, 2], [1]) == (values.to_pylist(), [*bad])
+
+
+def test_an_int_of_more_than_five_bytes_is_one_bad_row(decode: Decode) -> None:
+    """
+    An int that Java's reader does not take, for its length, is one bad record.
+    """
+    column = pa.array([b"\x02", b"\x82\x80\x80\x80\x00", b"\x82\x80\x80\x80\x80\x00"], pa.binary())
+
+    assert decode(column, '"int"') is None
+    values, bad = avro_values.decode_each(column, '"int"')
+    assert ([1, 1, None], [2]) == (values.to_pylist(), [*bad])
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,13 @@ def test_only_lists_of_items_without_bytes_are_counted() -> None:
         ),
         pytest.param("boolean", b"\1", b"\2", "a boolean of 2", id="boolean"),
         pytest.param("long", b"\x80\1", b"\x80" * 10 + b"\0", "does not end", id="number"),
+        pytest.param("long", b"\xff" * 9 + b"\1", b"\xff" * 9 + b"\3", "64 bits", id="65 bits"),
+        pytest.param(
+            "int", b"\x82\x80\x80\x80\0", b"\x82" + b"\x80" * 4 + b"\0", "5 bytes", id="int"
+        ),
+        pytest.param(
+            ["null", "int"], b"\x80\0", b"\x80" * 5 + b"\0", "5 bytes", id="a branch of six bytes"
+        ),
     ],
 )
 def test_what_fastavro_takes_and_others_do_not_is_bad(
