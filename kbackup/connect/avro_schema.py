@@ -266,6 +266,8 @@ class _Reading:
             schema = ConnectSchema(Type.STRING, name=full, parameters=tuple(pairs.items()))
             schema = _described(schema, found)
         elif kind == "fixed":
+            if type(found["size"]) is not int or found["size"] < 0:
+                raise ValueError(f"{full} has a size of {found['size']!r}")
             size = ((_FIXED_SIZE, str(found["size"])),)
             schema = _logical(ConnectSchema(Type.BYTES, name=full, parameters=size), found)
         else:
@@ -321,7 +323,7 @@ def _logical(schema: ConnectSchema, found: Mapping[str, Any]) -> ConnectSchema:
 def _described(schema: ConnectSchema, found: Mapping[str, Any]) -> ConnectSchema:
     """Return *schema* with what its writer stored in ``connect.*``."""
     more: dict[str, Any] = {}
-    if found.get("connect.type") in ("int8", "int16"):
+    if schema.type is Type.INT32 and found.get("connect.type") in ("int8", "int16"):
         more["type"] = Type(found["connect.type"])
     for name in ("name", "version", "doc"):
         if f"connect.{name}" in found:

@@ -175,6 +175,31 @@ def test_an_int_of_more_than_five_bytes_is_one_bad_row(decode: Decode) -> None:
     assert ([1, 1, None], [2]) == (values.to_pylist(), [*bad])
 
 
+@pytest.mark.parametrize("size", ["2", 2.0, -1, True])
+def test_a_fixed_without_a_size_is_no_schema(size: object) -> None:
+    """
+    A schema whose size is no number of bytes is refused as a schema, however it is read.
+    """
+    text = json.dumps({"type": "fixed", "name": "F", "size": size})
+    column = pa.array([b"ab"], pa.binary())
+
+    assert avro_columns.decode(column, text) is None
+    with pytest.raises(ValueError, match=f"F has a size of {size!r}"):
+        avro_values.decode_each(column, text)
+
+
+def test_only_an_int_is_a_smaller_one(decode: Decode) -> None:
+    """
+    ``connect.type`` says which integer an int stands for, and nothing about other types.
+    """
+    text = json.dumps({"type": "enum", "name": "E", "symbols": ["a"], "connect.type": "int8"})
+
+    found = decode(pa.array([b"\0"], pa.binary()), text)
+
+    assert found is not None
+    assert (["a"], avro_values.connect_schema(text).arrow()) == (found.to_pylist(), found.type)
+
+
 @pytest.mark.parametrize(
     ("one", "other", "is_same"),
     [
