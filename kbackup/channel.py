@@ -185,6 +185,7 @@ class Line:
         try:
             self._socket = socket.create_connection((address.host, address.port), _CONNECT_S)
             self._socket.settimeout(None)
+            _keep_alive(self._socket)
             self._socket.sendall(address.secret.encode() + b"\n")
         except OSError as error:
             _log.warning("no connection to the driver at %s: %s", address, error)
@@ -265,7 +266,7 @@ class Here(Line):
 
 
 def _keep_alive(connection: socket.socket) -> None:
-    """Find out within two minutes that a task's machine is gone, which hangs up for nobody."""
+    """Find out within two minutes that the other machine is gone, which hangs up for nobody."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
         if hasattr(socket, name):

@@ -121,7 +121,7 @@ class _Lane:
 
     def call(self) -> list[Saying]:
         """Where tasks wait for a span that nobody has, tell the last of them to come for it."""
-        waiting = [each for each in self.owned() if each.waits]
+        waiting = [each for each in self.owned() if each.waits and not each.is_told]
         if self.has_ended or not self.stands or self.called is not None or not waiting:
             return []
         last = waiting[-1]
@@ -169,6 +169,7 @@ class HandOut:
         self._every = every
         self._lanes: dict[TopicPartition, _Lane] = {}
         self._seats: dict[int, int] = {}
+        self._replaced: set[int] = set()
 
     def deal(self, units: Sequence[SinkUnit], cores: int) -> list[list[Any]]:
         """Return what each Spark task gets: a seat for each core, and the undivided units."""
@@ -214,9 +215,17 @@ class HandOut:
         return [report for report in found if report is not None]
 
     def _asked(self, who: int, seat: int) -> list[Saying]:
+        if who in self._replaced:  # it was taken for dead, or has died since it asked
+            return [(who, Nothing())]
         before = self._seats.get(seat, who)
         self._seats[seat] = who
-        said = self.left(before) if before != who else []
+        said: list[Saying] = []
+        if before != who:
+            self._replaced.add(before)
+            owned = [each for lane in self._lanes.values() for each in lane.owned()]
+            lost = [each.unit for each in owned if each.owner == before and not each.is_told]
+            said = [(before, Drop(SpanName.of(unit))) for unit in lost]
+            said += self.left(before)
         lanes = [lane for lane in self._lanes.values() if any(lane.free())]
         if not lanes:
             return [*said, (who, Nothing())]
@@ -232,8 +241,8 @@ class HandOut:
 
     def _waits(self, who: int, span: SpanName) -> list[Saying]:
         found = self._piece(who, span)
-        if found is None:
-            return []
+        if found is None:  # its turn would never come
+            return [(who, Drop(span))]
         lane, piece = found
         piece.waits = True
         return lane.call()

@@ -21,7 +21,11 @@ from kbackup.sink.storing import Storing
 from kbackup.sink.work import Work
 
 ANSWER_S: Final = 60.0
-"""How long the driver may take to answer."""
+"""How long a driver that stops the run may take to answer; whether it has died is not seen then.
+
+Else a task waits as long as the connection lasts: a driver may be held up by whoever reads what it
+prints.
+"""
 
 
 def back_up_spans(job: SinkJob, seat: Seat, line: Line) -> None:
@@ -73,11 +77,16 @@ class _Sitting:
         Raises:
             SparkError: If there is none.
         """
-        begin = self.job.clock.steady_s()
-        while self.job.clock.steady_s() - begin < ANSWER_S and not self.line.is_lost():
+        clock = self.job.clock
+        stopped_at: float | None = None
+        while not self.line.is_lost():
             order = self.line.next_order(LOOK_S)
             if order is not None and order["type"] in (TAKE, NONE):
                 return order
+            if self.line.is_stopped():
+                stopped_at = clock.steady_s() if stopped_at is None else stopped_at
+                if clock.steady_s() - stopped_at >= ANSWER_S:
+                    break
         raise _lost()
 
     def _work(self, given: Take) -> None:

@@ -210,6 +210,39 @@ def test_a_task_that_is_run_again_replaces_one_whose_end_nobody_saw() -> None:
     assert [(2, TAKE, 10)] == run.asks(2, seat=1)
 
 
+def test_a_task_that_was_taken_for_dead_takes_nothing_from_the_one_in_its_place() -> None:
+    """
+    If it lives after all, or what it said last comes late, it gets nothing more; where it waits
+    for a turn, it is told that none comes.
+    """
+    run = Run(unit(0, 40))
+    run.asks(2, seat=1), run.asks(1, seat=0)
+
+    assert [(1, DROP, 10), (9, TAKE, 10)] == run.asks(9, seat=0)
+    assert [(1, NONE, None)] == run.asks(1, seat=0)
+    assert [(1, DROP, 10)] == run.waits(1, 10)
+    assert [(9, TURN, 10)] == run.ends(2, 0, 10)
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["it waited before", "it says so late"])
+def test_a_task_that_stores_in_its_turn_is_not_called_away(is_late: bool) -> None:
+    """
+    Where a task dies between its last commit and its report, the next one stores already: two
+    would store its span, and each would find that the other had overtaken it.
+    """
+    run = Run(unit(0, 40))
+    run.asks(1), run.asks(2)
+    if not is_late:
+        run.waits(2, 10)
+    assert [(2, TURN, 10)] == run.commits(1, 10)
+    if is_late:
+        run.waits(2, 10)
+
+    assert [] == run.said(run.desk.left(1))
+    assert [(3, TAKE, 0)] == run.asks(3, seat=1)
+    assert [(3, TAKE, 20)] == [*run.ends(3, 0, 10), *run.asks(3, seat=1)]
+
+
 def test_a_span_that_fails_ends_its_partition() -> None:
     """
     The tasks that wait are told, nothing more of it is handed out, and there is one report.
