@@ -10,6 +10,7 @@ import errno
 import hashlib
 import io
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,9 +33,17 @@ def folder() -> Path:
         ConfigurationError: If no file can be made there.  Another folder is never taken in its
             place: it might be on a disk that was to be spared.
     """
-    path = Path(os.environ.get("TMPDIR") or tempfile.gettempdir())
+    path = _folder()
     _temporary_file(path).close()
     return path
+
+
+def free_bytes() -> int:
+    """Return what this user may still write to that folder's disk, 0 where nobody can say."""
+    try:
+        return shutil.disk_usage(_folder()).free
+    except OSError:
+        return 0
 
 
 class Spool(io.BufferedIOBase, BinaryIO):
@@ -218,8 +227,12 @@ class Section(io.RawIOBase):
         return len(data)
 
 
+def _folder() -> Path:
+    return Path(os.environ.get("TMPDIR") or tempfile.gettempdir())
+
+
 def _temporary_file(path: Path | None = None) -> BinaryIO:
-    where = path or Path(os.environ.get("TMPDIR") or tempfile.gettempdir())
+    where = path or _folder()
     try:
         return tempfile.TemporaryFile(prefix="kbackup-", dir=where)
     except OSError as error:

@@ -1,15 +1,21 @@
 """Cuts of a span whose turn has not come: their files wait on local disk."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from kbackup.flow.write import ClosedFile
 from kbackup.sink.rejects import LeftOut
+from kbackup.spool import free_bytes
 
 BYTES_MOST: Final = 512 * 2**20
 FILES_MOST: Final = 128
 """A task holds no more than this of a span before its turn, but for the cut that goes beyond."""
+
+FREE_LEAST: Final = 2**30
+"""While less than this is free in ``TMPDIR``, a task holds one cut only: whoever's turn it is has
+to write there too, and fails where the others have filled the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,13 @@ class ClosedCut:
 
 @dataclass(slots=True)
 class Ahead:
-    """What a task has read of a span before its turn."""
+    """What a task has read of a span before its turn.
 
+    Attributes:
+        free: Says how many bytes are free where it is held.
+    """
+
+    free: Callable[[], int] = free_bytes
     _cuts: deque[ClosedCut] = field(default_factory=deque)
 
     def add(self, cut: ClosedCut) -> None:
@@ -58,7 +69,9 @@ class Ahead:
     def is_full(self) -> bool:
         """Whether no more is to be held."""
         files = [file for cut in self._cuts for file in cut.files]
-        return len(files) >= FILES_MOST or sum(file.body.size for file in files) >= BYTES_MOST
+        if len(files) >= FILES_MOST or sum(file.body.size for file in files) >= BYTES_MOST:
+            return True
+        return bool(files) and self.free() < FREE_LEAST
 
     def __len__(self) -> int:
         return len(self._cuts)
