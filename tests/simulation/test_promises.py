@@ -236,6 +236,13 @@ def refused(kind: str, code: int, key: str) -> Ended:
     return replace(ended(kind, code), planned={}, errors=[{"key": key}])
 
 
+def set_back(first: int, last: int) -> Ended:
+    """The end of a sink that would store a cut of values under other names."""
+    what = f"alpha-0: the group was set back, and the stored value objects of offsets {first} to"
+    error = {"what": f"{what} {last} would have other names now", "topic": "alpha", "partition": 0}
+    return replace(ended("sink", 4), planned={}, errors=[error])
+
+
 @pytest.mark.parametrize(
     ("is_broken", "history"),
     [
@@ -273,6 +280,8 @@ def test_only_compaction_excuses_a_sink_that_stops_before_other_rows(how: str) -
     assert (how == "compacted") == checker.excuses(refused("sink", 4, ONE))
     assert not checker.excuses(refused("sink", 4, TWO))
     assert not checker.excuses(refused("sink", 6, ONE))
+    assert (how == "compacted") == checker.excuses(set_back(1, 2))
+    assert not checker.excuses(set_back(0, 1))
 
 
 LETTER = row(1)
