@@ -1,6 +1,7 @@
 """A run whose tasks share a partition, with real lines to the driver."""
 
 import threading
+import time
 from typing import Any
 from uuid import uuid4
 
@@ -33,9 +34,11 @@ class Sharing:
 
     Attributes:
         told: The events of all of them.
+        clock: Their time.
     """
 
     def __init__(self, *ends: int) -> None:
+        self.clock = SystemClock()
         self.kafka, self.stop = FakeKafka(), Stop()
         self.told: list[Event] = []
         self.wheres = self.kafka.create("orders", *ends)
@@ -47,7 +50,7 @@ class Sharing:
             "bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, "topics": "orders",
             "flush_size": "4", **options,
         }  # fmt: skip
-        world: Any = World(self.kafka, self.store, InThreads(slots), SystemClock())  # type: ignore[arg-type]
+        world: Any = World(self.kafka, self.store, InThreads(slots), self.clock)  # type: ignore[arg-type]
         summary: dict[str, Any] = {}
         run = SinkRun(load("sink", **given).settings, self.hear, self.stop, world, 10)
         thread = threading.Thread(target=lambda: summary.update(run()), daemon=True)
@@ -169,6 +172,32 @@ def test_a_task_without_a_driver_says_so() -> None:
 
     with pytest.raises(SparkError, match="lost its connection"):
         list(back_up(None, [Seat(0)], line))  # type: ignore[arg-type]
+
+
+class Hasty(SystemClock):
+    """A clock by which a minute has passed in 6 ms."""
+
+    def steady_s(self) -> float:
+        """Return ten thousand times the seconds."""
+        return super().steady_s() * 10_000
+
+
+def test_a_driver_that_is_held_up_fails_nothing() -> None:
+    """
+    Whoever reads what it prints may pause; its tasks wait as long as they are connected.
+    """
+    sharing = Sharing(97)
+    sharing.clock, hear = Hasty(), sharing.hear
+
+    def heard(event: Event) -> None:
+        hear(event)
+        if event["type"] == "object" and len(sharing.stored()) == 1:
+            time.sleep(0.3)
+
+    sharing.hear = heard  # type: ignore[method-assign]
+    summary = sharing.run()
+
+    assert (0, 97) == (summary["exit_code"], summary["records"])
 
 
 def test_a_larger_flush_size_is_kept_to() -> None:
