@@ -49,6 +49,8 @@ class Account:
         self._rows: dict[_Place, Row[OfRestore]] = {}
         self._done: dict[_Place, Done] = {}
         self._nameable = names_most
+        self._foretold: dict[TopicPartition, set[tuple[str, str]]] = {}
+        self._bad_objects: dict[tuple[TopicPartition, str], str] = {}
 
     def lacks(self, error: KbackupError) -> None:
         """Count an object that is known to be missing, and list it."""
@@ -120,14 +122,29 @@ class Account:
             now = replace(row.report, committed=committed, done=done)
             state = "done" if report.failure is None else report.failure.code
             self._rows[place] = Row(now, state, is_reported=True)
-            self.left_out(
-                where, report.done.bad_records, report.done.bad_objects, report.own.skipped
-            )
+            skipped = [each for each in report.own.skipped if self._is_news(place, each)]
+            objects = report.done.bad_objects - (len(report.own.skipped) - len(skipped))
+            self.left_out(where, report.done.bad_records, objects, skipped)
             summary.skip("unregistered_schemas", report.done.strange_schemas)
             summary.skip("timestamps_of_0_ms_written_as_1_ms", report.done.zero_timestamps)
 
+    def _is_news(self, place: _Place, failure: Failure) -> bool:
+        """Whether no other topic's restore has left the same object out."""
+        where, target = place
+        key = failure.place.get("key")
+        return key is None or self._bad_objects.setdefault((where, key), target) == target
+
+    def foretell(
+        self, where: TopicPartition, records: int, objects: int, skipped: Sequence[Failure]
+    ) -> None:
+        """Count and name what a visit will leave out, if one comes: it then names it no more."""
+        with self.lock:
+            self.left_out(where, records, objects, skipped)
+            told = self._foretold.setdefault(where, set())
+            told.update((each.what, each.why) for each in skipped)
+
     def counts_again(self, records: int, objects: int) -> None:
-        """Take back what `left_out` has counted, because a visit is about to count it."""
+        """Take back what `foretell` has counted, because a visit is about to count it."""
         with self.lock:
             skipped = self._summary.skipped
             for reason, count in (("bad_records", records), ("bad_objects", objects)):
@@ -141,6 +158,8 @@ class Account:
         with self.lock:
             self._summary.skip("bad_objects", objects)
             self._summary.skip("bad_records", records)
+            told = self._foretold.get(where, ())
+            skipped = [each for each in skipped if (each.what, each.why) not in told]
             if self._skip_list is not None:
                 for failure in skipped:
                     self._skip_list.add(failure, where)

@@ -20,7 +20,7 @@ from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.planning.inventory import Inventory
 from kbackup.restore.planning.plan import RestorePlan, confirm
 from kbackup.restore.planning.planner import Planner
-from kbackup.restore.planning.routing import to_survey
+from kbackup.restore.planning.routing import check_archived, to_survey
 from kbackup.restore.planning.shares import Shares, Surveyed
 from kbackup.restore.planning.soundness import REPEATED
 from kbackup.restore.planning.standing import LEFT_OUT
@@ -162,7 +162,9 @@ class RestoreRun:
         inventory, shares = Inventory(settings, store, found, said), None
         if choose_topics(settings.transforms):
             names = inventory.topics()
-            shares = self._survey(to_survey(settings, store, inventory, names), names)
+            units = to_survey(settings, inventory, names)
+            check_archived(store, units)
+            shares = self._survey(units, names)
         planner = Planner(
             settings=settings,
             cluster=cluster,

@@ -273,7 +273,7 @@ class Restoring:
             "r0", KafkaSettings("-"), self.backup.settings, wiring.reading(settings), "g",
             on_error=settings.behavior_on_error, transforms=settings.transforms,
         )  # fmt: skip
-        units = to_survey(settings, self.store, inventory, inventory.topics())
+        units = to_survey(settings, inventory, inventory.topics())
         reports = list(survey(job, units, SilentLine()))
         for each in reports:
             if each.failure is not None:

@@ -16,7 +16,7 @@ from kbackup.restore.chain import chain
 from kbackup.restore.follow.remarks import Remarks
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.planning.inventory import Inventory
-from kbackup.restore.planning.routing import to_survey
+from kbackup.restore.planning.routing import check_archived, to_survey
 from kbackup.restore.planning.shares import Share, Shares, Surveyed, added, check, with_home
 from kbackup.stores import Store
 
@@ -84,16 +84,14 @@ class Routes:
         units = list[RestoreUnit]()
         for name in topics:
             try:
-                whole = to_survey(self._settings, self._store, inventory, [name])
+                found = self._unread(name, inventory)
+                check_archived(self._store, found)
             except KbackupError as error:
                 if error.exit_code in (5, 6):
                     raise
                 failures[name].append(error.failure())
-                continue
-            wheres = {unit.source for unit in whole}
-            for where in [at for at in self._known if at.topic == name and at not in wheres]:
-                del self._known[where]  # nothing of it is left
-            units += filter(None, map(self._news, whole))
+            else:
+                units += found
         new = {unit.source: unit for unit in units}
         for report in self._read(units) if units else ():
             if report.failure is None:
@@ -107,6 +105,14 @@ class Routes:
                 except RefusedError as error:
                     failures[name].append(error.failure())
         return failures
+
+    def _unread(self, name: str, inventory: Inventory) -> list[RestoreUnit]:
+        """Return what of a topic was not read yet; what was may be archived by now."""
+        whole = to_survey(self._settings, inventory, [name])
+        wheres = {unit.source for unit in whole}
+        for where in [at for at in self._known if at.topic == name and at not in wheres]:
+            del self._known[where]  # nothing of it is left
+        return list(filter(None, map(self._news, whole)))
 
     def _news(self, unit: RestoreUnit) -> RestoreUnit | None:
         """Return what of a partition was not read yet, and forget what is gone."""
@@ -136,7 +142,7 @@ class Routes:
             return
         known.bad_records += report.bad_records
         known.bad_objects += report.bad_objects
-        self._account.left_out(unit.source, report.bad_records, report.bad_objects, report.skipped)
+        self._account.foretell(unit.source, report.bad_records, report.bad_objects, report.skipped)
 
     def _forget_counts(self, known: _Known) -> None:
         self._account.counts_again(known.bad_records, known.bad_objects)

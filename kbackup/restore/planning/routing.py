@@ -1,6 +1,7 @@
 """What has to be read to find out which topics records go to, where transforms choose them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from kbackup.backup.frozen import frozen
 from kbackup.config import Settings
@@ -14,21 +15,16 @@ from kbackup.runs import wiring
 from kbackup.stores import Store
 
 
-def to_survey(
-    settings: Settings, store: Store, inventory: Inventory, topics: Sequence[str]
-) -> list[RestoreUnit]:
+def to_survey(settings: Settings, inventory: Inventory, topics: Sequence[str]) -> list[RestoreUnit]:
     """Return all that is asked for, a unit a partition; nothing of it is to be written.
 
     Args:
         settings: The configuration.
-        store: Where the backup is.
         inventory: What it holds.
         topics: Of which topics.
 
     Raises:
         ConfigurationError: If schemas are to be registered: their subjects are not known yet.
-        RefusedError: If some of it is archived.
-        StoreError: If the store does not answer.
     """
     if wiring.schema_registry(settings) is not None:
         raise ConfigurationError(
@@ -46,9 +42,6 @@ def to_survey(
                 where: [files for files in sets if window.takes(files, inventory.facts(files))]
                 for where, sets in chosen.items()
             }
-        files = (file for sets in chosen.values() for one in sets for file in one.files)
-        for refusal in frozen(store, files).refusals(name, name):
-            raise refusal
         for where, sets in chosen.items():
             source = Source(wiring.backup_id(settings), where, inventory.identity(where))
             bookmark = Bookmark(Mark(source, "", None, Place(0, 0)))
@@ -56,6 +49,19 @@ def to_survey(
             seen = routed_from(settings, name)
             units.append(RestoreUnit(at, tuple(sets), bookmark, window=window, routed_from=seen))
     return units
+
+
+def check_archived(store: Store, units: Iterable[RestoreUnit]) -> None:
+    """Check that what is to be read can be read; units of one topic come together.
+
+    Raises:
+        RefusedError: If some of it is archived.
+        StoreError: If the store does not answer.
+    """
+    for name, its in groupby(units, lambda unit: unit.source.topic):
+        files = (file for unit in its for one in unit.sets for file in one.files)
+        for refusal in frozen(store, files).refusals(name, name):
+            raise refusal
 
 
 def routed_from(settings: Settings, name: str) -> str:

@@ -1,12 +1,13 @@
 """What a restore has come to in a partition, over one or several visits."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kbackup.backup.file_sets import FileSet
-from kbackup.errors import BadRecordError, ConfigurationError, Failure
+from kbackup.errors import BadRecordError, ConfigurationError, CorruptObjectError, Failure
 from kbackup.events import Progress
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Bookmark, Done, Mark, OfRestore, PartitionReport, Place, Source
@@ -29,8 +30,8 @@ def unit(*starts: int) -> RestoreUnit:
     return RestoreUnit(TopicPartition("copy", 0), sets, bookmark)
 
 
-def report(done: Done, *skipped: Failure) -> PartitionReport[OfRestore]:
-    return PartitionReport(ORDERS, 0, None, 10, OfRestore("copy", skipped=skipped), done)
+def report(done: Done, *skipped: Failure, target: str = "copy") -> PartitionReport[OfRestore]:
+    return PartitionReport(ORDERS, 0, None, 10, OfRestore(target, skipped=skipped), done)
 
 
 def test_a_row_keeps_the_fields_of_the_contract(summary: Summary) -> None:
@@ -118,6 +119,23 @@ def test_a_visit_adds_to_what_earlier_visits_have_done(summary: Summary) -> None
     assert (20, 3, 10, "to do") == tuple(
         row[name] for name in ("committed", "planned_objects", "lag", "state")
     )
+
+
+def test_an_object_that_is_left_out_of_several_topics_counts_once(summary: Summary) -> None:
+    """
+    Each topic that a transform chooses has a task of its own, which reads the object and fails.
+    """
+    account = Account(summary)
+    entry = CorruptObjectError("orders+0+0000000000.json", "altered").failure()
+    failure = replace(entry, place={"key": "orders+0+0000000000.json"})
+    for target in ("a", "b"):
+        account.plan(replace(unit(0), target=TopicPartition(target, 0)))
+
+    for target in ("a", "b"):
+        account.take(report(Done(2, bad_objects=1), failure, target=target))
+
+    found = summary.finish()
+    assert ({"bad_objects": 1}, 1) == (found["skipped"], len(found["warnings"]))
 
 
 @pytest.mark.parametrize(

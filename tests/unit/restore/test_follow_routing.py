@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from record_samples import batch_of
 
 from kbackup.errors import StoreError
 from kbackup.records import Span, TopicPartition
+from kbackup.stores import Store, StoreSettings
+from tests.support.frozen_store import FrozenStore
 from tests.support.standby import Standby, codes
 from tests.support.target import CrashError
 
@@ -179,6 +182,39 @@ def test_records_without_a_topic_count_once(standby: Standby) -> None:
     assert "no_topic" in {each["code"] for each in early["warnings"]}
     assert "no_topic" not in {each["code"] for each in summary["warnings"]}
     assert {"a": [2]} == copied(standby)
+    named = [each["text"] for each in summary["warnings"] if each["code"] == "skipped"]
+    assert ["orders-0 offset 0", "orders-0 offset 1", "orders-0 offset 3"] == [
+        text.partition(":")[0] for text in named
+    ]
+
+
+@dataclass(frozen=True)
+class _Archive(StoreSettings):
+    store: FrozenStore | None = None
+
+    def open(self) -> Store:
+        assert self.store is not None
+        return self.store
+
+
+def test_what_was_read_may_be_archived_while_what_is_new_goes_on(standby: Standby) -> None:
+    """
+    Only objects that were not read for their topics yet have to be readable.
+    """
+    archive = FrozenStore()
+    standby.backup.settings = _Archive("memory://archive", store=archive)
+    key = store(standby, "ab", 0)
+
+    def happens(look: int) -> bool:
+        if look == 1:
+            archive.classes[key] = "GLACIER"
+            store(standby, "cb", 2)
+        return look < 4
+
+    summary = follow(standby, happens)
+
+    assert {"a": [0], "b": [1, 3], "c": [2]} == copied(standby)
+    assert [] == summary["errors"]
 
 
 def test_an_object_that_cannot_be_read_sets_its_topic_aside(standby: Standby) -> None:
