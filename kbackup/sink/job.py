@@ -102,7 +102,7 @@ class SinkUnit:
             "end": self.span.end_offset,
             "metadata": "" if self.bookmark is None else self.bookmark.to_metadata(),
             **self.identity.to_metadata(),
-            "held": [[cut.start, cut.end, cut.objects] for cut in self.held],
+            "held": [[cut.start, cut.end, cut.objects, cut.is_whole] for cut in self.held],
         }
 
     @classmethod
@@ -113,7 +113,7 @@ class SinkUnit:
             Span(data["start"], data["end"]),
             LastObject.read(data["metadata"]),
             TopicIdentity.from_metadata(data),
-            tuple(HeldCut(Span(start, end), count) for start, end, count in data["held"]),
+            tuple(HeldCut(Span(start, end), *rest) for start, end, *rest in data["held"]),
         )
 
 

@@ -277,6 +277,16 @@ def test_what_expires_of_values_that_are_stored_again_stalls_nothing(
     assert (None if is_whole else "refused") == (found.get("failure") or {}).get("code")
 
 
+def test_a_partition_that_comes_keeps_what_is_known_of_it() -> None:
+    """
+    A task learns which cuts the bucket has all of: it continues after such a one, and no other.
+    """
+    cuts = HeldCut(Span(10, 20), 2), HeldCut(Span(20, 40), 1, is_whole=False)
+    unit = SinkUnit(TopicPartition("orders", 0), Span(10, 90), held=cuts)
+
+    assert unit == SinkUnit.from_dict(Adopt(unit).to_dict())
+
+
 def test_a_partition_that_comes_is_taken_by_one_task() -> None:
     """
     Every task hears of a new partition, and exactly one owns it, however often it is announced.
