@@ -168,6 +168,8 @@ def _places(settings: Settings, there: Iterable[str]) -> list[Place]:
             )
         if topics:
             found.append(place._replace(topic=topics[0]))
+        elif select([place.topic], settings.topics, settings.topics_regex) == [place.topic]:
+            found.append(place)  # the cluster may have lost it: that is for the plan to say
         else:
             others.append(place.topic)
     if others:

@@ -347,6 +347,21 @@ def test_a_renamed_topic_is_repaired_by_either_name(
     assert before == bucket.objects()
 
 
+def test_a_topic_that_kafka_has_lost_keeps_no_other_from_its_repair() -> None:
+    """
+    A sink that chooses topics by an expression backed it up, whatever the cluster has now.
+    """
+    bucket = Bucket()
+    before = bucket.objects()
+    bucket.store.delete(next(key for key in before if "orders+0+0000000010" in key))
+
+    summary = bucket.repair("ordinary:0:0,orders:0:10", topics=None, topics_regex="ord.*")
+
+    (error,) = summary["errors"]
+    assert (7, "ordinary") == (summary["exit_code"], error["topic"])
+    assert before == bucket.objects()
+
+
 def test_a_name_that_stands_for_two_topics_is_refused(tmp_path: Path) -> None:
     """
     That of one in Kafka and of another in the bucket.
