@@ -254,7 +254,8 @@ class Following:
         """
         assert self._clients is not None  # noqa: S101  (a visit has just used them)
         where = watch.report.where
-        gaps = without(moved, [cut.span for cut in watch.held if cut.is_whole and cut.objects])
+        held = (cut.span for cut in watch.held if cut.is_whole and cut.objects)
+        gaps = without(moved, [*held, *watch.kept])
         for gap in gaps:
             row = objects.gap(where, gap, self.job.run, self.job.clock.ms())
             stream = place.of_topic(

@@ -85,6 +85,7 @@ class SinkUnit:
         bookmark: What was committed beside *span*'s start, None where it is nothing of ours.
         identity: Which topic it is; kept with each object and each position.
         held: The cuts of values in the bucket that are stored a second time, one after the other.
+        kept: Offsets after *span*'s start that the bucket holds, or is known not to: no gap.
     """
 
     where: TopicPartition
@@ -92,6 +93,7 @@ class SinkUnit:
     bookmark: Bookmark[LastObject] | None = None
     identity: TopicIdentity = UNKNOWN
     held: tuple[HeldCut, ...] = ()
+    kept: tuple[Span, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the unit as plain data."""
@@ -103,6 +105,7 @@ class SinkUnit:
             "metadata": "" if self.bookmark is None else self.bookmark.to_metadata(),
             **self.identity.to_metadata(),
             "held": [[cut.start, cut.end, cut.objects, cut.is_whole] for cut in self.held],
+            "kept": [[span.start_offset, span.end_offset] for span in self.kept],
         }
 
     @classmethod
@@ -114,6 +117,7 @@ class SinkUnit:
             LastObject.read(data["metadata"]),
             TopicIdentity.from_metadata(data),
             tuple(HeldCut(Span(start, end), *rest) for start, end, *rest in data["held"]),
+            tuple(Span(start, end) for start, end in data["kept"]),
         )
 
 

@@ -1,7 +1,7 @@
 """What a run of the sink would do: plain data, made by `planner`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kbackup.errors import KbackupError
 from kbackup.kafka import Position, Topic
@@ -64,7 +64,9 @@ class PlannedPartition:
         if self.start is None:
             return None
         if (unit := self.unit()) is not None:
-            return unit
+            start = self.start.offset
+            kept = tuple(span for span in self.seen.kept if span.end_offset > start)
+            return replace(unit, kept=kept)
         committed = self.seen.committed
         bookmark = None if committed is None else LastObject.read(committed.metadata)
         start = self.start.offset

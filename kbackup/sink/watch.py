@@ -87,12 +87,14 @@ class Watch:
         identity: Which topic it is of.
         size: Records that fill a file.
         held: The cuts of values that are stored a second time.
+        kept: Offsets that are in the bucket, or known to be nowhere: no gap if they expire.
     """
 
     report: PartitionReport[OfSink]
     identity: TopicIdentity
     size: int
     held: tuple[HeldCut, ...] = ()
+    kept: tuple[Span, ...] = ()
     _log: Span = _NOTHING
     _wanted: int = 0
     _waiting_since: float | None = None
@@ -109,7 +111,7 @@ class Watch:
         start = span.start_offset
         own = OfSink(unit.bookmark)
         report = PartitionReport(unit.where, start, span.end_offset, start, own)
-        return cls(report, unit.identity, size, unit.held, _wanted=size)
+        return cls(report, unit.identity, size, unit.held, unit.kept, _wanted=size)
 
     @property
     def backlog(self) -> int:

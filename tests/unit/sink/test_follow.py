@@ -277,12 +277,29 @@ def test_what_expires_of_values_that_are_stored_again_stalls_nothing(
     assert (None if is_whole else "refused") == (found.get("failure") or {}).get("code")
 
 
+def test_what_the_bucket_holds_is_no_gap_when_it_expires() -> None:
+    """
+    The group was set back before the run, and retention overtakes the second backup.
+    """
+    kafka = FakeKafka()
+    (where,) = kafka.create("orders", 10)
+    task = Task(kafka, [where])
+    task.turn()
+    watch = task.following.watches[where]
+    watch.kept, watch._log = (Span(5, 25),), Span(0, 20)
+    kafka.logs[where] = Span(30, 45)
+
+    task.turns(8)
+
+    assert ([45], [[25, 30]]) == (task.committed(where), task.told(where)[-1]["gaps"])
+
+
 def test_a_partition_that_comes_keeps_what_is_known_of_it() -> None:
     """
     A task learns which cuts the bucket has all of: it continues after such a one, and no other.
     """
     cuts = HeldCut(Span(10, 20), 2), HeldCut(Span(20, 40), 1, is_whole=False)
-    unit = SinkUnit(TopicPartition("orders", 0), Span(10, 90), held=cuts)
+    unit = SinkUnit(TopicPartition("orders", 0), Span(10, 90), held=cuts, kept=(Span(0, 40),))
 
     assert unit == SinkUnit.from_dict(Adopt(unit).to_dict())
 

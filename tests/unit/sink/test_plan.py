@@ -92,3 +92,14 @@ def test_a_group_that_was_set_back_before_the_log_start_is_moved_there() -> None
 
     assert position is not None
     assert 1000 == position.offset
+
+
+def test_a_task_that_follows_learns_what_the_bucket_holds_of_what_it_reads() -> None:
+    """
+    What retention takes of it while a group that was set back catches up is no gap.
+    """
+    kept = Span(0, 20), Span(40, 100)
+    unit = planned(Evidence(Span(0, 150), Position(50), has_objects=True, kept=kept)).followed()
+
+    assert unit is not None
+    assert (Span(40, 100),) == unit.kept
