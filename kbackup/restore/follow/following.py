@@ -203,6 +203,9 @@ class Following:
         beside = [name for name in names if name not in there]
         shares = None if self._routes is None else self._routes.shares
         plan = self._planner.plan(cluster, inventory, said, there, beside, shares)
+        sources = {topic.intent.source for topic in plan.topics}
+        for name in there - sources - self._planner.unplanned:
+            self._take_up(name)  # none of its records has a topic: nothing is in their way
         good = self._begun(plan, cluster, agree)
         self._tell(Planned(self._account.rows()))
         for where in taken.sets:
@@ -267,8 +270,6 @@ class Following:
         for name, failures in found.items():
             if failures:
                 self._set_aside(name, failures)
-            elif not self._routes.shares.targets(name):
-                self._take_up(name)  # no plan will
         return {name for name, failures in found.items() if failures}
 
     def _surveyed(self, units: Sequence[RestoreUnit]) -> list[Surveyed]:

@@ -29,6 +29,9 @@ class VisitPlanner:
         account: Takes objects that are missing and left out.
         remarks: Takes what is odd.
         set_aside: Takes a topic that cannot be planned, and why.
+
+    Attributes:
+        unplanned: The topics of the latest visit that could not be planned.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class VisitPlanner:
         self._settings, self._world, self._store = settings, world, store
         self._account, self._remarks, self._set_aside = account, remarks, set_aside
         self._asked: set[str] = set()
+        self.unplanned: set[str] = set()
 
     def plan(
         self,
@@ -64,9 +68,10 @@ class VisitPlanner:
             shares: Which topics the transforms choose, where they choose one for each record.
 
         Raises:
-            KbackupError: If the cluster or the store does not answer, or the only topic cannot be
-                planned.
+            KbackupError: If the cluster or the store does not answer, or the only topic that the
+                run restores cannot be planned.
         """
+        self.unplanned = set()
         found = self._planned(cluster, inventory, said, only, beside, shares)
         return self._allowed(found, cluster)
 
@@ -92,7 +97,7 @@ class VisitPlanner:
         try:
             return planned(only)
         except KbackupError as error:
-            if len(only) < 2 or error.exit_code in (5, 6):
+            if len({*only, *beside}) < 2 or error.exit_code in (5, 6):
                 raise
         plans = []
         for name in sorted(only):
@@ -101,6 +106,7 @@ class VisitPlanner:
             except KbackupError as error:
                 if error.exit_code in (5, 6):
                     raise
+                self.unplanned.add(name)
                 self._set_aside(name, [error.failure()])
         spans = {where: span for plan in plans for where, span in plan.spans.items()}
         topics = tuple(topic for plan in plans for topic in plan.topics)

@@ -266,3 +266,33 @@ def test_a_store_that_is_away_is_asked_again(standby: Standby) -> None:
 
     assert {"a": [0], "b": [1], "c": [2]} == copied(standby)
     assert [] == summary["errors"]
+
+
+def test_a_topic_whose_objects_are_gone_is_set_aside_alone_until_they_are_back(
+    standby: Standby,
+) -> None:
+    """
+    It keeps no other from being restored, and the run does not forget it.
+    """
+    key = store(standby, "a", 0)
+    store(standby, "x", 0, "payments")
+    with standby.backup.store.open(key) as body:
+        whole, head = body.read(), standby.backup.store.head(key)
+    assert head is not None
+
+    def happens(look: int) -> bool:
+        if look == 1:
+            standby.backup.store.delete(key)
+        if look == 2:
+            store(standby, "x", 1, "payments")
+        return look < 8
+
+    summary = follow(standby, happens)
+    put = standby.backup.store.put
+    put(key, io.BytesIO(whole), sha256=head.metadata["sha256"], metadata=head.metadata)
+    again = follow(standby, lambda look: look < 3)
+
+    assert {"a": [0], "x": [0, 1]} == copied(standby)
+    assert [("incomplete", "orders")] == [(one["code"], one["topic"]) for one in summary["errors"]]
+    (aside,) = standby.warned("set_aside")
+    assert (True, []) == (aside.startswith("orders is set aside"), again["errors"])
