@@ -9,6 +9,7 @@ Source: kafka-connect-storage-cloud 87eb7d39, ``ParquetRecordWriterProvider``, `
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, localcontext
 from typing import Any, BinaryIO, Final
@@ -40,6 +41,10 @@ _HEADERS: Final = ConnectSchema(
 _ENVELOPES: Final = {View.KEY: "RecordKey", View.HEADERS: "RecordHeaders"}
 _STYLE: Final = AvroStyle()
 _INT64_MAX: Final = 2**63 - 1
+_DO: Final = (
+    "write the file again in another way, leave it out with a narrower topic.regex.list, or "
+    "skip it with behavior.on.error"
+)
 _DIGITS: Final = 76
 """The most digits of Arrow's widest decimal."""
 
@@ -282,6 +287,10 @@ def _footer_schema(parquet: pq.ParquetFile) -> ConnectSchema:
 def _of_stored(kind: pa.DataType, *, optional: bool = False) -> ConnectSchema:
     """Return the schema of a file of another tool."""
     if pa.types.is_struct(kind):
+        counts = Counter(each.name for each in kind)
+        if twice := [name for name, count in counts.items() if count > 1]:
+            why = "a record of Kafka Connect has each field once"
+            raise UnsupportedObjectError(f"the Parquet file has two columns {twice[0]}", why, _DO)
         fields = tuple((each.name, _of_field(each)) for each in kind)
         return ConnectSchema(Type.STRUCT, optional, fields=fields)
     if pa.types.is_map(kind):
@@ -319,8 +328,7 @@ def _unsupported(name: str, why: str) -> UnsupportedObjectError:
     return UnsupportedObjectError(
         f"the Parquet file has a column {name} that Kafka Connect has no type for",
         why,
-        "write the file again with another type, leave it out with a narrower topic.regex.list, or "
-        "skip it with behavior.on.error",
+        _DO,
     )
 
 

@@ -366,3 +366,13 @@ def test_a_number_that_connect_cannot_hold_is_refused_by_its_column(kind: pa.Dat
         read(PARQUET, View.VALUE, foreign(pa.table({"much": pa.array([value], kind)})))
 
     assert 4 == refused.value.exit_code
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    """
+    One of them would take the other's place.
+    """
+    table = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
+
+    with pytest.raises(UnsupportedObjectError, match="two columns a"):
+        read(PARQUET, View.VALUE, foreign(table))
