@@ -158,8 +158,10 @@ class FileStore:
         facts_path = self._facts_path(new.key)
         if is_other:
             if is_same and there is not None:
-                moves.add(new.path.parent)
-                if not there.facts:  # those of a power cut between the two, or put by others
+                moves.add(new.path.parent)  # whoever stored it may not have come so far
+                if there.facts:
+                    moves.add(facts_path.parent)
+                else:  # those of a power cut between the two, or put by others
                     moves.move(beside, facts_path)
             return is_same
         if before is not None and not is_same:
@@ -253,10 +255,12 @@ class FileStore:
 
     @contextmanager
     def _errors(self, verb: str, about: str) -> Iterator[None]:
-        if not self._root.is_dir():
-            do = f"mount it, or create it: mkdir -p {self._root}"
-            raise StoreError(f"{verb} {self._root}", "no such folder", do)
         try:
+            if not self._root.is_dir():
+                why, do = "no such folder", f"mount it, or create it: mkdir -p {self._root}"
+                if self._root.exists():
+                    why, do = "it is a file, not a folder", "name the folder that the backup is in"
+                raise StoreError(f"{verb} {self._root}", why, do)
             yield
         except OSError as error:
             do = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""

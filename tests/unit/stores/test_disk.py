@@ -79,6 +79,22 @@ def test_what_a_put_has_stored_outlasts_a_power_cut(tmp_path: Path, power: Power
     assert [True] * len(keys) == lasting
 
 
+def test_what_another_has_stored_outlasts_a_power_cut_once_it_is_found_there(
+    tmp_path: Path, power: Power
+) -> None:
+    """
+    A put that finds its very object there syncs the names of body and facts: the process that
+    stored it may have been killed before it did.
+    """
+    key = "topics/orders/partition=0/a"
+    put_bytes(FileStore(StoreSettings(tmp_path.as_uri())), key, b"a")
+    power.names.clear()
+
+    put_bytes(FileStore(StoreSettings(tmp_path.as_uri())), key, b"a", if_absent=True)
+
+    assert [True, True] == [power.has(tmp_path, name) for name in (key, f".kbackup/facts/{key}")]
+
+
 def test_a_put_beside_others_syncs_its_two_files_and_their_folders(
     tmp_path: Path, power: Power
 ) -> None:

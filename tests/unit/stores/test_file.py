@@ -129,6 +129,26 @@ def test_a_missing_root_is_not_an_empty_backup(tmp_path: Path) -> None:
     assert not (tmp_path / "nfs").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        pytest.param("file", "it is a file, not a folder", id="a file"),
+        pytest.param("x" * 300, "File name too long", id="what the disk does not even look for"),
+    ],
+)
+def test_a_root_that_is_no_folder_is_said_to_be_none(tmp_path: Path, name: str, why: str) -> None:
+    """
+    A root that cannot be a folder is an error that says why, and nobody is told to create it.
+    """
+    (tmp_path / "file").touch()
+    store = FileStore(StoreSettings(f"file://{tmp_path}/{name}"))
+
+    with pytest.raises(StoreError, match=why) as caught:
+        store.head("a")
+
+    assert "mkdir" not in caught.value.do
+
+
 def test_links_are_not_followed_out_of_the_root(
     store: FileStore, root: Path, tmp_path: Path
 ) -> None:
