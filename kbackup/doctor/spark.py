@@ -135,6 +135,8 @@ def _start(settings: EngineSettings, stop: threading.Event) -> Check:
     except KbackupError as error:
         do = error.do.removeprefix("run kbackup doctor; ")
         return Check("spark", "start", "fail", str(error), do, error.code)
+    if not reports and stop.is_set():
+        return Check("spark", "start", "warn", "not checked: the doctor was stopped before")
     seconds = time.monotonic() - began
     found = set()
     for report in reports:

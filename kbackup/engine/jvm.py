@@ -143,6 +143,7 @@ def _launch(
     except BaseException:
         if ahead is not None:
             ahead.kill()
+        log.close()
         raise
     return Spark(context, log, ahead, java, _is_ours(settings))
 

@@ -331,6 +331,8 @@ class RestoreRun:
             return
         task = functools.partial(audit.count, self._frame.world.kafka, plan.group)
         counted, failures = audit.counts(self._frame.tasks(task, doubtful, self._hear))
+        if len(counted) + len(failures) < len(doubtful):  # the run was stopped meanwhile
+            self._summary.facts["audit"] = "not made"
         for failure in failures:
             self._summary.fail(failure)
         for error in audit.differences(doubtful, counted, exactly_once=exactly_once):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kbackup.doctor import Check, spark
 from kbackup.engine import EngineSettings
+from kbackup.engine.starting import ended
 from kbackup.errors import JavaNotFoundError
 from tests.support.examined import levels, one
 
@@ -27,8 +28,7 @@ def no_java() -> Java:
 
 
 def spark_checks(find: Callable[[], Java], *, starts: bool = False) -> list[Check]:
-    stop = threading.Event()
-    return list(spark.checks(find, EngineSettings(), starts=starts, stop=stop))
+    return list(spark.checks(find, EngineSettings(), starts=starts, stop=threading.Event()))
 
 
 def test_the_java_that_was_found_is_named() -> None:
@@ -69,3 +69,16 @@ def test_without_java_spark_is_not_started() -> None:
 
     assert {"java": "fail", "pyspark": "ok", "start": "warn"} == levels(found)
     assert (9, "install one") == (found[0].failure().exit_code, found[0].do)
+
+
+def test_a_doctor_that_is_stopped_does_not_say_that_spark_has_started() -> None:
+    """
+    What was not seen to work is not reported as `ok`.
+    """
+    stop = threading.Event()
+    stop.set()
+
+    found = one(spark.checks(Java, EngineSettings(), starts=True, stop=stop), "start")
+    ended()
+
+    assert ("warn", "not checked: the doctor was stopped before") == (found.level, found.text)

@@ -21,7 +21,7 @@ from kbackup.runs.world import World
 from kbackup.stores import StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
-from tests.support.target import FakeTarget, Restoring
+from tests.support.target import COPY, FakeTarget, Restoring
 
 
 def a_run(told: list[dict[str, Any]], **options: Any) -> RestoreRun:
@@ -146,3 +146,22 @@ def test_a_task_that_cannot_begin_is_an_error_of_the_run() -> None:
 
     summary = run._summary.finish()
     assert (9, [error.what]) == (summary["exit_code"], [one["what"] for one in summary["errors"]])
+
+
+def test_an_audit_that_a_stop_has_cut_short_was_not_made() -> None:
+    """
+    A run that is stopped before Spark is up to count the records does not say that it has.
+    """
+    restoring = Restoring()
+    restoring.backup.put("orders", 0, range(5))
+    restoring.cluster.create_topic(COPY.topic, 1, 1, {})
+    plan, reports = restoring.plan(), restoring.restore()
+    restoring.cluster.logs[COPY].rows.append({"value": b"somebody's"})
+    run = a_run([])
+    stopped: Any = lambda *_, **__: []  # noqa: E731
+    run._frame = replace(run._frame, world=replace(run._frame.world, run_tasks=stopped))
+
+    there: Any = restoring.cluster
+    run._audit(plan, there, reports)
+
+    assert "not made" == run._summary.finish()["audit"]
