@@ -31,7 +31,7 @@ _CLOSE_S: Final = 5.0
 class Positions:
     """The committed offsets of one group, which has no members.
 
-    Not safe to use from several threads at once.
+    Several threads may read at once, or use `for_transaction`; only one may advance.
     """
 
     def __init__(self, settings: KafkaSettings, group: str) -> None:

@@ -108,8 +108,6 @@ class Writer:
         largest = min(max_message_bytes or UNKNOWN_BYTES, CLIENT_BYTES)
         self.record_bytes_max = largest - OVERHEAD_BYTES
         self._complaints = Complaints()
-        # without transactions it advances them itself, which no other thread may meanwhile
-        self._positions = WRITERS.borrow(settings, group, alone=not exactly_once)
         own: dict[str, Any] = {
             "enable.idempotence": True,
             "linger.ms": 20,
@@ -130,6 +128,8 @@ class Writer:
         is_native = choose(settings.client).is_native
         self._sender: Sender = (ColumnSender if is_native else ObjectSender)(properties, target)
         self._producer = self._sender.producer
+        # without transactions it advances them itself, which no other thread may meanwhile
+        self._positions = WRITERS.borrow(settings, group, alone=not exactly_once)
         self._patience_s = patience_s(settings, settings.producer)
         self._in_transaction, self._begun = False, 0.0
         self._timeout_s = int(properties.get("transaction.timeout.ms", _TRANSACTION_MS)) / 1000
