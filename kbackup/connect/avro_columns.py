@@ -158,6 +158,8 @@ class _Plan:
         if kind == "enum":
             return _enum(pa.array(found["symbols"], pa.string()))
         if kind == "fixed":
+            if not found["size"]:  # `avro_walk` counts those in lists
+                raise _UnsureError
             return _cast(_fixed(found["size"], pa.binary()), schema.arrow())
         fields = zip(found["fields"], schema.fields, strict=True)
         return _struct(

@@ -8,7 +8,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from kbackup.connect import avro_values, avro_walk
+from kbackup.connect import avro_columns, avro_values, avro_walk
 from kbackup.connect.avro_values import long
 
 NOTHING = {"type": "record", "name": "Nothing", "fields": []}
@@ -68,6 +68,19 @@ def test_items_are_counted_in_all_lists_of_a_value() -> None:
     _, bad = avro_values.decode_each(datums, lists({"type": "array", "items": NOTHING}))
 
     assert [1] == [*bad]
+
+
+def test_items_without_bytes_are_counted_beside_values_of_any_kind() -> None:
+    """
+    Lists in lists that claim too many items are bad where all rows are read at once, too.
+    """
+    text = lists({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}})
+    datums = pa.array([long(40) + (long(40) + b"\0") * 40 + b"\0"], pa.binary())
+
+    found = avro_columns.decode(datums, text)
+
+    assert found is None
+    assert [0] == [*avro_values.decode_each(datums, text)[1]]
 
 
 def test_what_is_looked_through_ends_where_it_is_read_to() -> None:
