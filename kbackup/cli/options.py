@@ -17,6 +17,9 @@ EXIT_CODES: Final = (
 
 _FIRST: Final = ("Kafka", "S3", "Layout", "Rotation", "Restore", "Spark", "Safety", "Output")
 
+_LISTS: Final = ("list", "partitions")
+"""Types whose texts are joined by commas if an option is repeated."""
+
 DEEP: Final = (
     "Open objects too: topics opens the last one of each partition; verify opens every one, on "
     "Spark, and checks its checksums and counts."
@@ -176,7 +179,7 @@ def _option(found: Property) -> Callable[[AnyCommand], AnyCommand]:
         kwargs |= {"is_flag": True, "default": None}
     else:
         kwargs |= {"type": str, "default": None, "metavar": _metavar(found)}
-        if found.is_repeated:
+        if found.is_repeated or found.type in _LISTS:
             kwargs |= {"multiple": True}
     return click.option(*found.option_names, found.attribute, **kwargs)
 
@@ -196,13 +199,20 @@ def _help(found: Property) -> str:
 
 
 def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was typed, by the attribute of `Settings`."""
-    names = {found.attribute for found in PROPERTIES}
+    """Return what was typed, by the attribute of `Settings`.
+
+    A list's option may be repeated: all that is named is taken, not what is named last.
+    """
+    properties = {found.attribute: found for found in PROPERTIES}
     return {
-        name: value
+        name: value if properties[name].is_repeated or isinstance(value, str) else _joined(value)
         for name, value in parameters.items()
-        if name in names and value is not None and value != ()
+        if name in properties and value is not None and value != ()
     }
+
+
+def _joined(value: Any) -> Any:
+    return ",".join(value) if isinstance(value, tuple) else value
 
 
 def seconds(option: str, text: str) -> float:

@@ -143,7 +143,7 @@ class S3Store:
                     key,
                     entry["Size"],
                     entry["LastModified"],
-                    entry["ETag"].strip('"'),
+                    self._requests.etag(entry, key),
                     entry.get("StorageClass", ""),
                 )
                 last = key
@@ -168,7 +168,7 @@ class S3Store:
         return ObjectHead(
             answer["ContentLength"],
             answer["LastModified"],
-            answer["ETag"].strip('"'),
+            self._requests.etag(answer, key),
             answer["Metadata"],
         )
 

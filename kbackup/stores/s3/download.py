@@ -100,7 +100,12 @@ def _compare(resource: str, found: str, stored: str | None) -> None:
 
 
 def _receive(requests: Requests, key: str, answer: Any, spool: Spool) -> None:
-    size, etag, attempt = answer["ContentLength"], answer["ETag"], 1
+    size, attempt = answer["ContentLength"], 1
+    try:
+        etag = requests.etag(answer, key)
+    except StoreError:
+        answer["Body"].close()
+        raise
     while True:
         why = _read(requests.resource(key), answer["Body"], spool)
         if spool.size == size:
@@ -126,7 +131,9 @@ def _read(resource: str, body: Any, spool: Spool) -> str:
 def _read_on(requests: Requests, key: str, spool: Spool, etag: str) -> Any:
     start = spool.size
     try:
-        answer = requests.send("get_object", key, Key=key, Range=f"bytes={start}-", IfMatch=etag)
+        answer = requests.send(
+            "get_object", key, Key=key, Range=f"bytes={start}-", IfMatch=f'"{etag}"'
+        )
     except StoreError as error:
         if not outcomes.is_taken(error):
             raise

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -16,7 +16,7 @@ from botocore.credentials import ReadOnlyCredentials
 from botocore.loaders import Loader, create_loader
 from botocore.session import get_session
 
-from kbackup.errors import ConfigurationError
+from kbackup.errors import ConfigurationError, StoreError
 from kbackup.options import check_needs
 from kbackup.spool import Section
 from kbackup.stores import StoreSettings
@@ -125,6 +125,21 @@ class Requests:
                 error, operation, where, self.host, self._secrets(),
                 has_key=CUSTOMER_KEY.of(self._settings.options) is not None,
             ) from error  # fmt: skip
+
+    def etag(self, answer: Mapping[str, Any], key: str) -> str:
+        """Return the ETag that an answer about an object has.
+
+        Raises:
+            StoreError: If it has none, as that of a server over a folder into which files were
+                copied: a replaced object would go unnoticed.
+        """
+        if not (found := answer.get("ETag", "").strip('"')):
+            raise StoreError(
+                f"{self.resource(key)} has no ETag",
+                f"{self.host} did not store it itself",
+                "copy it into the bucket through S3, not into the server's own folder",
+            )
+        return str(found)
 
     def _may_have_expired(self, error: Exception, operation: str) -> bool:
         """Whether other credentials may help; the answer to a HEAD has no body to say so."""

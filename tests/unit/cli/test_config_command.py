@@ -231,3 +231,19 @@ def test_a_wrong_value_is_an_error_of_show(sink: Path) -> None:
 
     assert 2 == shown.code
     assert "rotate.bytes=many" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "value"),
+    [
+        ("topics", ("-t", "orders", "--topics", "payments,clicks"), "orders,payments,clicks"),
+        ("partitions", ("--partitions", "0", "--partitions", "3-5"), "0,3,4,5"),
+    ],
+)
+def test_a_list_that_is_given_twice_is_taken_whole(
+    name: str, words: tuple[str, ...], value: str
+) -> None:
+    """
+    Nothing that is named on the command line is left out because something follows it.
+    """
+    assert value == rows(*words)[name][0]
