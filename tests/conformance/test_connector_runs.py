@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import fastavro
 import pytest
+import scenario_files
 from record_samples import batch_of
 
 from kbackup import config, extractors, partitioners
@@ -24,8 +25,19 @@ from kbackup.flow.write import ClosedFile, OpenFiles
 from kbackup.records import Span, TopicPartition
 from kbackup.runs import wiring
 
-SCENARIOS: Final = Path(__file__).parent / "runs"
-NAMES: Final = sorted(folder.name for folder in SCENARIOS.iterdir())
+SCENARIOS: Final = scenario_files.COPIES
+NAMES: Final = [
+    "daily-record",
+    "evolve-backward",
+    "evolve-none",
+    "field-region",
+    "offset-gaps",
+    "time-bad-timezone",
+    "time-locale-fr",
+    "time-recordfield-long",
+    "time-rotate-interval",
+    "tombstones-write",
+]
 EXTENSIONS: Final = (".snappy.parquet", ".avro", ".json")
 JSON: Final = "io.confluent.connect.s3.format.json.JsonFormat"
 

@@ -1,6 +1,6 @@
 """Values with schemas: what the real S3 sink connector (10.5.15) made of them, made again.
 
-Each folder of ``schema_objects`` is one run of the connector.  Its records are sent as a producer
+Each folder of ``scenarios`` is one run of the connector.  Its records are sent as a producer
 with ``JsonConverter`` would have sent them, each with its schema.
 """
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+import scenario_files
+from object_content import content
 
 from kbackup import config, converters, formats
 from kbackup.columns import schema_of
@@ -30,21 +30,29 @@ from kbackup.records import SCHEMA, Span, TopicPartition
 from kbackup.runs import wiring
 from kbackup.testing import encoded
 
-SCENARIOS = Path(__file__).parent / "schema_objects"
-NAMES = sorted(folder.name for folder in SCENARIOS.iterdir())
+SCENARIOS = scenario_files.COPIES
+NAMES = [
+    "avro-all-types",
+    "avro-codec-deflate",
+    "avro-codec-snappy",
+    "avro-enum-enhanced-true",
+    "avro-no-connect-meta",
+    "avro-quickstart",
+    "avro-string-schema",
+    "evolve-none",
+    "json-all-types",
+    "json-struct",
+    "keys-headers-avro",
+    "offset-gaps",
+    "parquet-all-types",
+    "parquet-snappy",
+]
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
-DECIMALS = ["/yw95DEzEl8AAAE=", "AQ=="]
-"""Of the scenarios of all types: their input names them as doubles, which they are not."""
 
 
 def inputs(name: str) -> list[dict[str, Any]]:
     """The records that the connector was given."""
-    text = (SCENARIOS / name / "input_records.jsonl").read_text("utf-8")
-    found = [json.loads(line) for line in text.split("\n") if line]
-    if name.endswith("all-types"):
-        for record, decimal in zip(found, DECIMALS, strict=True):
-            record["value"]["payload"]["dec"] = decimal
-    return found
+    return [vars(record) for record in scenario_files.Scenario.read(SCENARIOS / name).given]
 
 
 def sent(value: Any) -> bytes | None:
@@ -117,30 +125,6 @@ def made(name: str, size: int, folder: Path) -> Made:
 def listed(name: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads((SCENARIOS / name / "objects.json").read_bytes())
     return found
-
-
-def named(schema: Any) -> Any:
-    """Return an Avro schema with full names, as fastavro keeps it."""
-    if isinstance(schema, list):
-        return [named(each) for each in schema]
-    if isinstance(schema, dict):
-        kept = {key: named(value) for key, value in schema.items() if not key.startswith("__")}
-        if "namespace" in kept:
-            kept["name"] = f"{kept.pop('namespace')}.{kept['name']}"
-        return kept
-    return schema
-
-
-def content(key: str, data: bytes) -> Any:
-    """What an object holds, in a form that is equal where the content is."""
-    if key.endswith(".avro"):
-        reader = fastavro.reader(io.BytesIO(data))
-        return named(reader.writer_schema), reader.codec, list(reader)
-    if key.endswith(".parquet"):
-        file = pq.ParquetFile(io.BytesIO(data))
-        avro = json.loads((file.metadata.metadata or {})[b"parquet.avro.schema"])
-        return named(fastavro.parse_schema(avro)), file.schema_arrow.names, file.read().to_pylist()
-    return data
 
 
 @pytest.mark.parametrize("size", [1, 100])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import scenario_files
 
 from kbackup.local import LocalS3
 from kbackup.stores import Store
@@ -16,7 +17,7 @@ from tests.support.command import Kbackup
 
 pytestmark = pytest.mark.integration
 
-SCENARIOS = Path(__file__).parent.parent / "conformance" / "objects"
+SCENARIOS = scenario_files.COPIES
 NAMES = [
     "bytes-gzip",
     "bytes-plain",

@@ -1,0 +1,176 @@
+"""Runs of the real S3 sink connector, each in a folder, and another folder of such folders.
+
+``KBACKUP_OBJECTS`` names a folder of the same form; without it the copies beside the conformance
+tests are run.  A scenario holds ``scenario.json`` (the connector's configuration and how it ended),
+``input_records.jsonl`` (what it was given), ``objects.json`` (what came of it) and the objects.
+"""
+
+import base64
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+COPIES: Final = Path(__file__).parent / "conformance" / "scenarios"
+FOLDER: Final = Path(os.environ.get("KBACKUP_OBJECTS", COPIES))
+CONVERTERS: Final = "org.apache.kafka.connect."
+BYTES: Final = f"{CONVERTERS}converters.ByteArrayConverter"
+JSON: Final = f"{CONVERTERS}json.JsonConverter"
+STRING: Final = f"{CONVERTERS}storage.StringConverter"
+
+ENDS: Final = {
+    "avro-codec-xz": 0,
+    "bytes-null-fail": 1,
+    "keys-headers-null-json": 1,
+    "keys-null-key": 1,
+    "time-bad-timezone": 2,
+    "tombstones-fail": 1,
+}
+"""The exit codes with which kbackup ends where the connector failed."""
+
+LOST_DIGITS: Final = {-1.0e20: "/yw95DEzEl8AAAE="}
+"""Inputs name decimals as doubles.  Decimals that no double holds, as the connector was given them.
+"""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A record that the connector was given.
+
+    A key or value is null or an object with ``$bytes``, with ``$schemaless``, or with ``schema``
+    and ``payload``.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+    headers: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An object that the connector wrote; *records* is None where nothing tells them."""
+
+    key: str
+    body: bytes
+    sha256: str
+    topic: str
+    partition: int
+    view: str
+    records: int | None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One run of the connector.
+
+    Attributes:
+        name: Of its folder.
+        config: The connector's, without credentials.
+        result: ``ok`` or the error.
+        committed: The offset that the task reported for each topic and partition.
+    """
+
+    name: str
+    folder: Path
+    config: dict[str, str]
+    result: str
+    committed: dict[tuple[str, int], int]
+
+    @classmethod
+    def read(cls, folder: Path) -> "Scenario":
+        """Read a scenario's folder."""
+        found = json.loads((folder / "scenario.json").read_bytes())
+        committed = {}
+        for where, offset in found.get("committed_next_offset", {}).items():
+            topic, _, partition = where.rpartition("-")
+            committed[topic, int(partition)] = offset
+        return cls(folder.name, folder, found["config"], found["result"], committed)
+
+    @property
+    def given(self) -> list[Given]:
+        """The records in the order in which they were given."""
+        text = (self.folder / "input_records.jsonl").read_text("utf-8")
+        return [_exact(Given(**json.loads(line))) for line in text.split("\n") if line]
+
+    @property
+    def objects(self) -> list[Listed]:
+        """The objects that came of them."""
+        return [
+            Listed(
+                one["key"],
+                (self.folder / one["file"]).read_bytes(),
+                one["sha256"],
+                one["topic"],
+                one["partition"],
+                one["view"],
+                one["records"],
+            )
+            for one in json.loads((self.folder / "objects.json").read_bytes())
+        ]
+
+    @property
+    def converters(self) -> dict[str, str]:
+        """The converters that the connector's worker must have had, where its file has none."""
+        found = {}
+        for part, data in (
+            ("key.converter", [record.key for record in self.given]),
+            ("value.converter", [record.value for record in self.given]),
+        ):
+            if part not in self.config and any(each is not None for each in data):
+                found |= implied(part, data)
+        return found
+
+
+def implied(part: str, data: Sequence[Any]) -> dict[str, str]:
+    """Return the properties of the converter from which *data* comes."""
+    there = [each for each in data if each is not None]
+    if all("$bytes" in each for each in there):
+        return {part: BYTES}
+    has_schemas = any("schema" in each for each in there)
+    return {part: JSON, f"{part}.schemas.enable": str(has_schemas).lower()}
+
+
+def scenarios(*, ended_well: bool) -> list[Any]:
+    """Return the scenarios that the connector ended well, or the others, one parameter each."""
+    found = [
+        Scenario.read(path.parent)
+        for path in sorted(FOLDER.glob("*/scenario.json"))
+    ]  # fmt: skip
+    return [pytest.param(one, id=one.name) for one in found if (one.result == "ok") == ended_well]
+
+
+def _exact(record: Given) -> Given:
+    """Write decimals as the converters do: the base64 of their digits."""
+    for data in (record.key, record.value):
+        if data is not None and "schema" in data:
+            data["payload"] = _with_decimals(data["schema"], data["payload"])
+    return record
+
+
+def _with_decimals(schema: Any, payload: Any) -> Any:
+    if payload is None:
+        return None
+    if schema["type"] == "struct":
+        fields = {field["field"]: field for field in schema["fields"]}
+        return {name: _with_decimals(fields[name], each) for name, each in payload.items()}
+    if schema["type"] == "array":
+        return [_with_decimals(schema["items"], each) for each in payload]
+    is_decimal = schema.get("name") == "org.apache.kafka.connect.data.Decimal"
+    if is_decimal and isinstance(payload, int | float):
+        return LOST_DIGITS.get(payload) or _digits(payload, int(schema["parameters"]["scale"]))
+    return payload
+
+
+def _digits(number: float, scale: int) -> str:
+    unscaled = int(Decimal(repr(number)).scaleb(scale))
+    size = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
+    return base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()
