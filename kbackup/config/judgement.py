@@ -118,6 +118,8 @@ class Judgement:
             self._requirements(
                 cuts_by_number=is_known and found.view == "value" and not found.defaults
             )
+        if writes:  # before a partitioner is tried, which would refuse a time zone once more
+            self.doubts += checks.zones_of(self.given)
         options = self._options(values | found.found, usable)
         self.doubts += checks.suspicions(self.given, self.sides)
         if self.sides & READING:
@@ -127,7 +129,6 @@ class Judgement:
         if "restore" in self.sides:
             self.doubts += checks.parse_errors(self.given)
         if "sink" in self.sides:
-            self.doubts += checks.zones_of(self.given)
             self.doubts += checks.dead_letters(self.given)
         kafka = clients.translate(
             {name: value for name, value in usable.items() if clients.is_client_property(name)}

@@ -44,6 +44,19 @@ def test_whole_records_go_by_their_own_time() -> None:
     assert not wiring.rule(settings).on_directory_change
 
 
+def test_a_zone_that_there_is_not_is_one_error(write: Write) -> None:
+    """
+    A value that a partitioner refuses too is reported once, with where it was given.
+    """
+    path = write(SINK + DAILY + "locale=en\ntimezone=PST")
+
+    with pytest.raises(ConfigurationError) as caught:
+        load("sink", path, bootstrap_servers="h:1")
+
+    [found] = caught.value.place["errors"]
+    assert ("timezone", f"file {path}") == (found["name"], found["origin"].rpartition(":")[0])
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [
