@@ -96,7 +96,7 @@ class TestCluster:
         self, topic: str, partition: int = 0, *, isolation: str = "read_committed"
     ) -> list[Record]:
         """All readable records of a partition, in order, once ended transactions are visible."""
-        self._settle(topic, partition)
+        self.settle(topic, partition)
         consumer = Consumer(
             {
                 "bootstrap.servers": self.servers,
@@ -106,14 +106,16 @@ class TestCluster:
                 "isolation.level": isolation,
                 "fetch.message.max.bytes": 50_000_000,
                 "fetch.queue.backoff.ms": 10,
+                "fetch.wait.max.ms": 10,
             }
         )
         found: list[Record] = []
         try:
+            consumer.list_topics(topic, timeout=10)  # else it looks for the leader in half a second
             consumer.assign([TopicPartition(topic, partition, 0)])
             consumer.assign([TopicPartition(topic, partition, -2)])
             while True:
-                for message in consumer.consume(500, 1.0):
+                for message in consumer.consume(500, 0.05):
                     error = message.error()
                     if error is None:
                         found.append(as_record(message))
@@ -124,7 +126,7 @@ class TestCluster:
         finally:
             consumer.close()
 
-    def _settle(self, topic: str, partition: int) -> None:
+    def settle(self, topic: str, partition: int) -> None:
         """Wait a while for the markers of transactions: a commit is answered before them."""
         deadline = time.monotonic() + 5
         while time.monotonic() < deadline:
