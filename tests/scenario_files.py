@@ -119,21 +119,36 @@ class Scenario:
 
     @property
     def converters(self) -> dict[str, str]:
-        """The converters that the connector's worker must have had, where its file has none."""
+        """The converters from which the records can come, where the file names none of these.
+
+        Those of a Schema Registry give the connector the same as JSON with schemas.
+        """
         found = {}
         for part, data in (
             ("key.converter", [record.key for record in self.given]),
             ("value.converter", [record.value for record in self.given]),
         ):
-            if part not in self.config and any(each is not None for each in data):
+            if self.config.get(part) not in (BYTES, JSON, STRING) and any(
+                each is not None for each in data
+            ):
                 found |= implied(part, data)
         return found
+
+
+def raw(data: Any) -> bytes | None:
+    """Return the bytes that a key or value is; None if it is anything else."""
+    if "$bytes" in data:
+        return base64.b64decode(data["$bytes"])
+    schema = data.get("schema")
+    is_raw = schema is not None and schema["type"] == "bytes" and "name" not in schema
+    payload = data.get("payload")
+    return base64.b64decode(payload) if is_raw and payload is not None else None
 
 
 def implied(part: str, data: Sequence[Any]) -> dict[str, str]:
     """Return the properties of the converter from which *data* comes."""
     there = [each for each in data if each is not None]
-    if all("$bytes" in each for each in there):
+    if all(raw(each) is not None for each in there):
         return {part: BYTES}
     has_schemas = any("schema" in each for each in there)
     return {part: JSON, f"{part}.schemas.enable": str(has_schemas).lower()}
@@ -141,10 +156,8 @@ def implied(part: str, data: Sequence[Any]) -> dict[str, str]:
 
 def scenarios(*, ended_well: bool) -> list[Any]:
     """Return the scenarios that the connector ended well, or the others, one parameter each."""
-    found = [
-        Scenario.read(path.parent)
-        for path in sorted(FOLDER.glob("*/scenario.json"))
-    ]  # fmt: skip
+    found = [Scenario.read(path.parent) for path in sorted(FOLDER.glob("*/scenario.json"))]
+    assert found, f"{FOLDER} holds no scenario"
     return [pytest.param(one, id=one.name) for one in found if (one.result == "ok") == ended_well]
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import case_files
 import pytest
+import scenario_files
 
 RUN_BY: Final = {
     "connect_cases": "test_connect_cases.py",
@@ -22,6 +23,9 @@ RUN_BY: Final = {
 }
 
 
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in case_files.FOLDER.glob("*.yaml")))
 def test_a_file_of_cases_is_run(name: str) -> None:
     """
@@ -34,10 +38,25 @@ def test_what_differs_is_listed() -> None:
     """
     Each deliberate difference is explained on the conformance page.
     """
-    page = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
     text = (Path(__file__).parent / "test_connect_cases.py").read_text("utf-8")
     reasons = {*re.findall(r'^[A-Z_]+: Final = "([^"]+ [^"]+)"$', text, re.MULTILINE)}
 
-    listed = {line.removeprefix("- ") for line in page.read_text("utf-8").splitlines()}
+    listed = {line.removeprefix("- ") for line in PAGE.read_text("utf-8").splitlines()}
 
     assert reasons <= listed
+
+
+def test_where_the_connector_failed_is_listed() -> None:
+    """
+    Each run in which the connector failed is on the conformance page, with kbackup's exit code.
+    """
+    failed = {
+        path.parent.name
+        for path in scenario_files.COPIES.glob("*/scenario.json")
+        if scenario_files.Scenario.read(path.parent).result != "ok"
+    }
+
+    rows = re.findall(r"^\| `([a-z-]+)` \|.*\| ([0-9]) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+
+    assert failed == scenario_files.ENDS.keys()
+    assert scenario_files.ENDS == {name: int(code) for name, code in rows}

@@ -1,0 +1,146 @@
+"""Every run of the real S3 sink connector again, in a real Kafka, and what it wrote restored.
+
+The scenarios are those of ``tests/conformance/scenarios``, or of the folder that
+``KBACKUP_OBJECTS`` names.  Kafka, the bucket, the configuration and the runs are the real ones;
+only Spark is not: each task runs in this process, because starting Spark for every scenario would
+take minutes.
+``test_connector_layout.py`` runs some of them through the whole command.
+"""
+
+import io
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import scenario_files
+from object_content import content
+from scenario_files import Scenario
+
+from kbackup.errors import ConfigurationError
+from kbackup.local import LocalS3
+from kbackup.stores import Store
+from tests.support.cluster import TestCluster
+from tests.support.scenario_runs import Bench, Same
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def bench(
+    scenario: Scenario, cluster: TestCluster, s3: LocalS3, bucket: str, tmp_path: Path
+) -> Bench:
+    """Where the scenario of the test is run."""
+    return Bench(scenario, cluster, s3, bucket, tmp_path)
+
+
+def stored(store: Store) -> dict[str, bytes]:
+    """Every object but kbackup's own records."""
+    found = {}
+    for entry in store.list(""):
+        if "_kbackup/" not in entry.key:
+            with store.open(entry.key) as body:
+                found[entry.key] = body.read()
+    return found
+
+
+@pytest.mark.parametrize("scenario", scenario_files.scenarios(ended_well=True))
+def test_a_run_writes_what_the_connector_wrote(bench: Bench, store: Store) -> None:
+    """
+    The connector's configuration and records give its keys, its content and its offsets.
+    """
+    scenario = bench.scenario
+
+    with bench.topics_written():
+        summary = bench.sink()
+        committed = bench.committed()
+
+    found = stored(store)
+    assert (0, []) == (summary["exit_code"], summary["errors"])
+    assert scenario.committed == {where: committed[where] for where in scenario.committed}
+    assert sorted(one.key for one in scenario.objects) == sorted(found)
+    for one in scenario.objects:
+        ours = content(one.key, found[one.key])
+        assert content(one.key, one.body) == ours
+        assert one.records in (None, len(ours.rows))
+
+
+@pytest.mark.parametrize("scenario", scenario_files.scenarios(ended_well=True))
+def test_what_the_connector_wrote_is_restored(bench: Bench, store: Store) -> None:
+    """
+    Each record below the connector's committed offset is back once, in its partition, in order.
+    """
+    scenario = bench.scenario
+    for one in scenario.objects:
+        store.put(one.key, io.BytesIO(one.body), sha256=one.sha256, metadata={})
+
+    summary = bench.restore()
+
+    assert (0, []) == (summary["exit_code"], summary["errors"])
+    compare(bench, scenario.committed, {one.key: one.body for one in scenario.objects})
+
+
+@pytest.mark.parametrize("scenario", scenario_files.scenarios(ended_well=False))
+def test_where_the_connector_failed_nothing_is_partial(bench: Bench, store: Store) -> None:
+    """
+    A property is refused by name, or a record by offset; what is committed can be restored.
+    """
+    scenario = bench.scenario
+
+    with bench.topics_written():
+        code, errors = ended(bench)
+        committed = bench.committed()
+
+    found = stored(store)
+    assert scenario_files.ENDS.get(scenario.name, code) == code
+    if code == 2:
+        assert {one["name"] for one in errors} <= scenario.config.keys()
+        assert {} == found
+        return
+    ends = {(one.topic, one.partition): one.offset + 1 for one in scenario.given}
+    bad = {(one["topic"], one["partition"]): one["offset"] for one in errors}
+    assert bad.keys() == {where for where, end in ends.items() if committed[where] < end}
+    assert all(committed[where] <= offset for where, offset in bad.items())
+    assert any(committed.values()) == bool(found)
+    if found:
+        assert 0 == bench.restore()["exit_code"]
+        compare(bench, committed, found)
+
+
+def ended(bench: Bench) -> tuple[int, list[dict[str, Any]]]:
+    """Return the exit code and the errors of a sink."""
+    try:
+        summary = bench.sink()
+    except ConfigurationError as error:
+        return error.exit_code, error.place["errors"]
+    return summary["exit_code"], summary["errors"]
+
+
+def compare(bench: Bench, committed: dict[tuple[str, int], int], objects: dict[str, bytes]) -> None:
+    """Compare what a restore of *objects* wrote with what was given below the committed offsets.
+
+    What the connectors' layout loses is left out: timestamps, the end of a value that contains the
+    separator, and the order of records in different directories.
+    """
+    filled = {where for where, end in committed.items() if end}
+    assert filled == bench.filled_targets()
+    for topic, partition in filled:
+        wanted = bench.expected(topic, partition, committed[topic, partition])
+        found = bench.restored(topic, partition)
+        if bench.is_projected:
+            found = [one.within(given) for one, given in zip(found, wanted, strict=True)]
+        if bench.is_split and any(b"\n" in (one.value or b"") for one in wanted):
+            wanted, found = joined(wanted), joined(found)
+        directories = bench.directories(topic, partition, objects)
+        if len(directories) == 1:
+            assert wanted == found
+            continue
+        assert Counter(wanted) == Counter(found)
+        for rows in directories.values():
+            values = [one.value for one in found]
+            assert [one for one in values if one in rows] == [one for one in rows if one in values]
+
+
+def joined(records: list[Same]) -> list[Same]:
+    """Return one record of all values, each with the separator after it."""
+    return [Same(None, b"".join((one.value or b"") + b"\n" for one in records), ())]
