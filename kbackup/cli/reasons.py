@@ -107,8 +107,10 @@ def skips(skipped: Mapping[str, int]) -> str:
 
 
 def _counted(number: int, name: str) -> str:
-    """Return a count by its name: ``1 bad object``."""
+    """Return a count by its name: ``1 bad object``, ``1 filtered``."""
     nouns, of, rest = name.replace("_", " ").partition(" of ")
+    if not nouns.endswith("s"):
+        return f"{digits(number)} {nouns}{of}{rest}"
     return f"{count(number, nouns.removesuffix('s'))}{of}{rest}"
 
 
