@@ -30,6 +30,7 @@ class Connection(Protocol):
         *,
         exactly_once: bool = True,
         max_message_bytes: int | None = None,
+        is_spread: bool = False,
     ) -> Writer:
         """Open a writer, and end whatever an earlier writer of its `fence` had begun.
 
@@ -39,6 +40,7 @@ class Connection(Protocol):
             exactly_once: Write in transactions that carry the position.  Otherwise records are
                 written idempotently, and a killed run may repeat those after the last position.
             max_message_bytes: What the topic takes; None for what the broker says.
+            is_spread: Whether records go to other partitions of the topic too.
         """
         ...
 

@@ -92,13 +92,15 @@ class KafkaSettings:
         *,
         exactly_once: bool = True,
         max_message_bytes: int | None = None,
+        is_spread: bool = False,
     ) -> Writer:
         """Open a writer: `Connection.writer`."""
         from kbackup.kafka import writer  # noqa: PLC0415
 
         return writer.Writer(
-            self, target, group, exactly_once=exactly_once, max_message_bytes=max_message_bytes
-        )
+            self, target, group,
+            exactly_once=exactly_once, max_message_bytes=max_message_bytes, is_spread=is_spread,
+        )  # fmt: skip
 
     def fence(self, target: TopicPartition) -> TopicPartition:
         """Return what stands for the writers of one transactional id: `Connection.fence`."""

@@ -20,21 +20,11 @@ from kbackup.kafka.transport import fence
 from kbackup.kafka.writer_columns import ColumnSender
 from kbackup.kafka.writer_errors import FAILURES, meaning, unwrapped
 from kbackup.kafka.writer_objects import ObjectSender
+from kbackup.kafka.writer_queue import limits
 from kbackup.kafka.writer_sender import Refusal, Sender, Wait, without_zero_timestamps
 from kbackup.records import TopicPartition as Where
 
 _log = logging.getLogger(__name__)
-
-QUEUE_KIB: Final = 16 * 1024
-"""What the client keeps until it is acknowledged, unless the topic takes larger records: a writer's
-memory, with one batch.  The client sends five batches of `BATCH_BYTES` at a time.
-"""
-
-QUEUE_RECORDS: Final = 100_000
-"""The same, in records: the client needs some 300 bytes for each, however small it is."""
-
-BATCH_BYTES: Final = 2**20
-"""What the client sends at once, where the topic takes as much; below Kafka's default limit."""
 
 OVERHEAD_BYTES: Final = 128
 """Bytes a batch adds to its records, generously."""
@@ -93,6 +83,7 @@ class Writer:
         *,
         exactly_once: bool = True,
         max_message_bytes: int | None = None,
+        is_spread: bool = False,
     ) -> None:
         """Connect, and end whatever an earlier writer had begun.
 
@@ -102,6 +93,7 @@ class Writer:
             group: Keeps the position.
             exactly_once: Write in transactions.
             max_message_bytes: What the topic takes: Kafka measures whole batches against it.
+            is_spread: Whether records go to other partitions of the topic too.
         """
         self._settings, self._target, self._group = settings, target, group
         self._exactly_once = exactly_once
@@ -110,11 +102,7 @@ class Writer:
         self._complaints = Complaints()
         own: dict[str, Any] = {
             "enable.idempotence": True,
-            "linger.ms": 20,
-            "queue.buffering.max.messages": QUEUE_RECORDS,
-            # a record that is larger than the queue would wait for room for ever
-            "queue.buffering.max.kbytes": max(QUEUE_KIB, largest // 1024 + 1),
-            "batch.size": min(BATCH_BYTES, max_message_bytes or BATCH_BYTES),
+            **limits(largest, max_message_bytes, settings.producer, is_spread=is_spread),
             "message.max.bytes": 1_000_000_000,  # the broker decides, not the client
             "delivery.report.only.error": True,  # no Python call for each record that went well
             "error_cb": self._complaints,

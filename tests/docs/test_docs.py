@@ -21,7 +21,7 @@ from kbackup.backup import merging, reading
 from kbackup.cli import root
 from kbackup.config.refusals import REFUSALS
 from kbackup.formats import record_reading, row_groups
-from kbackup.kafka import reader, writer
+from kbackup.kafka import reader, writer_queue
 from kbackup.kafka.reader_objects import FETCH_BYTES
 from kbackup.kafka.reader_source import BATCH_BYTES
 from kbackup.restore.tasks import ahead
@@ -259,7 +259,12 @@ def test_each_finding_is_mentioned(code: str) -> None:
         pytest.param("headers, decoded | {} MiB", reading.HELD_BYTES / MIB, id="held"),
         pytest.param("what is read ahead | {} \u00d7 16", ahead.DEPTH + 1, id="ahead"),
         pytest.param("what is read ahead | 3 \u00d7 {} MiB", merging.WOVEN_BYTES / MIB, id="woven"),
-        pytest.param("not yet acknowledged | {} MiB", writer.QUEUE_KIB / 1024, id="sent"),
+        pytest.param(
+            "not yet acknowledged | {} MiB to one",
+            writer_queue.BATCHES * writer_queue.BATCH_BYTES / MIB,
+            id="sent",
+        ),
+        pytest.param("partition, {} MiB to several", writer_queue.SPREAD_BYTES / MIB, id="spread"),
     ],
 )
 def test_the_memory_formula_has_the_numbers_of_the_code(said: str, value: float) -> None:

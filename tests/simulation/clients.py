@@ -56,6 +56,7 @@ class SimConnection:
         *,
         exactly_once: bool = True,
         max_message_bytes: int | None = None,
+        is_spread: bool = False,
     ) -> "SimWriter":
         return SimWriter(self, target, group, exactly_once=exactly_once)
 

@@ -113,7 +113,7 @@ class _Task:
             return {}
         try:
             self.outage.check()
-            writer = _writer(self.job, units[0])
+            writer = _writer(self.job, units[0], is_spread=True)
         except KbackupError as error:  # each unit alone says why it cannot be restored
             self._note(units[0], error)
             return {}
@@ -163,7 +163,7 @@ class _Task:
 
 
 def _write(work: Work) -> None:
-    writer = _writer(work.job, work.unit)
+    writer = _writer(work.job, work.unit, is_spread=len(work.unit.lanes) > 1)
     try:
         work.run(writer)
         if work.letters is not None:
@@ -177,10 +177,11 @@ def _write(work: Work) -> None:
             work.letters.close()
 
 
-def _writer(job: RestoreJob, unit: RestoreUnit) -> Writer:
+def _writer(job: RestoreJob, unit: RestoreUnit, *, is_spread: bool) -> Writer:
     return job.kafka.writer(
         unit.target,
         unit.group or job.group,
         exactly_once=job.exactly_once,
         max_message_bytes=unit.max_message_bytes,
+        is_spread=is_spread,
     )

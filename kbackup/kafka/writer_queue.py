@@ -1,0 +1,65 @@
+"""What a producer keeps until it is acknowledged: enough to be busy, and no more.
+
+Of an idempotent producer librdkafka (2.12 to 2.16) has one request at a time on its way to a
+partition: it compares the five that it allows with the records that are on their way.  While it
+waits for the answer, its thread goes round and round as soon as a record has waited for
+``linger.ms``, and takes the processor time that a broker on the same machine needs: of 20 million
+records of 100 bytes, restored where the broker was the limit, 25 s of CPU instead of 5.
+
+So records to one partition may wait for long: a full batch is sent at once, a flush sends the rest,
+and the queue has room for a batch beside the largest record, so that no batch waits for room.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+BATCH_BYTES: Final = 2**20
+"""What the client sends at once, where the topic takes as much; below Kafka's default limit."""
+
+BATCHES: Final = 4
+"""Batches in the queue to one partition: one on its way, one that is ready, and two to be filled
+while the broker answers."""
+
+QUEUE_RECORDS: Final = 40_000
+"""The same in records, 10,000 a batch: the client needs some 300 bytes for each, however small."""
+
+SPREAD_BYTES: Final = 16 * BATCH_BYTES
+SPREAD_RECORDS: Final = 100_000
+"""The queue of a writer to several partitions, none of which may have a batch full."""
+
+LINGER_MS: Final = 500
+SPREAD_LINGER_MS: Final = 20
+"""How long records wait for others of their batch, to one partition and to several."""
+
+_RECORDS: Final = 10_000
+"""librdkafka's ``batch.num.messages``."""
+
+
+def limits(
+    largest: int,
+    max_message_bytes: int | None,
+    operators: Mapping[str, str],
+    *,
+    is_spread: bool,
+) -> dict[str, Any]:
+    """Return the producer's properties that say how much it keeps, and how long.
+
+    Args:
+        largest: Bytes of the largest record that it is to take.
+        max_message_bytes: What the topic takes at once; None if that is not known.
+        operators: The operator's own properties, which win over these.
+        is_spread: Whether records go to several partitions.
+    """
+    ours = min(BATCH_BYTES, max_message_bytes or BATCH_BYTES)
+    batch = max(ours, int(operators.get("batch.size", ours)))
+    records = max(_RECORDS, int(operators.get("batch.num.messages", _RECORDS)))
+    least = SPREAD_BYTES if is_spread else BATCHES * batch
+    return {
+        "batch.size": ours,
+        "linger.ms": SPREAD_LINGER_MS if is_spread else LINGER_MS,
+        "queue.buffering.max.messages": max(
+            SPREAD_RECORDS if is_spread else QUEUE_RECORDS, 2 * records
+        ),
+        # a record that is larger than the queue would wait for room for ever
+        "queue.buffering.max.kbytes": max(least, largest + batch) // 1024 + 1,
+    }

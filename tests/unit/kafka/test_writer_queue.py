@@ -1,0 +1,44 @@
+"""What a producer keeps until it is acknowledged."""
+
+import pytest
+
+from kbackup.kafka.writer_queue import BATCH_BYTES, BATCHES, SPREAD_BYTES, limits
+
+SIZES = (1, 20_000, BATCH_BYTES - 1, BATCH_BYTES, 2**26, 2**28)
+
+
+@pytest.mark.parametrize("is_spread", [False, True])
+@pytest.mark.parametrize("operators", [{}, {"batch.size": "8000000"}])
+@pytest.mark.parametrize("most", [*SIZES, None])
+def test_a_batch_fills_beside_the_largest_record(
+    most: int | None, operators: dict[str, str], is_spread: bool
+) -> None:
+    """
+    No batch waits for room that only its own records take: it would wait for linger.ms.
+    """
+    largest = most or 2**26
+
+    found = limits(largest, most, operators, is_spread=is_spread)
+
+    batch = int({**found, **operators}["batch.size"])
+    assert largest + batch <= found["queue.buffering.max.kbytes"] * 1024
+
+
+def test_a_batch_fills_whatever_number_of_records_it_has() -> None:
+    """
+    A larger batch.num.messages of the operator's has room twice: on its way, and waiting.
+    """
+    found = limits(1, None, {"batch.num.messages": "1000000"}, is_spread=False)
+
+    assert found["queue.buffering.max.messages"] == 2_000_000
+
+
+def test_a_writer_to_one_partition_keeps_little_and_waits_for_full_batches() -> None:
+    """
+    What waits longer than linger.ms for the partition's one request keeps the client spinning.
+    """
+    one, several = (limits(1, None, {}, is_spread=spread) for spread in (False, True))
+
+    assert BATCHES * BATCH_BYTES // 1024 + 1 == one["queue.buffering.max.kbytes"]
+    assert SPREAD_BYTES // 1024 + 1 == several["queue.buffering.max.kbytes"]
+    assert one["linger.ms"] > 10 * several["linger.ms"]
