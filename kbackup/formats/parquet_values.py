@@ -9,9 +9,7 @@ Source: kafka-connect-storage-cloud 87eb7d39, ``ParquetRecordWriterProvider``, `
 
 import itertools
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from decimal import Decimal, localcontext
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -22,10 +20,11 @@ from kbackup.columns import Schema
 from kbackup.connect import avro_datums, nested
 from kbackup.connect import schema as connect
 from kbackup.connect.avro_schema import AvroStyle, from_avro, to_avro
-from kbackup.connect.json_values import unscaled
-from kbackup.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectSchema, Type
+from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError, UnsupportedObjectError
 from kbackup.formats.column_schema import column_schema
+from kbackup.formats.parquet_columns import from_parquet, to_parquet
+from kbackup.formats.parquet_types import of_parquet
 from kbackup.formats.record_reading import METADATA_PREFIX, READ_BYTES
 from kbackup.formats.row_groups import BYTES, RECORDS
 from kbackup.naming import View
@@ -40,43 +39,11 @@ _HEADERS: Final = ConnectSchema(
 )
 _ENVELOPES: Final = {View.KEY: "RecordKey", View.HEADERS: "RecordHeaders"}
 _STYLE: Final = AvroStyle()
-_INT64_MAX: Final = 2**63 - 1
-_DO: Final = (
-    "write the file again in another way, leave it out with a narrower topic.regex.list, or "
-    "skip it with behavior.on.error"
-)
-_DIGITS: Final = 76
-"""The most digits of Arrow's widest decimal."""
-
-_LOGICAL: Final = {
-    DATE: pa.date32(),
-    TIME: pa.time32("ms"),
-    TIMESTAMP: pa.timestamp("ms", "UTC"),
-}
-_WIDER: Final = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.large_string(): pa.string(),
-    pa.large_binary(): pa.binary(),
-    pa.string_view(): pa.string(),
-    pa.binary_view(): pa.binary(),
-    pa.float16(): pa.float32(),
-    pa.uint64(): pa.int64(),
-    pa.null(): pa.string(),
-}
-"""Types of other tools' files that Connect lacks, and what holds all their values; of ``uint64``
-all but the upper half, which is refused."""
-
 _SETTINGS: Final[dict[str, Any]] = {
     "write_page_checksum": True,
     "store_schema": False,  # Parquet's own types say all, to every reader alike
     "version": "2.6",
 }
-
-
-class _TooLargeError(ValueError):
-    """A number is beyond what Connect's INT64 holds."""
 
 
 class ValueWriter:
@@ -167,7 +134,7 @@ class ValueWriter:
         schemas = [schema for _, schema in whole.fields]
         try:
             self._avro = json.dumps(to_avro(whole, _STYLE), separators=(",", ":"))
-            arrays = [stored(*each) for each in zip(parts, schemas, strict=True)]
+            arrays = [to_parquet(*each) for each in zip(parts, schemas, strict=True)]
         except ValueError as error:  # Arrow raises it too: a Decimal with too many digits
             raise ConfigurationError(
                 f"{self._column}s do not fit into a Parquet file",
@@ -189,60 +156,6 @@ class ValueWriter:
         self._held, self._held_rows, self._held_bytes = [], 0, 0
 
 
-def stored(values: pa.Array, schema: ConnectSchema) -> pa.Array:
-    """Return *values* in the types of the file: dates, times, decimals."""
-    if schema.logical == DECIMAL:
-        kind = pa.decimal256(max(_precision(schema), schema.scale, 1), schema.scale)
-        return pa.array([_decimal(value, schema.scale) for value in values.to_pylist()], kind)
-    if schema.logical in _LOGICAL:
-        return values.cast(_LOGICAL[schema.logical])
-    if schema.type is Type.STRUCT:
-        parts = [  # not as `nested.fields` has them: a column that may not be null is not, here
-            stored(nested.filled(values.field(at), field), field)
-            for at, (_, field) in enumerate(schema.fields)
-        ]
-        fields = [
-            pa.field(name, part.type, nullable=field.optional)
-            for part, (name, field) in zip(parts, schema.fields, strict=True)
-        ]
-        return pa.StructArray.from_arrays(parts, fields=fields, mask=values.is_null())
-    if schema.type is Type.ARRAY:
-        items = stored(values.flatten(), schema.items)
-        offsets = _offsets(values)
-        kind = pa.list_(pa.field("element", items.type, nullable=schema.items.optional))
-        return pa.ListArray.from_arrays(offsets, items, type=kind)
-    if schema.type is Type.MAP:
-        lists = nested.lists(values)
-        keys, items = lists.flatten().flatten()
-        key, item = stored(keys, schema.keys), stored(items, schema.items)
-        value = pa.field("value", item.type, nullable=schema.items.optional)
-        kind = pa.map_(pa.field("key", key.type, nullable=False), value)
-        return pa.MapArray.from_arrays(_offsets(lists), key, item, type=kind)
-    return values
-
-
-def _offsets(lists: pa.ListArray) -> pa.Int32Array:
-    """Return where each list begins, null where it is null, and where the last one ends."""
-    lengths = pc.fill_null(pc.list_value_length(lists), 0)
-    lengths = lengths.cast(pa.int32())
-    ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
-    if not lists.null_count:
-        return ends
-    is_there = pa.concat_arrays([lists.is_valid(), pa.array([True])])
-    return pc.if_else(is_there, ends, pa.scalar(None, pa.int32()))
-
-
-def _precision(schema: ConnectSchema) -> int:
-    return min(_DIGITS, int(schema.parameter("connect.decimal.precision") or 64))
-
-
-def _decimal(value: bytes | None, scale: int) -> Decimal | None:
-    if value is None:
-        return None
-    number = Decimal(int.from_bytes(value, "big", signed=True)).as_tuple()
-    return Decimal((number.sign, number.digits, -scale))
-
-
 def read_values(file: BinaryIO, view: View) -> Iterator[pa.RecordBatch]:
     """Read a file of one view, lazily; its column has the schema in the footer.
 
@@ -261,7 +174,7 @@ def read_values(file: BinaryIO, view: View) -> Iterator[pa.RecordBatch]:
             for group in groups
         ):
             struct = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
-            column = _plain(struct, whole)
+            column = from_parquet(struct, whole)
             if view is not View.VALUE:
                 column = column.field(COLUMNS[view])
             field = schema.of_column().on(pa.field(COLUMNS[view], column.type))
@@ -281,129 +194,13 @@ def _footer_schema(parquet: pq.ParquetFile) -> ConnectSchema:
     text = named.get(AVRO_SCHEMA.encode())
     if text is not None:
         return from_avro(json.loads(text))
-    return _of_stored(pa.struct(list(parquet.schema_arrow)))
-
-
-def _of_stored(kind: pa.DataType, *, optional: bool = False) -> ConnectSchema:
-    """Return the schema of a file of another tool."""
-    if pa.types.is_struct(kind):
-        counts = Counter(each.name for each in kind)
-        if twice := [name for name, count in counts.items() if count > 1]:
-            why = "a record of Kafka Connect has each field once"
-            raise UnsupportedObjectError(f"the Parquet file has two columns {twice[0]}", why, _DO)
-        fields = tuple((each.name, _of_field(each)) for each in kind)
-        return ConnectSchema(Type.STRUCT, optional, fields=fields)
-    if pa.types.is_map(kind):
-        key, item = _of_stored(kind.key_type), kind.item_field
-        value = _of_stored(item.type, optional=item.nullable)
-        return ConnectSchema(Type.MAP, optional, key=key, value=value)
-    if _is_list(kind):
-        item = kind.value_field
-        value = _of_stored(item.type, optional=item.nullable)
-        return ConnectSchema(Type.ARRAY, optional, value=value)
-    return _of_scalar(kind, optional=optional)
-
-
-def _of_field(field: pa.Field) -> ConnectSchema:
-    """Return the schema of a field of another tool.
-
-    Raises:
-        UnsupportedObjectError: If Connect has nothing that holds its values.
-    """
-    try:
-        return _of_stored(field.type, optional=field.nullable)
-    except UnsupportedObjectError:
-        raise
-    except ValueError:
-        raise _unsupported(field.name, f"it has the type {field.type}") from None
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    types = pa.types
-    known = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    return any(is_one(kind) for is_one in known)
-
-
-def _unsupported(name: str, why: str) -> UnsupportedObjectError:
-    return UnsupportedObjectError(
-        f"the Parquet file has a column {name} that Kafka Connect has no type for",
-        why,
-        _DO,
-    )
-
-
-def _of_scalar(kind: pa.DataType, *, optional: bool) -> ConnectSchema:
-    """Return the schema of values that hold no others.
-
-    Connect's times are milliseconds in UTC; others are the numbers that they are stored as.
-    """
-    for logical, stored_as in _LOGICAL.items():
-        if stored_as == kind:
-            plain = Type.INT64 if logical == TIMESTAMP else Type.INT32
-            return ConnectSchema(plain, optional, logical, 1)
-    if pa.types.is_date64(kind):
-        return ConnectSchema(Type.INT32, optional, DATE, 1)
-    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind) or pa.types.is_duration(kind):
-        return ConnectSchema(Type.INT64, optional)
-    if pa.types.is_decimal(kind):
-        scale = ("scale", str(kind.scale))
-        return ConnectSchema(Type.BYTES, optional, DECIMAL, 1, parameters=(scale,))
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_fixed_size_binary(kind):
-        kind = pa.binary()
-    return connect.of_arrow(_WIDER.get(kind, kind), optional=optional)
+    return of_parquet(pa.struct(list(parquet.schema_arrow)))
 
 
 def _batch_rows(parquet: pq.ParquetFile) -> int:
     groups = [parquet.metadata.row_group(at) for at in range(parquet.num_row_groups)]
     row = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=1)
     return max(1, min(RECORDS, int(READ_BYTES / max(32, row))))
-
-
-def _plain(values: pa.Array, schema: ConnectSchema) -> pa.Array:
-    """Return *values* in Connect's own types."""
-    if schema.logical == DECIMAL:
-        return pa.array([_unscaled(each, schema.scale) for each in values.to_pylist()], pa.binary())
-    if schema.type is Type.STRUCT:
-        columns = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
-        parts = [_column(name, columns[name], field) for name, field in schema.fields]
-        mask = values.is_null()
-        return pa.StructArray.from_arrays(parts, fields=list(schema.arrow()), mask=mask)
-    if schema.type is Type.ARRAY:
-        items = _plain(values.flatten(), schema.items)
-        return pa.ListArray.from_arrays(_offsets(values), items, type=schema.arrow())
-    if schema.type is Type.MAP:
-        lists = nested.lists(values) if pa.types.is_map(values.type) else values
-        keys, items = lists.flatten().flatten()
-        key, item = _plain(keys, schema.keys), _plain(items, schema.items)
-        return pa.MapArray.from_arrays(_offsets(lists), key, item, type=schema.arrow())
-    if pa.types.is_date64(values.type):
-        values = values.cast(pa.date32())
-    if pa.types.is_uint64(values.type) and (pc.max(values).as_py() or 0) > _INT64_MAX:
-        raise _TooLargeError
-    return values.cast(schema.arrow())
-
-
-def _column(name: str, values: pa.Array, schema: ConnectSchema) -> pa.Array:
-    """Return a field of a struct in Connect's own type.
-
-    Raises:
-        UnsupportedObjectError: If a number is too large for it.
-    """
-    try:
-        return _plain(values, schema)
-    except _TooLargeError:
-        why = f"it has the type uint64, and a value above {_INT64_MAX}"
-        raise _unsupported(name, why) from None
-
-
-def _unscaled(value: Decimal | None, scale: int) -> bytes | None:
-    if value is None:
-        return None
-    with localcontext() as context:
-        context.prec = 2 * _DIGITS
-        return unscaled(int(value.scaleb(scale)))
 
 
 def _corrupt(error: BaseException) -> CorruptObjectError:

@@ -1,0 +1,130 @@
+"""A column in the types of a Parquet file, and back in Kafka Connect's own.
+
+Which type holds what is in `parquet_types`.
+"""
+
+from decimal import Decimal, localcontext
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbackup.connect import nested
+from kbackup.connect.json_values import unscaled
+from kbackup.connect.schema import DECIMAL, ConnectSchema, Type
+from kbackup.formats.parquet_types import LOGICAL, unsupported
+
+_INT64_MAX: Final = 2**63 - 1
+_DIGITS: Final = 76
+"""The most digits of Arrow's widest decimal."""
+
+
+class _TooLargeError(ValueError):
+    """A number is beyond what Connect's INT64 holds."""
+
+
+def to_parquet(values: pa.Array, schema: ConnectSchema) -> pa.Array:
+    """Return *values* in the types of the file: dates, times, decimals."""
+    if schema.logical == DECIMAL:
+        kind = pa.decimal256(max(_precision(schema), schema.scale, 1), schema.scale)
+        return pa.array([_decimal(value, schema.scale) for value in values.to_pylist()], kind)
+    if schema.logical in LOGICAL:
+        return values.cast(LOGICAL[schema.logical])
+    if schema.type is Type.STRUCT:
+        parts = [  # not as `nested.fields` has them: a column that may not be null is not, here
+            to_parquet(nested.filled(values.field(at), field), field)
+            for at, (_, field) in enumerate(schema.fields)
+        ]
+        fields = [
+            pa.field(name, part.type, nullable=field.optional)
+            for part, (name, field) in zip(parts, schema.fields, strict=True)
+        ]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=values.is_null())
+    if schema.type is Type.ARRAY:
+        items = to_parquet(values.flatten(), schema.items)
+        offsets = _offsets(values)
+        kind = pa.list_(pa.field("element", items.type, nullable=schema.items.optional))
+        return pa.ListArray.from_arrays(offsets, items, type=kind)
+    if schema.type is Type.MAP:
+        lists = nested.lists(values)
+        keys, items = lists.flatten().flatten()
+        key, item = to_parquet(keys, schema.keys), to_parquet(items, schema.items)
+        value = pa.field("value", item.type, nullable=schema.items.optional)
+        kind = pa.map_(pa.field("key", key.type, nullable=False), value)
+        return pa.MapArray.from_arrays(_offsets(lists), key, item, type=kind)
+    return values
+
+
+def _offsets(lists: pa.ListArray) -> pa.Int32Array:
+    """Return where each list begins, null where it is null, and where the last one ends."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0)
+    lengths = lengths.cast(pa.int32())
+    ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+    if not lists.null_count:
+        return ends
+    is_there = pa.concat_arrays([lists.is_valid(), pa.array([True])])
+    return pc.if_else(is_there, ends, pa.scalar(None, pa.int32()))
+
+
+def _precision(schema: ConnectSchema) -> int:
+    return min(_DIGITS, int(schema.parameter("connect.decimal.precision") or 64))
+
+
+def _decimal(value: bytes | None, scale: int) -> Decimal | None:
+    if value is None:
+        return None
+    number = Decimal(int.from_bytes(value, "big", signed=True)).as_tuple()
+    return Decimal((number.sign, number.digits, -scale))
+
+
+def from_parquet(values: pa.Array, schema: ConnectSchema) -> pa.Array:
+    """Return *values* in Connect's own types.
+
+    Args:
+        values: As the file holds them.
+        schema: What they are to Connect.
+
+    Raises:
+        UnsupportedObjectError: If a number is too large for its type.
+    """
+    if schema.logical == DECIMAL:
+        return pa.array([_unscaled(each, schema.scale) for each in values.to_pylist()], pa.binary())
+    if schema.type is Type.STRUCT:
+        columns = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
+        parts = [_column(name, columns[name], field) for name, field in schema.fields]
+        mask = values.is_null()
+        return pa.StructArray.from_arrays(parts, fields=list(schema.arrow()), mask=mask)
+    if schema.type is Type.ARRAY:
+        items = from_parquet(values.flatten(), schema.items)
+        return pa.ListArray.from_arrays(_offsets(values), items, type=schema.arrow())
+    if schema.type is Type.MAP:
+        lists = nested.lists(values) if pa.types.is_map(values.type) else values
+        keys, items = lists.flatten().flatten()
+        key, item = from_parquet(keys, schema.keys), from_parquet(items, schema.items)
+        return pa.MapArray.from_arrays(_offsets(lists), key, item, type=schema.arrow())
+    if pa.types.is_date64(values.type):
+        values = values.cast(pa.date32())
+    if pa.types.is_uint64(values.type) and (pc.max(values).as_py() or 0) > _INT64_MAX:
+        raise _TooLargeError
+    return values.cast(schema.arrow())
+
+
+def _column(name: str, values: pa.Array, schema: ConnectSchema) -> pa.Array:
+    """Return a field of a struct in Connect's own type.
+
+    Raises:
+        UnsupportedObjectError: If a number is too large for it.
+    """
+    try:
+        return from_parquet(values, schema)
+    except _TooLargeError:
+        why = f"it has the type uint64, and a value above {_INT64_MAX}"
+        raise unsupported(name, why) from None
+
+
+def _unscaled(value: Decimal | None, scale: int) -> bytes | None:
+    if value is None:
+        return None
+    with localcontext() as context:
+        context.prec = 2 * _DIGITS
+        return unscaled(int(value.scaleb(scale)))
