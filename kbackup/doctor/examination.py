@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from kbackup.config import Doubt, Settings
-from kbackup.doctor import Check, configuration, disk, kafka, registry, spark, store
+from kbackup.doctor import Check, avro, configuration, disk, kafka, registry, spark, store
 from kbackup.errors import KbackupError
 from kbackup.runs import history, wiring
 from kbackup.stores import Store
@@ -57,6 +57,7 @@ def _configuration(settings: Settings, doubts: Sequence[Doubt]) -> Iterator[Chec
     yield from configuration.losses(settings)
     if not doubts:
         yield Check("configuration", "names and values", "ok", "nothing wrong with them")
+    yield avro.reader()
 
 
 def _services(settings: Settings, *, writes: bool) -> Iterator[Check]:

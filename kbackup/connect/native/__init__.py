@@ -1,12 +1,14 @@
 """Avro's datums to columns in C, loaded with ctypes; without it, `avro_columns` serves.
 
-Nothing imports it but `kbackup.connect.avro_leaves` and `kbackup.connect.avro_walk`.
+Nothing imports it but `kbackup.connect.avro_leaves` and `kbackup.connect.avro_walk`, which call it,
+and `kbackup.doctor.avro`, which says whether it is there.
 """
 
 import ctypes
 import os
 import sys
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 from kbackup.native_build import AVRO
@@ -49,18 +51,43 @@ INT8, INT16, INT32, INT64, FLOAT, DOUBLE, BOOLEAN, BYTES, FIXED, ENUM = range(10
 _P, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 
 
-@cache
-def library() -> Any:
-    """Return the library, None if there is none here that works."""
-    path = os.environ.get(_OTHER, str(AVRO.library))
+class UnavailableError(Exception):
+    """There is no library here that works; the text says why."""
+
+
+def _load() -> Any:
+    path = Path(os.environ.get(_OTHER, AVRO.library))
+    if not path.exists():
+        raise UnavailableError("no C compiler was found during installation to build it")
+    if sys.byteorder != "little":
+        raise UnavailableError("it is for little-endian machines only")
     try:
-        found = ctypes.CDLL(path)
+        found = ctypes.CDLL(str(path))
         found.kb_digest.restype = ctypes.c_char_p
         found.kb_avro_read.argtypes = (_P, _P, _I64, ctypes.POINTER(Leaf), _I32)
         found.kb_avro_copy.argtypes = (_P, ctypes.POINTER(Leaf), _I64, _P)
         found.kb_avro_walk.argtypes = (_P, _P, _I64, ctypes.POINTER(Node), _I32, _I64, _P)
         found.kb_avro_walk.restype = None
-    except (OSError, AttributeError):
-        return None
-    is_of_sources = AVRO.digest() in (None, found.kb_digest().decode())
-    return found if is_of_sources and sys.byteorder == "little" else None
+    except (OSError, AttributeError) as error:
+        raise UnavailableError(str(error)) from error
+    if AVRO.digest() not in (None, found.kb_digest().decode()):
+        raise UnavailableError("it is older than its sources: install the checkout again")
+    return found
+
+
+@cache
+def _found() -> tuple[Any, str]:
+    try:
+        return _load(), ""
+    except UnavailableError as why:
+        return None, str(why)
+
+
+def library() -> Any:
+    """Return the library, which is loaded once in a process; None if none works here."""
+    return _found()[0]
+
+
+def why_not() -> str:
+    """Return why `library` is None; empty if it is not."""
+    return _found()[1]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kbackup.config import Doubt
-from kbackup.doctor import Check, examination, failed, kafka
+from kbackup.connect import native
+from kbackup.doctor import Check, avro, examination, failed, kafka
 from kbackup.errors import KafkaError
 from kbackup.kafka.native import library
 from tests.support.examined import levels, one, settings
@@ -93,3 +94,30 @@ def test_objects_in_place_of_columns_are_worth_a_warning(monkeypatch: pytest.Mon
     assert ["warn", "ok", "fail"] == [auto.level, python.level, native.level]
     assert "half the speed: no compiler" in auto.text
     assert "kafka.client=native" in native.text
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        pytest.param(None, "no C compiler was found", id="missing"),
+        pytest.param(b"not a library", "file too short", id="unloadable"),
+    ],
+)
+def test_avro_without_its_library_is_worth_a_warning(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, why: str
+) -> None:
+    """
+    Whoever has no library to read Avro with learns why, and what it costs.
+    """
+    path = tmp_path / "libavro.so"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setenv("_KBACKUP_NATIVE_AVRO", str(path))
+    native._found.cache_clear()
+
+    try:
+        check = avro.reader()
+    finally:
+        native._found.cache_clear()
+
+    assert ("warn", True, True) == (check.level, "half the speed" in check.text, why in check.text)
