@@ -15,29 +15,24 @@ from kbackup.backup import merging
 from kbackup.backup.file_sets import FileSet
 from kbackup.backup.merging import Failed, Finished, Rows
 from kbackup.channel import Line
-from kbackup.errors import BadRecordError, KbackupError, RefusedError, StoppedError
+from kbackup.errors import BadRecordError, KbackupError, StoppedError
 from kbackup.events import Warned
 from kbackup.kafka import Position, Writer
-from kbackup.naming import Layout
-from kbackup.records import TopicPartition
 from kbackup.reports import (
     NOTHING,
-    Bookmark,
-    Mark,
     OfRestore,
     PartitionReport,
-    WrittenTo,
     digest,
 )
 from kbackup.restore.chain import chain
-from kbackup.restore.job import Lane, RestoreJob, RestoreUnit
+from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.pace import OPEN_S, Pace
 from kbackup.restore.partition_map import spread
 from kbackup.restore.remaining import unfinished
-from kbackup.restore.schemas import same_ids
 from kbackup.restore.tasks import malformed
 from kbackup.restore.tasks.ahead import Ahead
 from kbackup.restore.tasks.begun import Begun
+from kbackup.restore.tasks.positions import Positions
 from kbackup.restore.tasks.sieve import Sieve
 from kbackup.restore.tasks.transaction import (
     FIRST_BYTES,
@@ -73,8 +68,7 @@ class Work:
     pace: Pace | None = None
     letters: DeadLetters | None = None
     report: PartitionReport[OfRestore] = field(init=False)
-    _lanes: dict[TopicPartition, Lane] = field(init=False)
-    _written: dict[TopicPartition, WrittenTo] = field(init=False)
+    _positions: Positions = field(init=False)
     _open: Transaction = field(init=False)
     _sieve: Sieve = field(init=False)
     _values: FileSet | None = None
@@ -87,8 +81,7 @@ class Work:
         place = self.unit.bookmark.of.place
         own = OfRestore(self.unit.target.topic)
         self.report = PartitionReport(self.unit.source, place.reached, None, None, own)
-        self._lanes = {lane.target: lane for lane in self.unit.lanes}
-        self._written = {at: WrittenTo(at.partition) for at in self._lanes}
+        self._positions = Positions(self.job, self.unit)
         self._before = self.unit.before
         self._open = Transaction(NOTHING, place)
         self._tally()
@@ -103,12 +96,13 @@ class Work:
         sets = self._resume(writer)
         if not self.unit.sets:  # nothing but its beginning was to be committed
             return
+        mark = self._positions.mark
         steps = merging.steps(
             self.store,
             sets,
             replace(self.job.reading, topic=self.unit.target.topic),
-            offset=self._mark.place.offset,
-            identity=self._mark.source.identity,
+            offset=mark.place.offset,
+            identity=mark.source.identity,
             holds_values=True,
             wanted=self.unit.window.offset,
         )
@@ -135,19 +129,17 @@ class Work:
             if unit.begins:
                 self._commit_marks(writer)
         else:
-            self._follow(writer, found)
-            sets = unfinished(self.store, sets, self._mark.place.offset)
+            self._catch_up(writer, found)
+            sets = unfinished(self.store, sets, self._positions.mark.place.offset)
         if any(files.is_whole for files in sets):
-            same_ids.check(self._mark, self._ids)
-        place = self._mark.place
+            self._positions.check_ids()
+        place = self._positions.mark.place
         at = next((n for n, files in enumerate(sets) if digest(files.id) == place.values), 0)
         if sets and digest(sets[at].id) == place.values and not sets[at].is_whole:
             self._values, self._begun = sets[at], Begun(sets[at], place)
         left = [files for n, files in enumerate(sets) if files.is_whole or n >= at]
-        is_ours = self._lanes[unit.target].bookmark.run == self.job.committer
-        if is_ours and len(left) < len(
-            unit.sets
-        ):  # some were read to their ends after the last commit
+        if self._positions.is_ours and len(left) < len(unit.sets):
+            # some were read to their ends after the last commit
             names = {files.id for files in left}
             ended = [files for files in unit.sets if files.id not in names]
             size = sum(file.size for files in ended for file in files.files)
@@ -155,6 +147,22 @@ class Work:
             self._open.done = replace(self._open.done, objects=count, bytes_read=size)
         self.report = replace(self.report, done=self._open.done, committed=place.reached)
         return left
+
+    def _catch_up(self, writer: Writer, found: Position | None) -> None:
+        """Continue after what was committed since the run was planned.
+
+        Raises:
+            RefusedError: If that is not of this restore.
+        """
+        done = self._positions.catch_up(writer, found)
+        mark = self._positions.mark
+        self._open = Transaction(done, mark.place)
+        self._before = mark.place.before or ""
+        is_mapped = self.unit.group is not None  # onto other partitions than the backup's
+        if mark.log is not None and not is_mapped:
+            mine = done.records + (done.commits if self.job.exactly_once else 0)
+            own = replace(self.report.own, log_end=mark.log.end_offset - mine)
+            self.report = replace(self.report, own=own)
 
     def _parts(self, step: merging.Step) -> Iterator[merging.Step]:
         """Yield *step*, or parts of it that are each written within about a second."""
@@ -171,62 +179,6 @@ class Work:
                 end_row=step.end_row and step.end_row - (count - end),
                 duplicates=0 if start else step.duplicates,
             )
-
-    def _follow(self, writer: Writer, found: Position | None) -> None:
-        """Continue after what was committed since the run was planned.
-
-        Raises:
-            RefusedError: If that is not of this restore.
-        """
-        moved: dict[TopicPartition, Bookmark[Mark]] = {}
-        for at, lane in self._lanes.items():
-            now = found if at == self.unit.target else writer.position(at)
-            bookmark = None if now is None else Mark.read(now, Layout())
-            if bookmark is None or not bookmark.of.follows(lane.bookmark.of):
-                raise RefusedError(
-                    f"the position of group {self._group} in {at} has been moved",
-                    "another restore or another tool moved it while this run was starting",
-                    "let one restore at a time write to a topic, then run the command again",
-                )
-            moved[at] = bookmark
-        self._lanes = {at: replace(lane, bookmark=moved[at]) for at, lane in self._lanes.items()}
-        bookmark, done = moved[self.unit.target], NOTHING
-        if bookmark.run == self.job.committer:
-            ours = {at: each.done for at, each in moved.items()}
-            self._written = {
-                at: WrittenTo(at.partition, each.records, each.commits) for at, each in ours.items()
-            }
-            done = replace(
-                bookmark.done,
-                records=sum(each.records for each in ours.values()),
-                commits=sum(each.commits for each in ours.values()),
-            )
-        mark = bookmark.of
-        self._open = Transaction(done, mark.place)
-        self._before = mark.place.before or ""
-        if mark.log is not None and not self._is_mapped:
-            mine = done.records + (done.commits if self.job.exactly_once else 0)
-            own = replace(self.report.own, log_end=mark.log.end_offset - mine)
-            self.report = replace(self.report, own=own)
-
-    @property
-    def _mark(self) -> Mark:
-        """Where the restore stands, as the last commit has it."""
-        return self._lanes[self.unit.target].bookmark.of
-
-    @property
-    def _ids(self) -> same_ids.Ids | None:
-        """The ids of the topic's schemas in the target; None where no registry is given."""
-        return self.job.schema_ids.get(self.unit.source.topic)
-
-    @property
-    def _group(self) -> str:
-        return self.unit.group or self.job.group
-
-    @property
-    def _is_mapped(self) -> bool:
-        """Whether partitions of the target are not those of the backup."""
-        return self.unit.group is not None
 
     def _take(self, writer: Writer, step: merging.Step) -> None:
         if self.line.is_stopped():
@@ -304,7 +256,7 @@ class Work:
 
     def _send(self, writer: Writer, batch: pa.RecordBatch) -> int:
         """Send records to their partitions; return how many timestamps were changed."""
-        targets = list(self._lanes)
+        targets = self._positions.targets
         parts = spread(batch, targets) if len(targets) > 1 else [(targets[0], batch)]
         zeros = 0
         for at, part in parts:
@@ -341,8 +293,7 @@ class Work:
         opened = self._open
         if opened.records or opened.place.reached != self.report.committed:
             opened.count(commits=len(opened.sent), records=opened.records)
-            for at in self._lanes:
-                self._move(at, opened)
+            self._positions.take(opened)
             self._commit_marks(writer)
             if opened.records:
                 self._limit_bytes = next_limit(self._limit_bytes, monotonic() - opened.begun)
@@ -352,32 +303,14 @@ class Work:
         self._open = Transaction(opened.done, opened.place, passed=passed)
         self._tell_progress()
 
-    def _move(self, at: TopicPartition, opened: Transaction) -> None:
-        """Take what is to be committed into what one partition's position says."""
-        sent = opened.sent.get(at, 0)
-        commits = int(bool(sent))  # a transaction leaves a marker where it has written
-        before = self._written[at]
-        written = WrittenTo(at.partition, before.records + sent, before.commits + commits)
-        self._written[at] = written
-        mark = self._lanes[at].bookmark.of.moved(
-            opened.place,
-            passed=opened.passed,
-            log_grew=sent + (commits if self.job.exactly_once else 0),
-        )
-        mark = replace(mark, ids=same_ids.noted(mark, self._ids))
-        done = replace(opened.done, records=written.records, commits=written.commits)
-        bookmark = Bookmark(mark, self.job.committer, done)
-        self._lanes[at] = replace(self._lanes[at], bookmark=bookmark)
-
     def _commit_marks(self, writer: Writer) -> None:
         if self.letters is not None:
             self.letters.flush()
-        positions = {at: lane.position() for at, lane in self._lanes.items()}
-        writer.commit(positions.pop(self.unit.target), positions)
+        self._positions.commit(writer)
 
     def _tally(self) -> None:
         """Take into the report what is committed in each partition."""
-        own = replace(self.report.own, lanes=tuple(self._written.values()))
+        own = replace(self.report.own, lanes=self._positions.written)
         self.report = replace(self.report, own=own)
 
     def _tell_progress(self) -> None:
