@@ -2,22 +2,32 @@
 
 A C library reads records of plain values: `avro_leaves`.  For the others, and without it, every row
 has a position in its datum, and Arrow's functions read each field for all rows, so no Python runs
-per record.  Unusual data (maps, lists in several blocks or with very many
-elements, datums that do not match their schema) are left to `avro_values`, which reads row by
-row and reports what is wrong with which row.
+per record: plain values in `avro_scalars`, what is made of them here.  Unusual data (maps, lists in
+several blocks or with very many elements, datums that do not match their schema) are left to
+`avro_values`, which reads row by row and reports what is wrong with which row.
 
 Source: Apache Avro 1.12, "Binary Encoding".
 """
 
 import json
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.connect import avro_leaves
+from kbackup.connect.avro_scalars import (
+    PLAIN,
+    Bytes,
+    Place,
+    Read,
+    UnsureError,
+    check,
+    fixed,
+    read_int,
+    read_long,
+)
 from kbackup.connect.avro_schema import from_avro
 from kbackup.connect.schema import ConnectSchema, Type
 
@@ -26,54 +36,7 @@ from kbackup.connect.schema import ConnectSchema, Type
 
 _LIST_MAX: Final = 64
 """The most elements of a list that are read like this: each costs as much as a field."""
-_VARINT_MAX: Final = 10
-_INT_VARINT_MAX: Final = 5
-_ONE: Final = pa.scalar(1, pa.int64())
 _FIRST: Final = pa.array([0], pa.int32())
-_LAST: Final = 127
-"""The last byte of a number is no higher."""
-_SEVEN: Final = pa.scalar(_LAST, pa.uint8())
-_SHORT: Final = pa.array([(byte >> 1) ^ -(byte & 1) for byte in range(_LAST + 1)], pa.int64())
-"""The numbers of one byte."""
-
-
-class _UnsureError(Exception):
-    """These data must be read by `avro_values`."""
-
-
-Place: TypeAlias = pa.Int64Array
-"""The position of each row in the bytes of all rows."""
-
-
-class _Bytes:
-    """The concatenated bytes of all rows."""
-
-    def __init__(self, data: pa.Buffer) -> None:
-        self.data = data
-        self._each = pa.Array.from_buffers(pa.uint8(), data.size, [None, data])
-
-    def at(self, place: Place) -> pa.UInt8Array:
-        """Return the byte at each position; `avro_values` handles one outside."""
-        return self._each.take(place)
-
-    def slices(self, start: Place, end: Place) -> pa.BinaryArray:
-        """Return the bytes between *start* and *end*, which is no lower, of each row."""
-        rows = len(start)
-        if not rows:
-            return pa.array([], pa.binary())
-        in_order = pc.all(pc.greater_equal(start.slice(1), end.slice(0, rows - 1)), min_count=0)
-        if not in_order.as_py() or end[rows - 1].as_py() > self.data.size:
-            raise _UnsureError
-        # interleaved offsets start, end, start, end ...: every second value counts
-        both = pc.bit_wise_or(start, pc.shift_left(end, pa.scalar(32, pa.int64())))
-        spans = pa.BinaryArray.from_buffers(
-            pa.binary(), 2 * rows - 1, [None, both.buffers()[1], self.data]
-        )
-        return spans.take(_even(rows))
-
-
-Read: TypeAlias = Callable[[_Bytes, Place], tuple[pa.Array, Place]]
-"""Reads one value per row; returns the values, and where each row continues."""
 
 
 def decode(datums: pa.BinaryArray, text: str) -> pa.Array | None:
@@ -99,9 +62,9 @@ def by_columns(datums: pa.BinaryArray, text: str) -> pa.Array | None:
         pa.int32(), len(datums) + 1, [None, datums.buffers()[1]], offset=datums.offset
     ).cast(pa.int64())
     try:
-        values, end = read(_Bytes(datums.buffers()[2]), offsets.slice(0, len(datums)))
+        values, end = read(Bytes(datums.buffers()[2]), offsets.slice(0, len(datums)))
         is_whole = end.equals(offsets.slice(1))
-    except (_UnsureError, pa.ArrowException, IndexError):
+    except (UnsureError, pa.ArrowException, IndexError):
         return None
     return values if is_whole else None
 
@@ -111,7 +74,7 @@ def _reader_of(text: str) -> Read | None:
     try:
         found = json.loads(text)
         return _Plan().of(found, from_avro(found), "")
-    except (ValueError, KeyError, _UnsureError):
+    except (ValueError, KeyError, UnsureError):
         return None
 
 
@@ -138,9 +101,9 @@ class _Plan:
             if kind == "array" and schema.type is Type.ARRAY:
                 item = self.of(found["items"], schema.items, namespace)
                 return _list(item, schema.arrow())
-        read = _PLAIN.get(kind)
+        read = PLAIN.get(kind)
         if read is None:
-            raise _UnsureError
+            raise UnsureError
         return _cast(read, schema.arrow())
 
     def _known(self, name: str, namespace: str) -> tuple[Any, str] | None:
@@ -159,8 +122,8 @@ class _Plan:
             return _enum(pa.array(found["symbols"], pa.string()))
         if kind == "fixed":
             if not found["size"]:  # `avro_walk` counts those in lists
-                raise _UnsureError
-            return _cast(_fixed(found["size"], pa.binary()), schema.arrow())
+                raise UnsureError
+            return _cast(fixed(found["size"], pa.binary()), schema.arrow())
         fields = zip(found["fields"], schema.fields, strict=True)
         return _struct(
             [self.of(each["type"], field, inner) for each, (_, field) in fields], schema.arrow()
@@ -168,149 +131,13 @@ class _Plan:
 
     def _union(self, branches: list[Any], schema: ConnectSchema, namespace: str) -> Read:
         if len(branches) != 2 or "null" not in branches:
-            raise _UnsureError
+            raise UnsureError
         some = branches.index("null") ^ 1
         return _optional(self.of(branches[some], schema, namespace), some, schema.arrow())
 
 
-def _long(data: _Bytes, at: Place) -> tuple[pa.Int64Array, Place]:
-    """Read variable-length integers."""
-    byte = data.at(at)
-    at = pc.add(at, _ONE)
-    least, most = _bounds(byte)
-    if most <= _LAST:
-        return _SHORT.take(byte), at
-    found = pc.bit_wise_and(byte, _SEVEN).cast(pa.uint64())
-    if least > _LAST:
-        found, at = _rest(data, at, found)
-    else:
-        more = pc.greater(byte, _SEVEN)
-        longer, there = _rest(data, at.filter(more), found.filter(more))
-        found = pc.replace_with_mask(found, more, longer)
-        at = pc.replace_with_mask(at, more, there)
-    half = pc.shift_right(found, pa.scalar(1, pa.uint64())).view(pa.int64())
-    sign = pc.bit_wise_and(found, pa.scalar(1, pa.uint64())).view(pa.int64())
-    return pc.bit_wise_xor(half, pc.negate(sign)), at
-
-
-def _int(data: _Bytes, at: Place) -> tuple[pa.Int64Array, Place]:
-    """Read numbers of at most five bytes: Java's reader takes no longer ones of 32 bits."""
-    found, end = _long(data, at)
-    _check(pc.subtract(end, at), 0, _INT_VARINT_MAX)
-    return found, end
-
-
-def _rest(data: _Bytes, at: Place, found: pa.UInt64Array) -> tuple[pa.UInt64Array, Place]:
-    """Continue reading numbers of more than one byte."""
-    for step in range(1, _VARINT_MAX):
-        byte = data.at(at)
-        at = pc.add(at, _ONE)
-        found = pc.bit_wise_or(found, _part(byte, step))
-        least, most = _bounds(byte)
-        if most <= _LAST:
-            return found, at
-        if least <= _LAST:
-            more = pc.greater(byte, _SEVEN)
-            longer, there = _rest_from(data, at.filter(more), found.filter(more), step + 1)
-            return (
-                pc.replace_with_mask(found, more, longer),
-                pc.replace_with_mask(at, more, there),
-            )
-    raise _UnsureError
-
-
-def _rest_from(
-    data: _Bytes, at: Place, found: pa.UInt64Array, step: int
-) -> tuple[pa.UInt64Array, Place]:
-    is_open = pa.repeat(True, len(at))
-    while step < _VARINT_MAX:
-        byte = pc.if_else(is_open, data.at(pc.if_else(is_open, at, 0)), pa.scalar(0, pa.uint8()))
-        found = pc.bit_wise_or(found, _part(byte, step))
-        at = pc.add(at, is_open.cast(pa.int64()))
-        is_open = pc.greater(byte, _SEVEN)
-        if not pc.any(is_open).as_py():
-            return found, at
-        step += 1
-    raise _UnsureError
-
-
-def _bytes(data: _Bytes, at: Place) -> tuple[pa.BinaryArray, Place]:
-    size, start = _long(data, at)
-    _check(size, 0, data.data.size)
-    end = pc.add(start, size)
-    return data.slices(start, end), end
-
-
-def _part(byte: pa.UInt8Array, step: int) -> pa.UInt64Array:
-    """Return what the byte number *step* adds to a number."""
-    if step == _VARINT_MAX - 1:
-        _check(byte, 0, 1)  # what is left of 64 bits
-    low = pc.bit_wise_and(byte, _SEVEN).cast(pa.uint64())
-    return pc.shift_left(low, pa.scalar(7 * step, pa.uint64()))
-
-
-def _bounds(numbers: pa.Array) -> tuple[int, int]:
-    """Return the lowest and the highest of *numbers*; 0 and 0 where there are none."""
-    found = pc.min_max(numbers).as_py()
-    return found["min"] or 0, found["max"] or 0
-
-
-def _check(numbers: pa.Int64Array, least: int, most: int) -> None:
-    """Leave numbers outside these bounds to `avro_values`."""
-    low, high = _bounds(numbers)
-    if low < least or high > most:
-        raise _UnsureError
-
-
-def _text(data: _Bytes, at: Place) -> tuple[pa.StringArray, Place]:
-    found, end = _bytes(data, at)
-    if _is_ascii(found):  # then each is valid text, at a fraction of what it costs to look at each
-        return found.view(pa.string()), end
-    return found.cast(pa.string()), end
-
-
-def _is_ascii(rows: pa.BinaryArray) -> bool:
-    """Whether all bytes of *rows* together are ASCII."""
-    _, offsets, data = rows.buffers()
-    if not len(rows) or data is None:
-        return False
-    ends = memoryview(offsets).cast("i")
-    whole = pa.array([ends[rows.offset], ends[rows.offset + len(rows)]], pa.int32())
-    text = pa.Array.from_buffers(pa.string(), 1, [None, whole.buffers()[1], data])
-    return bool(pc.string_is_ascii(text)[0].as_py())
-
-
-def _boolean(data: _Bytes, at: Place) -> tuple[pa.BooleanArray, Place]:
-    byte = data.at(at)
-    if pc.max(byte).as_py() > 1:
-        raise _UnsureError
-    return byte.cast(pa.bool_()), pc.add(at, _ONE)
-
-
-def _fixed(size: int, kind: pa.DataType) -> Read:
-    def read(data: _Bytes, at: Place) -> tuple[pa.Array, Place]:
-        end = pc.add(at, pa.scalar(size, pa.int64()))
-        found = data.slices(at, end)
-        if kind != pa.binary():
-            found = pa.Array.from_buffers(kind, len(found), [None, found.buffers()[2]])
-        return found, end
-
-    return read
-
-
-_PLAIN: Final[dict[Any, Read]] = {
-    "int": _int,
-    "long": _long,
-    "float": _fixed(4, pa.float32()),
-    "double": _fixed(8, pa.float64()),
-    "boolean": _boolean,
-    "string": _text,
-    "bytes": _bytes,
-}
-
-
 def _cast(read: Read, kind: pa.DataType) -> Read:
-    def cast(data: _Bytes, at: Place) -> tuple[pa.Array, Place]:
+    def cast(data: Bytes, at: Place) -> tuple[pa.Array, Place]:
         found, end = read(data, at)
         return (found if found.type == kind else found.cast(kind)), end
 
@@ -318,8 +145,8 @@ def _cast(read: Read, kind: pa.DataType) -> Read:
 
 
 def _enum(symbols: pa.StringArray) -> Read:
-    def read(data: _Bytes, at: Place) -> tuple[pa.Array, Place]:
-        found, end = _int(data, at)
+    def read(data: Bytes, at: Place) -> tuple[pa.Array, Place]:
+        found, end = read_int(data, at)
         return symbols.take(found), end
 
     return read
@@ -327,9 +154,9 @@ def _enum(symbols: pa.StringArray) -> Read:
 
 def _struct(fields: list[Read], kind: pa.StructType) -> Read:
     if not fields:
-        raise _UnsureError
+        raise UnsureError
 
-    def read(data: _Bytes, at: Place) -> tuple[pa.Array, Place]:
+    def read(data: Bytes, at: Place) -> tuple[pa.Array, Place]:
         columns = []
         for field in fields:
             column, at = field(data, at)
@@ -342,9 +169,9 @@ def _struct(fields: list[Read], kind: pa.StructType) -> Read:
 def _optional(value: Read, some: int, kind: pa.DataType) -> Read:
     """Read a union with null; *some* is the branch of the other type."""
 
-    def read(data: _Bytes, at: Place) -> tuple[pa.Array, Place]:
-        branch, at = _int(data, at)
-        _check(branch, 0, 1)
+    def read(data: Bytes, at: Place) -> tuple[pa.Array, Place]:
+        branch, at = read_int(data, at)
+        check(branch, 0, 1)
         is_some = pc.equal(branch, some)
         rows = is_some.true_count
         if rows == len(at):
@@ -374,11 +201,11 @@ def _with_nulls(found: pa.Array, is_some: pa.BooleanArray) -> pa.Array:
 def _list(item: Read, kind: pa.ListType) -> Read:
     """Read lists of at most one block."""
 
-    def read(data: _Bytes, at: Place) -> tuple[pa.Array, Place]:
-        count, at = _long(data, at)
+    def read(data: Bytes, at: Place) -> tuple[pa.Array, Place]:
+        count, at = read_long(data, at)
         most = pc.max(count).as_py()
         if pc.min(count).as_py() < 0 or most > _LIST_MAX:
-            raise _UnsureError
+            raise UnsureError
         rows = pa.array(range(len(at)), pa.int64())
         parts, owners = [], []
         for number in range(most):
@@ -388,8 +215,8 @@ def _list(item: Read, kind: pa.ListType) -> Read:
             parts.append(found)
             owners.append(rows.filter(has))
         has = pc.greater(count, 0)
-        last, end = _long(data, at.filter(has))  # the empty block that ends the list
-        _check(last, 0, 0)
+        last, end = read_long(data, at.filter(has))  # the empty block that ends the list
+        check(last, 0, 0)
         at = pc.replace_with_mask(at, has, end)
         if parts:
             order = pc.array_sort_indices(pa.concat_arrays(owners))  # stable: elements in order
@@ -401,8 +228,3 @@ def _list(item: Read, kind: pa.ListType) -> Read:
         return pa.ListArray.from_arrays(offsets, items, type=kind), at
 
     return read
-
-
-@lru_cache(8)
-def _even(rows: int) -> pa.Int64Array:
-    return pa.array(range(0, 2 * rows, 2), pa.int64())
