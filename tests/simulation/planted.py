@@ -43,7 +43,7 @@ def a1() -> AbstractContextManager[Any]:
         rest = tuple(files for files in found.sets if files.start_offset >= offset)
         return Remaining(rest, found.before)
 
-    return patch("kbackup.restore.planning.planner.remaining", without_grown)
+    return patch("kbackup.restore.planning.partition.remaining", without_grown)
 
 
 def a2() -> AbstractContextManager[Any]:

@@ -1,9 +1,8 @@
 """Plans a restore, with what forbids it; planning changes nothing."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from kbackup.backup.file_sets import FileSet
 from kbackup.backup.frozen import frozen
 from kbackup.config import Settings
 from kbackup.errors import KbackupError
@@ -17,34 +16,14 @@ from kbackup.restore.planning import safety, soundness
 from kbackup.restore.planning.held import Held
 from kbackup.restore.planning.inventory import Inventory
 from kbackup.restore.planning.lanes import Lanes
+from kbackup.restore.planning.partition import PartitionPlanner
 from kbackup.restore.planning.plan import PlannedTopic, RestorePlan
-from kbackup.restore.planning.routing import routed_from
 from kbackup.restore.planning.safety import Intent, Target
 from kbackup.restore.planning.shares import Shares
 from kbackup.restore.planning.sources import config_of_copy, source_of
-from kbackup.restore.remaining import remaining
 from kbackup.runs import wiring
 from kbackup.runs.known import Known
 from kbackup.stores import Store
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What one partition adds to the plan of its topic.
-
-    Attributes:
-        sets: What of the backup is asked for.
-        unit: What of it a task has to do; None for nothing.
-        records: Records in *sets*; None where that is not known before they are read.
-        refusals: Why nothing may be written.
-        warnings: Codes and sentences.
-    """
-
-    sets: Sequence[FileSet]
-    unit: RestoreUnit | None
-    records: int | None
-    refusals: Sequence[KbackupError]
-    warnings: Sequence[tuple[str, str]]
 
 
 class Planner:
@@ -85,6 +64,7 @@ class Planner:
         self.missing: list[KbackupError] = []
         self._group, self._window = wiring.restore_group(settings), wiring.window(settings)
         self._map = PartitionMap(settings.partition_map, self._group)
+        self._partitions = PartitionPlanner(settings, inventory, self._window, shares)
 
     def plan(self) -> RestorePlan:
         """Return the plan.
@@ -230,7 +210,7 @@ class Planner:
         limit = config.get("max.message.bytes")
         max_bytes = None if limit is None else int(limit)
         parts = [
-            self._part(where, intent, lanes, max_bytes)
+            self._partitions.plan(where, intent.target, lanes, max_bytes)
             for where in self._inventory.wanted(intent.source)
         ]
         units = [part.unit for part in parts if part.unit is not None]
@@ -274,55 +254,6 @@ class Planner:
             tuple(warnings), objects, _total(part.records for part in parts), stored,
             count, lanes.beginnings(units),
         )  # fmt: skip
-
-    def _part(
-        self,
-        where: TopicPartition,
-        intent: Intent,
-        lanes: Lanes,
-        max_message_bytes: int | None,
-    ) -> _Part:
-        """Plan one partition of a backup."""
-        facts = self._inventory.facts
-        sets, shadowed = self._inventory.chosen(where)
-        share = None if self._shares is None else self._shares.of(where, intent.target)
-        bookmark = lanes.standing(where).bookmark
-        mark = None if bookmark is None else bookmark.of
-        begun = None if mark is None or mark.total == 0 else mark
-        reads_all = share is None or share.counts_rest or (begun is not None and begun.is_all)
-        if share is not None and not reads_all:
-            sets = self._inventory.among(where, share.sets)
-        warnings, refusals = [], []
-        if shadowed and (share is None or share.counts_rest):
-            text = f"{where}: {shadowed} value objects are in the whole-record objects too"
-            warnings.append(("shadowed", text))
-        records = self._inventory.records(where, sets) if share is None else share.records
-        if not self._window.is_everything:
-            records = None  # not known before they are read
-            refusals += soundness.indivisible(where, sets, self._window, facts)
-            sets = [files for files in sets if self._window.takes(files, facts(files))]
-        own = None if share is None else share.sets
-        left = remaining(self._inventory.facts_of_begun, sets, mark, self._inventory.cut_of, own)
-        if left.refusal is not None:
-            refusals.append(left.refusal)
-        unit = None
-        if left.sets:
-            unit = lanes.unit(
-                where,
-                tuple(self._inventory.digested(files) for files in left.sets),
-                first_offset=sets[0].start_offset,
-                before=left.before,
-                max_message_bytes=max_message_bytes,
-                window=self._window,
-            )
-        if unit is not None and share is not None:
-            unit = replace(
-                unit, routed_from=routed_from(self._settings, where.topic),
-                counts_rest=share.counts_rest,
-            )  # fmt: skip
-            if begun is None:
-                unit = unit.reading(is_all=reads_all)
-        return _Part(sets, unit, records, refusals, warnings)
 
     def _splittable(self, units: Sequence[RestoreUnit]) -> list[KbackupError]:
         if self._settings.yes_split_on_newline:
