@@ -44,7 +44,8 @@ class Problem:
     """One contradiction.
 
     Attributes:
-        code: ``wrong_topic``, ``count_mismatch`` or ``corrupt``, as findings have it.
+        code: ``wrong_topic``, ``count_mismatch``, ``corrupt`` or ``unsupported_object``, as
+            findings have it.
         key: The object.
         text: What is wrong.
     """

@@ -4,7 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kbackup.errors import CorruptObjectError, IncompleteBackupError, KbackupError
+from kbackup.errors import (
+    CorruptObjectError,
+    IncompleteBackupError,
+    KbackupError,
+    UnsupportedObjectError,
+)
 from kbackup.events import Event
 from kbackup.places import Place
 from kbackup.records import TopicPartition
@@ -12,6 +17,8 @@ from kbackup.records import TopicPartition
 AGAIN: Final = "back these offsets up again while the cluster still has the records"
 
 APART: Final = "move one of the two objects away, then back up again what only that one held"
+
+OTHERWISE: Final = "restore it with the tool that wrote it, or leave it out: behavior.on.error=log"
 
 _NAMED_AGAIN: Final = 50
 
@@ -22,12 +29,13 @@ class Finding:
 
     Attributes:
         code: ``missing_object``, ``corrupt``, ``overlap``, ``gap``, ``wrong_topic``,
-            ``count_mismatch``, ``skipped``, or ``duplicate``.
+            ``count_mismatch``, ``unsupported_object``, ``skipped``, or ``duplicate``.
         where: The partition, by the object's name.
         key: The object; None where it has no one name.
         offsets: First and last offset it is about, inclusive; None where they are unknown.
         text: What is wrong; None if the code says it all.
-        is_error: The backup is damaged; else the operator should know of it.
+        is_error: The backup is damaged, or cannot be restored by this version; else the operator
+            should know of it.
         more: Further fields of the event.
     """
 
@@ -38,6 +46,11 @@ class Finding:
     text: str | None = None
     is_error: bool = True
     more: Mapping[str, Any] | None = None
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether something is missing or not what was stored."""
+        return self.is_error and self.code != UnsupportedObjectError.code
 
     def to_dict(self) -> Event:
         """Return the finding as a line of ``--json``."""
@@ -55,14 +68,18 @@ class Finding:
 
     def error(self) -> KbackupError:
         """Return the error that stands for it."""
-        kind = IncompleteBackupError if self.code == "missing_object" else CorruptObjectError
+        kind, do = CorruptObjectError, APART if self.code == "overlap" else AGAIN
+        if self.code == "missing_object":
+            kind = IncompleteBackupError
+        elif not self.is_damage:
+            kind, do = UnsupportedObjectError, OTHERWISE
         said = None if self.offsets is None else "offsets {}-{}".format(*self.offsets)
         why = self.text or (f"it is missing ({said})" if said else "it is missing")
         place = {"key": self.key, "offsets": None if self.offsets is None else list(self.offsets)}
         return kind(
             self.key or str(self.where),
             why,
-            APART if self.code == "overlap" else AGAIN,
+            do,
             topic=self.where.topic,
             partition=self.where.partition,
             **{name: value for name, value in place.items() if value is not None},
@@ -77,7 +94,7 @@ def again(findings: Iterable[Finding]) -> str | None:
     named = {
         (found.where, found.offsets[0]): None
         for found in findings
-        if found.is_error and found.offsets is not None and found.code != "overlap"
+        if found.is_damage and found.offsets is not None and found.code != "overlap"
     }
     if not named:
         return None

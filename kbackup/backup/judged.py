@@ -124,7 +124,8 @@ class JudgedPartition:
             state = self._shallow_state(listed)
             records = self.records()
         if any(finding.is_error for finding in findings):
-            state = "damaged"
+            is_damaged = any(finding.is_damage for finding in findings)
+            state = "damaged" if is_damaged else "not supported"
         return Verdict(
             where=self.where,
             objects=objects,

@@ -17,6 +17,7 @@ _RESULTS: Final = {
     "gap": "GAP",
     "wrong_topic": "WRONG TOPIC",
     "count_mismatch": "COUNT MISMATCH",
+    "unsupported_object": "NOT SUPPORTED",
 }
 """The words of a finding in the column of results; other codes are written as they are."""
 

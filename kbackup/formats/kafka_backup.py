@@ -107,7 +107,8 @@ class KafkaBackupFormat(OnlyRead):
             ConfigurationError: If *view* is not whole records.
             CorruptObjectError: If it is not a segment, cut short, altered, or holds a record of
                 more than ``max_record_bytes``.
-            UnsupportedObjectError: If it is JSON, or a segment of another version.
+            UnsupportedObjectError: If it is JSON, a segment of another version or compression, or
+                one compressed with LZ4 that memory cannot hold.
         """
         if view is not View.RECORD:
             raise refuse_view("kafka_backup", view)
@@ -116,6 +117,8 @@ class KafkaBackupFormat(OnlyRead):
 
 def _other_form(data: bytes) -> str | None:
     """Return what else the tool keeps that begins like *data*; None if that cannot be told."""
+    if data[1 : len(_MAGIC)] == _MAGIC[1:]:  # a K in which a bit is flipped may be a bracket
+        return None
     if data.lstrip()[:1] in (b"{", b"["):
         return "JSON, as a manifest or a segment of the tool's first versions is"
     if data.startswith(_ZSTD_MAGIC):
@@ -168,24 +171,31 @@ def _checked(file: BinaryIO) -> tuple[_Head, int]:
     size = file.seek(0, 2) - _HEAD.size - _FOOT.size
     if size < 0:
         raise _corrupt(f"it has {size + _HEAD.size + _FOOT.size} bytes, too few for a segment")
-    _, version, compression, _, records, first, last = _HEAD.unpack(data)
+    _, version, compression, unused, records, first, last = _HEAD.unpack(data)
+    known = _HEAD.pack(_MAGIC, _VERSION, compression, unused, records, first, last)
+    file.seek(_HEAD.size)
+    digest, left = zlib.crc32(known), size
+    while left and (piece := file.read(min(left, _PIECE_BYTES))):
+        digest, left = zlib.crc32(piece, digest), left - len(piece)
+    expected, end = _FOOT.unpack(file.read(_FOOT.size))
     if version != _VERSION:
+        if digest == expected:
+            raise _corrupt(f"its version was {_VERSION} and is now {version}")
         raise UnsupportedObjectError(
             "a segment of another version",
             f"it has version {version}, this program reads {_VERSION}",
             "restore it with kafka-backup, or with a newer kbackup",
         )
-    file.seek(_HEAD.size)
-    digest, left = zlib.crc32(data), size
-    while left and (piece := file.read(min(left, _PIECE_BYTES))):
-        digest, left = zlib.crc32(piece, digest), left - len(piece)
-    expected, end = _FOOT.unpack(file.read(_FOOT.size))
     if end != _END:
         raise _corrupt("it does not end with BKAE")
     if digest != expected:
         raise _corrupt(f"its checksum is {digest:08x} and should be {expected:08x}")
     if compression not in (_NONE, _ZSTD, _LZ4):
-        raise _corrupt(f"its compression is {compression}, which is not known")
+        raise UnsupportedObjectError(
+            "a segment compressed in another way",
+            f"its compression is {compression}, which is not known",
+            "restore it with kafka-backup, or with a newer kbackup",
+        )
     if records and not _is_possible(records, first, last):
         raise _corrupt(f"its header says {records} records at the offsets {first} to {last}")
     return _Head(compression, records, first, last), size
@@ -228,7 +238,7 @@ def _unlz4(data: bytes, size: int) -> Iterator[memoryview]:
     if unpacked > _LZ4_RATIO * size:
         raise _corrupt(f"{size} bytes of LZ4 cannot become {unpacked}")
     if unpacked > LZ4_BYTES:
-        raise CorruptObjectError(
+        raise UnsupportedObjectError(
             "a segment compressed with LZ4 is too large to be read",
             f"it holds {unpacked} bytes, more than {LZ4_BYTES}",
             "restore it with kafka-backup",

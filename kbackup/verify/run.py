@@ -83,7 +83,8 @@ def verify(
         store: Where it is.
         layout: How objects are named.
         options: How objects are read, and which siblings values have.
-        summary: Takes errors (exit code 7), foreign objects (3) and a row for each partition.
+        summary: Takes errors (exit code 7, or 4 for what is not supported), foreign objects
+            (3) and a row for each partition.
         now: For the age of locks; aware.
         names: Topics; all where there are none.
         pattern: A Java regular expression for topics, where there are no *names*.
@@ -269,7 +270,9 @@ def _duplicates(
 
 
 def _fail(summary: Summary, errors: Sequence[Finding]) -> None:
-    for finding in errors[:_ERRORS_KEPT]:
+    """Name damage first: what is left unnamed must not decide the exit code."""
+    ordered = sorted(errors, key=lambda finding: not finding.is_damage)
+    for finding in ordered[:_ERRORS_KEPT]:
         summary.fail(finding.error())
     unnamed = len(errors) - _ERRORS_KEPT
     if unnamed > 0:

@@ -22,6 +22,7 @@ from kbackup.errors import (
     IncompleteBackupError,
     KbackupError,
     ObjectNotFoundError,
+    UnsupportedObjectError,
 )
 from kbackup.flow.views import ReadOptions
 from kbackup.records import SCHEMA, Facts
@@ -103,14 +104,18 @@ class _Check:
         known = None if head is None else Facts.from_metadata(head.metadata)
         said = None if head is None else head.metadata.get("sha256")
         sha256 = watched.sha256 if said is None else said
-        if not self.problems:
+        is_unread = any(one.code == UnsupportedObjectError.code for one in self.problems)
+        if is_unread or not self.problems:
             self._check_ledger(sha256)
         end = self._end(known)
-        known_of = {*(problem.key for problem in self.problems), watched.hashed}
+        known_of = {watched.hashed}
+        if not is_unread:
+            known_of |= {problem.key for problem in self.problems}
         unchecked = (
             file.key
             for file in files.files
-            if file.key not in known_of and not _is_checkable(file, heads[file.key])
+            if file.key not in known_of
+            and not _is_checkable(file, heads[file.key], is_read=not is_unread)
         )
         is_same, repeated = self._shared(end)
         return Checked(
@@ -143,6 +148,8 @@ class _Check:
                 self.records += len(batch)
         except ObjectNotFoundError:
             self._problem("missing_object", watched.at, "it has disappeared since it was listed")
+        except UnsupportedObjectError as error:
+            self._problem(error.code, error.place.get("key") or watched.at, error.why or error.what)
         except _BAD as error:
             key = error.place.get("key") or watched.at
             self._problem(error.place.get("problem", "corrupt"), key, error.why or error.what)
@@ -156,14 +163,18 @@ class _Check:
         files, stored = self.unit.files, self.unit.stored
         if files.main is None or stored is None:
             return
-        if self.records < stored.records:
+        text = "it is not the object that was stored: its sha256 differs"
+        is_other = sha256 not in (None, stored.sha256)
+        if self.problems:  # it is not supported, so its checksum is all there is to compare
+            if is_other:
+                self.problems[:] = [Problem("corrupt", files.main.key, text)]
+        elif self.records < stored.records:
             text = f"it holds {self.records} records, the ledger says {stored.records}"
             self._problem("count_mismatch", files.main.key, text)
         elif files.is_whole and (self.last or 0) < stored.last_offset:
             text = f"its last record has offset {self.last}, the ledger says {stored.last_offset}"
             self._problem("count_mismatch", files.main.key, text)
-        elif self.records == stored.records and sha256 not in (None, stored.sha256):
-            text = "it is not the object that was stored: its sha256 differs"
+        elif self.records == stored.records and is_other:
             self._problem("corrupt", files.main.key, text)
 
     def _problem(self, code: str, key: str, text: str) -> None:
@@ -220,11 +231,11 @@ def _agree(*tables: pa.Table) -> bool:
     return True
 
 
-def _is_checkable(file: BackupFile, head: ObjectHead | None) -> bool:
+def _is_checkable(file: BackupFile, head: ObjectHead | None, *, is_read: bool) -> bool:
     """Whether a flipped bit in the object would be noticed."""
     if head is not None and "sha256" in head.metadata:
         return True
-    return formats.by_name(file.format).checks_itself(file.extension)
+    return is_read and formats.by_name(file.format).checks_itself(file.extension)
 
 
 class _Watched:

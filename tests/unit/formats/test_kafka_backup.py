@@ -105,7 +105,8 @@ SEGMENT = Segment(RECORDS, "none")
         (b'[{"offset": 1}]', "JSON"),
         (b' {"topics": []}', "JSON"),
         (b"\x28\xb5\x2f\xfd" + bytes(60), "compressed as a whole"),
-        (SEGMENT.to_bytes(version=2), "another version"),
+        (SEGMENT.to_bytes(version=2), "version 2, this program reads 1"),
+        (SEGMENT.to_bytes(code=3), "compression is 3"),
     ],
 )
 def test_what_the_tool_keeps_otherwise_is_refused_and_not_called_damaged(
@@ -128,8 +129,13 @@ TWO = RECORDS[:2]
     [
         pytest.param(b"\x07" * 60, "encrypted, damaged", id="anything else"),
         pytest.param(b"KBAK", "too few", id="magic alone"),
-        pytest.param(SEGMENT.to_bytes(version=2), "version 2, this program reads 1", id="version"),
-        pytest.param(SEGMENT.to_bytes(code=3), "compression is 3", id="compression"),
+        pytest.param(
+            SEGMENT.to_bytes().replace(b"KBAK\1", b"KBAK\2"), "version was 1 and is now 2",
+            id="version",
+        ),
+        pytest.param(
+            SEGMENT.to_bytes().replace(b"KBAK", b"[BAK"), "not begin with KBAK", id="bracket"
+        ),
         pytest.param(SEGMENT.to_bytes(end=b"BKAX"), "end with BKAE", id="footer"),
         pytest.param(SEGMENT.to_bytes(crc=7), "checksum", id="checksum"),
         pytest.param(SEGMENT.to_bytes(count=2), "2 records, and it holds more", id="more records"),
@@ -215,7 +221,7 @@ def test_a_body_of_lz4_that_memory_cannot_hold_is_refused(monkeypatch: pytest.Mo
     """
     monkeypatch.setattr(kafka_backup, "LZ4_BYTES", 10)
 
-    with pytest.raises(CorruptObjectError, match="too large"):
+    with pytest.raises(UnsupportedObjectError, match="too large"):
         read(Segment(RECORDS, "lz4").to_bytes())
 
 

@@ -12,6 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 from backup_samples import JSON, JSON_GZIP, Backup
 
+from kbackup.backup import catalog
+from kbackup.backup.file_sets import FileSet
+from kbackup.channel import Line
+from kbackup.flow.views import ReadOptions
+from kbackup.formats import FormatOptions
+from kbackup.naming import Layout
+from kbackup.records import Facts, TopicPartition
+from kbackup.stores import StoreSettings, open_store
+from kbackup.verify.task import VerifyJob, VerifyUnit, verify_task
 from tests.support.verified import LAYOUTS, Verified, offsets
 
 
@@ -305,6 +314,86 @@ def test_a_file_with_another_end_is_found() -> None:
 
 
 # Whole-record files of another make: F14
+
+
+UNREADABLE = "topics/orders/partition=0/orders+0+0000000000.snappy.parquet"
+
+
+def unreadable() -> bytes:
+    """Return another tool's file with a number that no type of Connect holds."""
+    file = io.BytesIO()
+    pq.write_table(pa.table({"much": pa.array([2**63], pa.uint64())}), file)
+    return file.getvalue()
+
+
+def test_what_is_not_supported_is_an_error_and_not_called_damaged() -> None:
+    """
+    An object that a restore refuses by name is a finding of its own, with the code of a refusal;
+    nobody is told to back it up again.
+    """
+    backup = Backup()
+    backup.replace(UNREADABLE, unreadable(), {})
+
+    verified = Verified(backup, deep=True)
+
+    assert [("unsupported_object", UNREADABLE)] == verified.errors
+    assert (4, ["not supported"]) == (verified.exit_code, verified.states)
+    assert ["unsupported_object"] == [error["code"] for error in verified.summary["errors"]]
+    assert "repair" not in {event.get("code") for event in verified.events}
+
+
+def test_damage_decides_the_exit_code_beside_any_number_of_unsupported_objects() -> None:
+    """
+    However many objects are not supported, a damaged one is among the errors that are named.
+    """
+    backup = Backup()
+    for partition in range(101):
+        key = UNREADABLE.replace("=0/", f"={partition}/").replace("+0+", f"+{partition}+")
+        backup.replace(key, unreadable(), {})
+    bad = backup.put("payments", 0, [0])[0]
+
+    verified = damaged(backup, bad, b"PAR1")
+
+    assert 7 == verified.exit_code
+    assert bad == verified.summary["errors"][0]["key"]
+
+
+def test_an_unsupported_object_that_is_not_what_was_stored_is_damaged(tmp_path: Path) -> None:
+    """
+    Where the ledger knows the checksum of what cannot be read, it is compared all the same.
+    """
+    store, files = _unreadable_set(tmp_path)
+    facts = Facts(0, 0, 1, None, None, "0" * 64)
+
+    (report,) = verify_task(
+        VerifyJob(store, ReadOptions()), [VerifyUnit(files, stored=facts)], Line(None)
+    )
+
+    assert ["corrupt"] == [problem.code for problem in report.problems]
+
+
+def test_an_unsupported_object_without_a_checksum_is_not_called_checked(tmp_path: Path) -> None:
+    """
+    What was not read to its end cannot have shown a flipped bit, whatever its format checks.
+    """
+    store, files = _unreadable_set(tmp_path)
+
+    (report,) = verify_task(VerifyJob(store, ReadOptions()), [VerifyUnit(files)], Line(None))
+
+    assert ((UNREADABLE,), ["unsupported_object"]) == (
+        report.unchecked,
+        [problem.code for problem in report.problems],
+    )
+
+
+def _unreadable_set(folder: Path) -> tuple[StoreSettings, FileSet]:
+    """Return a folder with an object that no sink of ours has stored, and its set."""
+    path = folder / UNREADABLE
+    path.parent.mkdir(parents=True)
+    path.write_bytes(unreadable())
+    settings = StoreSettings(folder.as_uri())
+    found = catalog.read(open_store(settings), Layout(), FormatOptions())
+    return settings, found.sets[TopicPartition("orders", 0)][0]
 
 
 def rewritten(data: bytes, change: Callable[[pa.Table], pa.Table], **metadata: str) -> bytes:
