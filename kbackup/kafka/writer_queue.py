@@ -8,6 +8,8 @@ records of 100 bytes, restored where the broker was the limit, 25 s of CPU inste
 
 So records to one partition may wait for long: a full batch is sent at once, a flush sends the rest,
 and the queue has room for a batch beside the largest record, so that no batch waits for room.
+Where the operator has made the queue smaller than that, they wait for others as briefly as those
+to several partitions.
 """
 
 from collections.abc import Mapping
@@ -34,6 +36,14 @@ SPREAD_LINGER_MS: Final = 20
 _RECORDS: Final = 10_000
 """librdkafka's ``batch.num.messages``."""
 
+_LIVES: Final = ("message.timeout.ms", "delivery.timeout.ms")
+"""How long a record may wait in all; two names of the same."""
+
+_OF_QUEUES: Final = ("queue.buffering.max.messages", "queue.buffering.max.kbytes", *_LIVES)
+
+NUMBERS: Final = ("batch.size", "batch.num.messages", *_OF_QUEUES)
+"""The operator's properties that are looked at here."""
+
 
 def limits(
     largest: int,
@@ -54,12 +64,26 @@ def limits(
     batch = max(ours, int(operators.get("batch.size", ours)))
     records = max(_RECORDS, int(operators.get("batch.num.messages", _RECORDS)))
     least = SPREAD_BYTES if is_spread else BATCHES * batch
+    waits = not is_spread and _fills(largest + batch, records, operators)
     return {
         "batch.size": ours,
-        "linger.ms": SPREAD_LINGER_MS if is_spread else LINGER_MS,
+        "linger.ms": LINGER_MS if waits else SPREAD_LINGER_MS,
         "queue.buffering.max.messages": max(
             SPREAD_RECORDS if is_spread else QUEUE_RECORDS, 2 * records
         ),
         # a record that is larger than the queue would wait for room for ever
         "queue.buffering.max.kbytes": max(least, largest + batch) // 1024 + 1,
     }
+
+
+def _fills(least_bytes: int, records: int, operators: Mapping[str, str]) -> bool:
+    """Whether a batch is full before it has waited for long, whatever the operator has set.
+
+    In a smaller queue each batch would wait for `LINGER_MS`, and the client does not start where
+    records are given up by then.
+    """
+    given = {name: int(operators[name]) for name in _OF_QUEUES if name in operators}
+    room = given.get("queue.buffering.max.messages", 0) or records  # 0: no limit
+    room_bytes = 1024 * given.get("queue.buffering.max.kbytes", least_bytes)
+    lives = (given.get(name, 0) or 2 * LINGER_MS for name in _LIVES)  # 0: for ever
+    return room >= records and room_bytes >= least_bytes and min(lives) > LINGER_MS

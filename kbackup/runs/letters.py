@@ -56,7 +56,9 @@ class DeadLetters:
         try:
             if self._writer is None:
                 target = TopicPartition(self.topic, ANY_PARTITION)
-                self._writer = self._kafka.writer(target, self._group, exactly_once=False)
+                self._writer = self._kafka.writer(
+                    target, self._group, exactly_once=False, is_spread=True
+                )
             self._writer.write(batch)
         except KbackupError as error:
             raise self._failed(error) from error

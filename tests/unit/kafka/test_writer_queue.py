@@ -2,7 +2,14 @@
 
 import pytest
 
-from kbackup.kafka.writer_queue import BATCH_BYTES, BATCHES, SPREAD_BYTES, limits
+from kbackup.kafka.writer_queue import (
+    BATCH_BYTES,
+    BATCHES,
+    LINGER_MS,
+    SPREAD_BYTES,
+    SPREAD_LINGER_MS,
+    limits,
+)
 
 SIZES = (1, 20_000, BATCH_BYTES - 1, BATCH_BYTES, 2**26, 2**28)
 
@@ -42,3 +49,30 @@ def test_a_writer_to_one_partition_keeps_little_and_waits_for_full_batches() -> 
     assert BATCHES * BATCH_BYTES // 1024 + 1 == one["queue.buffering.max.kbytes"]
     assert SPREAD_BYTES // 1024 + 1 == several["queue.buffering.max.kbytes"]
     assert one["linger.ms"] > 10 * several["linger.ms"]
+
+
+@pytest.mark.parametrize(
+    ("operators", "waits"),
+    [
+        ({"queue.buffering.max.messages": "9999"}, False),
+        ({"queue.buffering.max.messages": "10000"}, True),
+        ({"queue.buffering.max.messages": "0"}, True),
+        ({"queue.buffering.max.messages": "90000", "batch.num.messages": "100000"}, False),
+        ({"queue.buffering.max.kbytes": "2047"}, False),
+        ({"queue.buffering.max.kbytes": "2048"}, True),
+        ({"queue.buffering.max.kbytes": "2048", "batch.size": "8000000"}, False),
+        ({"delivery.timeout.ms": "500"}, False),
+        ({"message.timeout.ms": "501"}, True),
+        ({"message.timeout.ms": "0"}, True),
+    ],
+)
+def test_no_record_waits_for_a_batch_that_cannot_be_full(
+    operators: dict[str, str], waits: bool
+) -> None:
+    """
+    In a queue that the operator made smaller than a batch, or whose records are given up early,
+    records wait as briefly as those to several partitions.
+    """
+    found = limits(BATCH_BYTES, BATCH_BYTES, operators, is_spread=False)
+
+    assert (LINGER_MS if waits else SPREAD_LINGER_MS) == found["linger.ms"]
