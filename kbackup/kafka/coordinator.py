@@ -35,7 +35,8 @@ _PASSING: Final = frozenset(
     }
 )
 _PAUSE_S: Final = 0.1
-_REQUEST_TIMEOUTS: Final = ("request.timeout.ms", "socket.timeout.ms")
+REQUEST_TIMEOUTS: Final = ("request.timeout.ms", "socket.timeout.ms")
+"""Properties of the operator's that say how long a request may take; two names of the same."""
 
 
 def patience_s(settings: KafkaSettings, properties: Mapping[str, str] | None = None) -> float:
@@ -47,7 +48,7 @@ def patience_s(settings: KafkaSettings, properties: Mapping[str, str] | None = N
             it is so large or the line so slow, is waited for as long as they say.
     """
     given = properties or {}
-    requests = (int(given[name]) / 1000 for name in _REQUEST_TIMEOUTS if name in given)
+    requests = (int(given[name]) / 1000 for name in REQUEST_TIMEOUTS if name in given)
     return max(settings.timeout_s, PATIENCE_S, *requests)
 
 

@@ -1,10 +1,17 @@
 """Client properties of the operator, tried on the client library."""
 
+from typing import Final
+
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from kbackup.errors import ConfigurationError
+from kbackup.kafka.coordinator import REQUEST_TIMEOUTS
 from kbackup.kafka.settings import KafkaSettings
+from kbackup.kafka.writer_queue import NUMBERS
+
+_NUMBERS: Final = (*NUMBERS, *REQUEST_TIMEOUTS, "transaction.timeout.ms")
+"""Properties of producers that kbackup reads itself.  librdkafka reads "1e6" as 1."""
 
 
 def check_properties(settings: KafkaSettings) -> None:
@@ -30,3 +37,13 @@ def check_properties(settings: KafkaSettings) -> None:
             ) from error
         if hasattr(made, "close"):
             made.close()
+    for name in _NUMBERS:
+        text = settings.producer.get(name, "0")
+        try:
+            int(text)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{name}: {text!r} is not a number",
+                "a property of Kafka's producer has to be a whole number of decimal digits",
+                f"correct producer.override.{name} or kafka.{name}",
+            ) from error

@@ -1,0 +1,30 @@
+"""The operator's client properties, before anything depends on them."""
+
+import pytest
+
+from kbackup.errors import ConfigurationError
+from kbackup.kafka import KafkaSettings
+from kbackup.kafka.properties import check_properties
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("batch.size", "1e6"),
+        ("batch.num.messages", "0x100"),
+        ("queue.buffering.max.kbytes", "10M"),
+        ("socket.timeout.ms", "60000.0"),
+        ("transaction.timeout.ms", "60000 ms"),
+    ],
+)
+def test_a_number_that_only_the_client_can_read_is_refused(name: str, text: str) -> None:
+    """
+    The client reads ``1e6`` as 1 and says nothing, and kbackup counts with the same properties.
+    """
+    settings = KafkaSettings("127.0.0.1:1", producer={name: text})
+
+    with pytest.raises(ConfigurationError) as caught:
+        check_properties(settings)
+
+    assert name in caught.value.what
+    assert f"producer.override.{name}" in caught.value.do
