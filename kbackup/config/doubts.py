@@ -1,6 +1,7 @@
 """Where a value came from, and what is wrong with it."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -92,6 +93,11 @@ class Value:
     def shown(self, name: str) -> str:
         """Return ``name=value (origin)``, with the value masked if it is secret."""
         return f"{short(name)}={short(masked(name, self.text))} ({self.origin})"
+
+
+def is_true(given: Mapping[str, Value], name: str) -> bool:
+    """Whether *name* was given as true."""
+    return name in given and given[name].text.lower() == "true"
 
 
 @dataclass(frozen=True, slots=True)

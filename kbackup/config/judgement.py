@@ -19,6 +19,7 @@ from kbackup.config import (
 )
 from kbackup.config.doubts import Doubt, Value, error, short, warning
 from kbackup.config.layout import CONNECTORS_EXTRACTOR
+from kbackup.config.named import NamedPlugins
 from kbackup.config.parsing import names_store
 from kbackup.config.property import CONVERTING, READING, SETTLING, SINK, STATUS
 from kbackup.config.settings import BY_NAME, PLACES, Settings, by_attribute
@@ -169,7 +170,7 @@ class Judgement:
         if steps:
             values["topics"] = tuple(rename(topic, steps) for topic in read_names(named.value))
 
-    def _steps(self, usable: Mapping[str, Value], found: seams.Seams) -> tuple[Step, ...]:
+    def _steps(self, usable: Mapping[str, Value], found: NamedPlugins) -> tuple[Step, ...]:
         """Return the transforms of a sink or a restore."""
         if "restore" in self.sides:
             sides = {"key", "value"}
@@ -250,7 +251,7 @@ class Judgement:
         return values
 
     def _derive(
-        self, values: dict[str, Any], usable: Mapping[str, Value], found: seams.Seams
+        self, values: dict[str, Any], usable: Mapping[str, Value], found: NamedPlugins
     ) -> None:
         """Fill in the defaults that depend on other values."""
         if found.view == "value" and "sink" in self.sides and not found.defaults:
@@ -284,7 +285,7 @@ class Judgement:
             self.doubts.append(warning("assumed", "timestamp.extractor", None, why, do))
         values.setdefault("rotate_file_on_partition_change", True)
 
-    def _is_timeless(self, usable: Mapping[str, Value], found: seams.Seams) -> bool:
+    def _is_timeless(self, usable: Mapping[str, Value], found: NamedPlugins) -> bool:
         """Whether the partitioner does not depend on time."""
         asked = usable.get("partitioner.class")
         name = found.found.get("partitioner_class")
