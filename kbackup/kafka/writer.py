@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,11 +17,12 @@ from kbackup.kafka.deadline import within
 from kbackup.kafka.lending import WRITERS
 from kbackup.kafka.native.library import choose
 from kbackup.kafka.transport import fence
+from kbackup.kafka.writer_answers import Answers
 from kbackup.kafka.writer_columns import ColumnSender
 from kbackup.kafka.writer_errors import FAILURES, meaning, unwrapped
 from kbackup.kafka.writer_objects import ObjectSender
 from kbackup.kafka.writer_queue import limits
-from kbackup.kafka.writer_sender import Refusal, Sender, Wait, without_zero_timestamps
+from kbackup.kafka.writer_sender import Refusal, Sender, without_zero_timestamps
 from kbackup.records import TopicPartition as Where
 
 _log = logging.getLogger(__name__)
@@ -118,7 +119,8 @@ class Writer:
         self._producer = self._sender.producer
         # without transactions it advances them itself, which no other thread may meanwhile
         self._positions = WRITERS.borrow(settings, group, alone=not exactly_once)
-        self._patience_s = patience_s(settings, settings.producer)
+        patience = patience_s(settings, settings.producer)
+        self._answers = Answers(target, patience, self._complaints)
         self._in_transaction, self._begun = False, 0.0
         self._timeout_s = int(properties.get("transaction.timeout.ms", _TRANSACTION_MS)) / 1000
         self._sent_at, self._complained = time.monotonic(), 0
@@ -163,7 +165,11 @@ class Writer:
         self._begin()
         sent, zeros = without_zero_timestamps(batch)
         partition = (where or self._target).partition
-        refused = self._sender.send(sent, partition, lambda: self._waiting(self._producer.poll))
+        self._answers.expect(sent)
+        poll = self._producer.poll
+        refused = self._sender.send(
+            sent, partition, lambda: self._answers.waiting(self._producer, poll, self._call)
+        )
         if refused is None:
             self._call("writing records", self._producer.poll, 0)
             refused = self._sender.refusal()
@@ -240,30 +246,8 @@ class Writer:
         Raises:
             KafkaError: If the cluster refused a record.
         """
-        wait = self._waiting(self._producer.flush)
-        while len(self._producer) and self._sender.refusal() is None:
-            wait(1.0)
+        self._answers.flush(self._producer, self._call, lambda: self._sender.refusal() is not None)
         self._raise(self._sender.refusal())
-
-    def _waiting(self, function: Callable[[float], Any]) -> Wait:
-        """Return *function* as a wait for acknowledgements that gives up when none come."""
-        fewest, heard = len(self._producer), time.monotonic()
-
-        def wait(seconds: float) -> None:
-            nonlocal fewest, heard
-            self._call("writing records", function, seconds)
-            left, now = len(self._producer), time.monotonic()
-            if left < fewest or not left:
-                fewest, heard = left, now
-            elif now - heard > self._patience_s:
-                raise KafkaError(
-                    f"{self._target}: {left} records without an answer for {now - heard:.0f} s",
-                    self._complaints.last or "the broker acknowledged none of them",
-                    "check the brokers, or raise --kafka-timeout; the same command continues "
-                    "from the committed position",
-                )
-
-        return wait
 
     def abort(self) -> None:
         """Drop what was not committed; safe to call at any time, and it raises nothing."""

@@ -9,7 +9,8 @@ records of 100 bytes, restored where the broker was the limit, 25 s of CPU inste
 So records to one partition may wait for long: a full batch is sent at once, a flush sends the rest,
 and the queue has room for a batch beside the largest record, so that no batch waits for room.
 Where the operator has made the queue smaller than that, they wait for others as briefly as those
-to several partitions.
+to several partitions.  A flush lets no record wait, so it comes last:
+`kbackup.kafka.writer_answers`.
 """
 
 from collections.abc import Mapping
@@ -33,7 +34,7 @@ LINGER_MS: Final = 500
 SPREAD_LINGER_MS: Final = 20
 """How long records wait for others of their batch, to one partition and to several."""
 
-_RECORDS: Final = 10_000
+BATCH_RECORDS: Final = 10_000
 """librdkafka's ``batch.num.messages``."""
 
 _LIVES: Final = ("message.timeout.ms", "delivery.timeout.ms")
@@ -62,7 +63,7 @@ def limits(
     """
     ours = min(BATCH_BYTES, max_message_bytes or BATCH_BYTES)
     batch = max(ours, int(operators.get("batch.size", ours)))
-    records = max(_RECORDS, int(operators.get("batch.num.messages", _RECORDS)))
+    records = max(BATCH_RECORDS, int(operators.get("batch.num.messages", BATCH_RECORDS)))
     least = SPREAD_BYTES if is_spread else BATCHES * batch
     waits = not is_spread and _fills(largest + batch, records, operators)
     return {
