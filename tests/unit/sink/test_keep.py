@@ -6,12 +6,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from backup_samples import JSON, Backup, batch
+from backup_samples import JSON, RECORD, Backup, batch
 
 from kbackup.errors import RefusedError, TopicChangedError
-from kbackup.records import Facts
+from kbackup.records import Facts, Span, TopicPartition
+from kbackup.sink.job import SinkUnit
 from kbackup.stores import Store
 from kbackup.stores.memory import MemoryStore
+from tests.support.fakes import CrashError, FakePositions, FakeReader, SilentLine, run_task
 
 
 def records(store: Store, key: str) -> int:
@@ -195,6 +197,25 @@ def test_what_compaction_took_between_two_runs_is_kept(
     with backup.store.open(key) as body:
         assert stored == pq.read_table(body)["offset"].to_pylist()
     assert len(stored) == records(backup.store, key)
+
+
+def test_a_count_has_what_the_task_has_read_that_committed() -> None:
+    """
+    Of a cut that a dead task had stored and not committed, the retry counts what it finds in the
+    topic; what compaction has taken since is in the object, and in no count.
+    """
+    backup, unit = Backup(), SinkUnit(TopicPartition("orders", 0), Span(0, 5))
+    with pytest.raises(CrashError):
+        run_task(
+            backup, unit, FakeReader(batch(range(5))), FakePositions({1}), SilentLine(), RECORD
+        )
+
+    report = run_task(
+        backup, unit, FakeReader(batch([0, 2, 4])), FakePositions(), SilentLine(), RECORD
+    )
+
+    (entry,) = backup.store.list("topics/")
+    assert (5, 3, 5) == (report.committed, report.done.records, records(backup.store, entry.key))
 
 
 def test_another_record_at_an_offset_is_another_topic() -> None:
