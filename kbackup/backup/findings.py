@@ -68,7 +68,8 @@ class Finding:
 
     def error(self) -> KbackupError:
         """Return the error that stands for it."""
-        kind, do = CorruptObjectError, APART if self.code == "overlap" else AGAIN
+        kind: type[KbackupError] = CorruptObjectError
+        do = APART if self.code == "overlap" else AGAIN
         if self.code == "missing_object":
             kind = IncompleteBackupError
         elif not self.is_damage:
