@@ -4,6 +4,7 @@ Which type holds what is in `parquet_types`.
 """
 
 from decimal import Decimal, localcontext
+from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
@@ -17,6 +18,9 @@ from kbackup.formats.parquet_types import LOGICAL, unsupported
 _INT64_MAX: Final = 2**63 - 1
 _DIGITS: Final = 76
 """The most digits of Arrow's widest decimal."""
+_UUID_BYTES: Final = 16
+_UUID_DIGITS: Final = (0, 8, 12, 16, 20, 32)
+"""Where a UUID's hexadecimal digits are parted."""
 
 
 class _TooLargeError(ValueError):
@@ -87,6 +91,9 @@ def from_parquet(values: pa.Array, schema: ConnectSchema) -> pa.Array:
     Raises:
         UnsupportedObjectError: If a number is too large for its type.
     """
+    if isinstance(values.type, pa.BaseExtensionType):
+        is_text = values.type == pa.uuid() and schema.type is Type.STRING
+        return _uuids(values.storage) if is_text else from_parquet(values.storage, schema)
     if schema.logical == DECIMAL:
         return pa.array([_unscaled(each, schema.scale) for each in values.to_pylist()], pa.binary())
     if schema.type is Type.STRUCT:
@@ -120,6 +127,22 @@ def _column(name: str, values: pa.Array, schema: ConnectSchema) -> pa.Array:
     except _TooLargeError:
         why = f"it has the type uint64, and a value above {_INT64_MAX}"
         raise unsupported(name, why) from None
+
+
+def _uuids(values: pa.FixedSizeBinaryArray) -> pa.StringArray:
+    """Return UUIDs as text, in lower case with hyphens."""
+    data = values.buffers()[1]
+    if not len(values) or data is None:
+        return pa.nulls(len(values), pa.string())
+    mine = data[values.offset * _UUID_BYTES : (values.offset + len(values)) * _UUID_BYTES]
+    digits = pa.py_buffer(mine.to_pybytes().hex().encode())
+    digits = pa.Array.from_buffers(pa.binary(2 * _UUID_BYTES), len(values), [None, digits])
+    parts = [
+        pc.binary_slice(digits, start, stop).cast(pa.binary()).cast(pa.string())
+        for start, stop in pairwise(_UUID_DIGITS)
+    ]
+    texts = pc.binary_join_element_wise(*parts, "-")
+    return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string()))
 
 
 def _unscaled(value: Decimal | None, scale: int) -> bytes | None:

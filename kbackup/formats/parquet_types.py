@@ -43,9 +43,16 @@ _DO: Final = (
 def of_parquet(kind: pa.DataType, *, optional: bool = False) -> ConnectSchema:
     """Return the schema of the rows of another tool's file, or of the values of a column.
 
+    A UUID is its text, as for the connectors; what else Arrow has a type of its own for, such as
+    JSON, is what it is stored as.
+
     Raises:
         UnsupportedObjectError: If Connect has nothing that holds a field of theirs.
     """
+    if kind == pa.uuid():
+        return ConnectSchema(Type.STRING, optional)
+    if isinstance(kind, pa.BaseExtensionType):
+        return of_parquet(kind.storage_type, optional=optional)
     if pa.types.is_struct(kind):
         counts = Counter(each.name for each in kind)
         if twice := [name for name, count in counts.items() if count > 1]:

@@ -2,6 +2,7 @@
 
 import io
 from typing import Any, BinaryIO
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -331,6 +332,14 @@ def test_a_full_disk_reaches_the_writer() -> None:
     assert 28 == caught.value.errno
 
 
+IDS = UUID("00112233-4455-6677-8899-aabbccddeeff"), UUID(int=0)
+
+
+def extended(kind: pa.DataType, stored: list[Any]) -> pa.Array:
+    """Return a column of a type that Arrow has made of another."""
+    return pa.ExtensionArray.from_storage(kind, pa.array(stored, kind.storage_type))
+
+
 @pytest.mark.parametrize(
     ("column", "expected"),
     [
@@ -342,6 +351,13 @@ def test_a_full_disk_reaches_the_writer() -> None:
         (pa.array([5, None, -7], pa.duration("us")), [5, None, -7]),
         (pa.array([86_400_000, None, 0], pa.date64()), [1, None, 0]),
         (pa.nulls(3), [None] * 3),
+        (extended(pa.uuid(), [IDS[0].bytes, None, IDS[1].bytes]), [str(IDS[0]), None, str(IDS[1])]),
+        (extended(pa.uuid(), [None, None]), [None, None]),
+        (
+            pa.ListArray.from_arrays([0, 2, 2], extended(pa.uuid(), [IDS[1].bytes, IDS[0].bytes])),
+            [[str(IDS[1]), str(IDS[0])], []],
+        ),
+        (extended(pa.json_(), ['{"n": 1}', None, ""]), ['{"n": 1}', None, ""]),
     ],
 )
 def test_types_of_other_tools_come_back_without_loss(
