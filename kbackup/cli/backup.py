@@ -75,17 +75,19 @@ class OpenedBackup:
 
         return wiring.reading(self.session.settings)
 
-    def known(self, *, if_allowed: bool = False) -> "Known":
+    def known(self, *, if_allowed: bool = False, topics: tuple[str, ...] = ()) -> "Known":
         """Return what the backup says about itself.
 
         Args:
             if_allowed: Do without where this principal may not read it; else that is an error.
+            topics: Of these topics; none for those that the command is about.
         """
         from kbackup.runs import known  # noqa: PLC0415
 
         settings = self.session.settings
         read = known.read_if_allowed if if_allowed else known.read
-        return read(self.store, self.layout, self.clock, settings.topics, settings.topics_regex)
+        names = topics or settings.topics
+        return read(self.store, self.layout, self.clock, names, settings.topics_regex)
 
     def tell(self, events: Iterable[Plain]) -> None:
         """Report all *events*."""

@@ -1,6 +1,7 @@
 """``kbackup restore verify`` and ``peek``: the commands that look into a backup."""
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ class _Peek(GroupedCommand):
     examples = (
         "kbackup restore peek orders:0@4200 -b my-bucket",
         "kbackup restore peek orders -b my-bucket -c 3 --template '%t[%p]@%o %k %s\\n'",
+        "kbackup restore peek orders -b my-bucket --key customer-42 --from-time 2026-11-21",
     )
 
 
@@ -148,16 +150,31 @@ def _verify(at: OpenedBackup, share: Any, *, deep: bool) -> None:
     "--template", cls=GroupedOption, group="Output", metavar="TEXT",
     help="How to print a record, in kcat's format: %t %p %o %k %s %K %S %h %T \\n; also -f.",
 )  # fmt: skip
+@click.option(
+    "--key", cls=GroupedOption, group="Restore", metavar="TEXT",
+    help="Only records with this key, byte for byte.",
+)  # fmt: skip
 @config_options("peek")
-def peek_command(what: str, count: int, template: str | None, **parameters: Any) -> None:
-    """Print records of an object, a partition or an offset; no JVM is started."""
+def peek_command(
+    what: str, count: int, template: str | None, key: str | None, **parameters: Any
+) -> None:
+    """Print records of an object, a partition or an offset; no JVM is started.
+
+    Options choose among them by key and by time.
+    """
     if template is None and "%" in str(parameters.get("format_class")):
         template = parameters.pop("format_class")  # kcat's -f; no format has such a name
 
     def work(session: Session) -> Event:
-        from kbackup.look.peek import peek  # noqa: PLC0415
+        from kbackup.look.peek import Wanted, peek  # noqa: PLC0415
+        from kbackup.runs import wiring  # noqa: PLC0415
+        from kbackup.runs.known import NOTHING  # noqa: PLC0415
 
         at, settings = OpenedBackup.of(session, "restore peek"), session.settings
+        window, known = wiring.window(settings), NOTHING
+        if window.has_times:
+            topic = Wanted.parse(what, at.layout).topic
+            known = at.known(if_allowed=True, topics=(topic,))
         records = peek(
             at.store,
             at.layout,
@@ -165,6 +182,9 @@ def peek_command(what: str, count: int, template: str | None, **parameters: Any)
             what,
             count=count,
             only_format=settings.format_class,
+            window=window,
+            key=None if key is None else os.fsencode(key),
+            known=known,
         )
         _print(records, None if settings.json_ else template or _TEMPLATE)
         return at.summary.finish()

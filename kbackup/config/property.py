@@ -28,6 +28,8 @@ STATUS: Final = frozenset({"status", "settle", "prune"})
 SETTLING: Final = RESTORE | {"settle"}
 CHOOSING: Final = SINK | READING - {"peek"} | STATUS
 """The commands that select topics and partitions by options; a peek is given one place."""
+TIMED: Final = RESTORE | {"peek"}
+"""The commands that choose records by time."""
 SPARK: Final = RUNS | {"verify", "query"}
 """The commands that may start Spark."""
 CONVERTING: Final = RUNS | {"peek", "query"}

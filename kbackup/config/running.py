@@ -16,7 +16,17 @@ from kbackup.config.parsing import (
     Untrimmed,
     Word,
 )
-from kbackup.config.property import ALL, READING, RESTORE, RUNS, SETTLING, SPARK, Group, declare
+from kbackup.config.property import (
+    ALL,
+    READING,
+    RESTORE,
+    RUNS,
+    SETTLING,
+    SPARK,
+    TIMED,
+    Group,
+    declare,
+)
 
 GENERIC: Final = "GENERIC"
 """The mode that reads objects of any name."""
@@ -106,12 +116,14 @@ class Restore(Group):
     from_time: Moment = declare(
         None,
         "Only records with this timestamp or a later one: RFC 3339, a date, or milliseconds.",
+        commands=TIMED,
         is_property=False,
         example="2026-11-21T02:00:00Z",
     )
     to_time: Moment = declare(
         None,
         "Only records with an earlier timestamp: the topic as it was at that time.",
+        commands=TIMED,
         is_property=False,
         example="2026-11-21T14:30:00+01:00",
     )

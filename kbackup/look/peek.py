@@ -5,11 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from kbackup.backup import catalog as listing
 from kbackup.backup.catalog import Catalog, not_in_backup
 from kbackup.backup.file_sets import FileSet
 from kbackup.backup.merging import records
 from kbackup.backup.shown import shown_bytes
+from kbackup.backup.window import EVERYTHING, Window
 from kbackup.errors import (
     ConfigurationError,
     IncompleteBackupError,
@@ -21,6 +25,7 @@ from kbackup.look.kcat import Record
 from kbackup.look.named_schemas import Names
 from kbackup.naming import OFFSET_MAX, PARTITION_MAX, Layout
 from kbackup.records import TimestampType, TopicPartition
+from kbackup.runs.known import NOTHING, Known
 from kbackup.stores import Store
 
 _WANTED: Final = re.compile(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,99})(?:@(\d{1,99}))?)?", re.ASCII)
@@ -77,6 +82,9 @@ def peek(
     *,
     count: int = 10,
     only_format: str | None = None,
+    window: Window = EVERYTHING,
+    key: bytes | None = None,
+    known: Known = NOTHING,
 ) -> Iterator[Record]:
     """Yield records of a backup.
 
@@ -87,6 +95,10 @@ def peek(
         what: An object's key, or ``TOPIC[:PARTITION[@OFFSET]]``.
         count: Records at most.
         only_format: Look at objects of this format alone, unless *what* is a key.
+        window: Only records in it.
+        key: Only records with this key.
+        known: What the backup says about itself: objects that it shows to hold no record in
+            *window* are not opened.
 
     Yields:
         JSON values under kcat's names: ``topic partition offset tstype ts headers key payload``.
@@ -103,22 +115,45 @@ def peek(
     place = Wanted.parse(what, layout)
     narrow = only_format if place.key is None else None
     found = listing.read(store, layout, options.formats, topics=[place.topic], only_format=narrow)
-    left, names = count, Names(store, layout, place.topic)
+    left, names, has_untimed = count, Names(store, layout, place.topic), False
     for where, sets in _chosen(found, place):
-        for batch in records(store, sets, options, offset=place.offset or 0):
-            rows = batch.slice(0, left)
+        opened = [each for each in sets if _may_hold(each, window, known)]
+        has_untimed = has_untimed or any(not (e.is_whole or e.is_generic) for e in opened)
+        for batch in records(store, opened, options, offset=place.offset or 0):
+            rows = _asked_for(batch, window, key).slice(0, left)
             left -= len(rows)
             for row in rows.to_pylist():
                 yield _shown(where, row, names)
             if left <= 0:
                 return
-    if left == count and count > 0 and place.key is None:
+    if left < count or count == 0:
+        return
+    if key is not None or window.has_times:
+        asked = " and ".join(["that key"] * (key is not None) + ["such a time"] * window.has_times)
+        why = f"no record there has {asked}"
+        if window.has_times and has_untimed:
+            why = "objects of values alone store no timestamps"
+        do = "choose by offset, or see what is there: kbackup restore topics --map"
+        raise IncompleteBackupError(f"{what}: nothing to show", why, do, topic=place.topic)
+    if place.key is None:
         raise IncompleteBackupError(
             f"{what} is not in the backup",
             "it holds no record there, and none after it",
             f"see where it ends: kbackup restore topics {place.topic} --deep",
             topic=place.topic,
         )
+
+
+def _may_hold(files: FileSet, window: Window, known: Known) -> bool:
+    """Whether a set may hold records of *window*."""
+    facts = None if files.main is None else known.facts(files.where, files.main)
+    return window.takes(files, facts)
+
+
+def _asked_for(batch: pa.RecordBatch, window: Window, key: bytes | None) -> pa.RecordBatch:
+    """Return the rows that are in *window* and have *key*, where one is asked for."""
+    rows = window.rows(batch)
+    return rows if key is None else rows.filter(pc.equal(rows["key"], key))
 
 
 def _chosen(found: Catalog, place: Wanted) -> Iterator[tuple[TopicPartition, list[FileSet]]]:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from backup_samples import JSON, Backup, batch
+from backup_samples import JSON, TIME, Backup, batch
 from click.testing import CliRunner
 
 from kbackup.cli import root
@@ -42,6 +42,24 @@ def test_peek_narrows_to_a_format(tmp_path: Path) -> None:
 
     assert (0, "whole", "") == (plain.exit_code, plain.stdout, plain.stderr)
     assert (0, b'{"from":"json"}') == (narrow.exit_code, narrow.stdout_bytes.replace(b" ", b""))
+
+
+def test_peek_shows_the_records_of_a_key_from_a_time_on(tmp_path: Path) -> None:
+    """
+    Options choose by key and time, also bytes that are no text.
+    """
+    backup = Backup.in_folder(tmp_path)
+    backup.put("orders", 0, *(batch([at], key=b"\xff", value=b"v%d" % at) for at in range(3)))
+    words = ["restore", "peek", "orders", "--store-url", f"file://{tmp_path}", "--template", "%s "]
+    words += ["--key", "\udcff", "--from-time", str(TIME + 1)]
+
+    found, missed = (
+        CliRunner().invoke(root, [*words, *more], prog_name="kbackup")
+        for more in ([], ["--to-time", str(TIME + 1)])
+    )
+
+    assert (0, "v1 v2 ") == (found.exit_code, found.stdout)
+    assert 2 == missed.exit_code
 
 
 class Terminal(io.StringIO):

@@ -10,6 +10,8 @@ from backup_samples import BYTES, JSON, SIBLINGS, SNAPPY, TIME, Backup, batch
 from hypothesis import given, settings
 from record_samples import record_batches
 
+from kbackup.backup.ledger.objects import PartitionLedger, TopicLedger
+from kbackup.backup.window import Window
 from kbackup.cli.json_lines import schema
 from kbackup.errors import (
     ConfigurationError,
@@ -20,6 +22,7 @@ from kbackup.errors import (
 from kbackup.flow.views import ReadOptions
 from kbackup.look.kcat import render
 from kbackup.look.peek import peek
+from kbackup.runs.known import Known
 
 LINES = jsonschema.Draft202012Validator(schema())
 
@@ -136,6 +139,60 @@ def test_an_object_is_shown_by_its_key() -> None:
         backup, "topics/orders/partition=0/orders+0+0000000002.record.zstd.parquet"
     )
     assert [["k0", "k1"]] * 3 == [[row["key"] for row in look(backup, key)] for key in keys]
+
+
+def test_records_are_chosen_by_key_and_time() -> None:
+    """
+    A key is compared byte for byte, null and empty apart; a time is each record's own.
+    """
+    backup = Backup()
+    rows = [batch([0], key=b"a"), batch([1], key=b""), batch([2], key=None), batch([3], key=b"a")]
+    backup.put("orders", 0, *rows)
+
+    def chosen(count: int = 9, key: bytes | None = None, low: int | None = None,
+               high: int | None = None) -> list[int]:  # fmt: skip
+        window = Window.between(None, None, low, high)
+        found = peek(
+            backup.store, backup.layout, ReadOptions(), "orders",
+            count=count, window=window, key=key,
+        )  # fmt: skip
+        return [row["offset"] for row in found]
+
+    assert [[0, 3], [0], [1]] == [chosen(key=b"a"), chosen(1, b"a"), chosen(key=b"")]
+    assert [[2, 3], [1, 2]] == [chosen(low=TIME + 2), chosen(low=TIME + 1, high=TIME + 3)]
+    assert [3] == chosen(key=b"a", low=TIME + 1)
+    with pytest.raises(IncompleteBackupError, match="that key and such a time"):
+        chosen(key=b"a", low=TIME + 4)
+
+
+def test_objects_without_a_record_of_that_time_are_not_opened() -> None:
+    """
+    What the ledger says of an object's times is enough to pass it over.
+    """
+    backup = Backup()
+    keys = backup.put("orders", 0, [0, 1], [2, 3])
+    entry = backup.entry(keys[0])
+    known = Known(ledgers={"orders": TopicLedger({0: PartitionLedger({keys[0]: entry})})})
+    head = backup.store.head(keys[0])
+    assert head is not None
+    backup.replace(keys[0], b"x" * head.size)
+    window = Window.between(None, None, TIME + 2, None)
+
+    found = peek(backup.store, backup.layout, ReadOptions(), "orders", window=window, known=known)
+
+    assert [2, 3] == [row["offset"] for row in found]
+
+
+def test_values_alone_are_not_chosen_by_time() -> None:
+    """
+    The connectors' layout stores no timestamps, which the error says.
+    """
+    backup = Backup()
+    backup.put("orders", 0, [5], views=JSON)
+    window = Window.between(None, None, TIME, None)
+
+    with pytest.raises(IncompleteBackupError, match="store no timestamps"):
+        next(peek(backup.store, backup.layout, ReadOptions(), "orders", window=window))
 
 
 def test_records_that_lie_there_twice_are_shown_once() -> None:
