@@ -13,6 +13,7 @@ from kbackup.reports.bookmark import Bookmark, LastObject
 from kbackup.reports.done import NOTHING, Done
 from kbackup.reports.mark import Mark, Place, Source, digest
 from kbackup.reports.partition import (
+    GAPS_MOST,
     SPANS_MOST,
     OfRestore,
     OfSink,
@@ -22,6 +23,7 @@ from kbackup.reports.partition import (
 from kbackup.reports.row import Row
 
 __all__ = [
+    "GAPS_MOST",
     "NOTHING",
     "SPANS_MOST",
     "Bookmark",

@@ -13,6 +13,9 @@ from kbackup.reports.done import NOTHING, Done
 SPANS_MOST: Final = 1000
 """Spans of skipped offsets that a report names; the ledger names all of them."""
 
+GAPS_MOST: Final = 100
+"""Gaps that a report names, the last of them: each was among them when it was met."""
+
 
 class OneDirection(Protocol):
     """What only a sink, or only a restore, reports of a partition."""
@@ -79,7 +82,8 @@ class OfSink:
     Attributes:
         bookmark: What was committed beside the report's *committed*, None where it is nothing of
             ours.
-        gaps: Offsets that expired before they could be read, in order.
+        gaps: Offsets that expired before they could be read, in order; no more than `GAPS_MOST`,
+            the last of them.
         skipped: Offsets of records that were left out because they do not fit the layout, in
             order; no more than `SPANS_MOST` spans, the first of them.
         until: Of a run that follows: everything that was written to the partition before then is

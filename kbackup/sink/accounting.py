@@ -162,7 +162,7 @@ class Account:
         self.lock = RLock()
         self._summary = summary
         self._rows: dict[TopicPartition, Row[OfSink]] = {}
-        self._gaps: dict[TopicPartition, list[Span]] = {}
+        self._gap_ends: dict[TopicPartition, int] = {}
         self._until: dict[TopicPartition, float | None] = {}
 
     def begin(self, at: PlannedPartition, until: float | None = None) -> None:
@@ -207,11 +207,10 @@ class Account:
             self._rows[report.where] = now
             bad_records = now.report.done.bad_records - before.done.bad_records
             self._summary.skip("bad_records", bad_records)
-            known = self._gaps.setdefault(report.where, [])
             for gap in report.own.gaps:
-                if gap not in known:
-                    known.append(gap)
-                    self._summary.skip("expired_offsets", len(gap))
+                start = max(gap.start_offset, self._gap_ends.get(report.where, 0))
+                end = self._gap_ends[report.where] = max(start, gap.end_offset)
+                self._summary.skip("expired_offsets", end - start)
             if report.own.until is not None:
                 self._until[report.where] = report.own.until
             return (before.committed, before.end) != (now.report.committed, now.report.end)
@@ -238,7 +237,7 @@ class Account:
     def gap_ends(self) -> dict[TopicPartition, int]:
         """Return where the log began after the last gap that tasks met."""
         with self.lock:
-            return {where: gaps[-1].end_offset for where, gaps in self._gaps.items() if gaps}
+            return dict(self._gap_ends)
 
     def until(self) -> float | None:
         """Return up to when everything is known to be backed up, None where that is not known."""

@@ -187,13 +187,13 @@ class Following:
 
     def _pass_boundary(self) -> None:
         """At a boundary of ``rotate.schedule.interval.ms``, make everything that waits due."""
-        schedule, now_ms = self.job.rule.schedule, self.job.clock.ms()
-        if schedule is None or (self._boundary is not None and now_ms < self._boundary):
+        if (schedule := self.job.rule.schedule) is None:
             return
-        if self._boundary is not None:
+        # not what is later than the last one: a clock that was ahead may be set back by a day
+        before, self._boundary = self._boundary, schedule.next(self.job.clock.ms())
+        if before not in (None, self._boundary):
             waits = (where for where, watch in self.watches.items() if watch.backlog > 0)
             self._scheduled.update(waits)
-        self._boundary = schedule.next(now_ms)
 
     def _visit(self, watch: Watch) -> bool:
         """Back up what waits in a partition; return whether Kafka did its part."""

@@ -19,7 +19,7 @@ from kbackup.errors import (
 )
 from kbackup.kafka import LogStartMovedError
 from kbackup.records import Span, TopicIdentity, joined
-from kbackup.reports import SPANS_MOST, OfSink, PartitionReport
+from kbackup.reports import GAPS_MOST, SPANS_MOST, OfSink, PartitionReport
 from kbackup.runs.pauses import growing_s
 from kbackup.sink.held import HeldCut
 from kbackup.sink.job import SinkUnit
@@ -183,7 +183,7 @@ class Watch:
         last = mine.done.last if done.last is None else done.last
         own = OfSink(
             visit.own.bookmark,
-            (*mine.own.gaps, *visit.own.gaps),
+            (*mine.own.gaps, *visit.own.gaps)[-GAPS_MOST:],
             joined((*mine.own.skipped, *visit.own.skipped))[:SPANS_MOST],
             mine.own.until,
         )

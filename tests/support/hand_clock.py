@@ -10,9 +10,11 @@ class HandClock:
 
     Attributes:
         at_ms: What it shows, in ms since the epoch.
+        ahead_ms: How far its time of day is ahead of that; what has passed is not.
     """
 
     at_ms: float = 1_800_000_000_000
+    ahead_ms: float = 0
 
     def pass_s(self, seconds: float) -> None:
         """Let time pass."""
@@ -20,11 +22,11 @@ class HandClock:
 
     def now(self) -> datetime:
         """As the clock shows it."""
-        return datetime.fromtimestamp(self.at_ms / 1000, UTC)
+        return datetime.fromtimestamp((self.at_ms + self.ahead_ms) / 1000, UTC)
 
     def ms(self) -> int:
         """As the clock shows it."""
-        return int(self.at_ms)
+        return int(self.at_ms + self.ahead_ms)
 
     def steady_s(self) -> float:
         """As the clock shows it."""

@@ -72,3 +72,20 @@ def test_a_task_that_fails_before_it_looks_takes_nothing_back() -> None:
     assert (50, 40, 50, 5, 700, "failed") == tuple(
         row[name] for name in ("committed", "lag", "records", "objects", "bytes_stored", "state")
     )
+
+
+def test_what_has_expired_is_counted_once() -> None:
+    """
+    A report names gaps that were named before, and a task that takes over meets the last one
+    again, which may have grown meanwhile.
+    """
+    summary = Summary("r1", "sink")
+    account, partition = Account(summary), at("orders", 0, Evidence(Span(0, 90)))
+    account.begin(partition)
+
+    for gaps in ([(0, 10)], [(0, 10), (20, 25)], [(20, 27)], [(20, 27), (30, 31)]):
+        own = OfSink(gaps=tuple(Span(*gap) for gap in gaps))
+        account.take(PartitionReport(partition.where, 0, 90, 50, own))
+
+    assert {"expired_offsets": 10 + 7 + 1} == summary.skipped
+    assert {partition.where: 31} == account.gap_ends()

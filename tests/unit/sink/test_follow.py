@@ -18,10 +18,12 @@ from kbackup.flow.schedule import Schedule
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
+from kbackup.reports import GAPS_MOST, OfSink, PartitionReport
 from kbackup.sink.follow import Following, Share, deal, follow
 from kbackup.sink.held import HeldCut
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.messages import Adopt, GaveUp
+from kbackup.sink.watch import Watch
 from kbackup.stores import Store, StoreSettings, open_store
 from tests.support.fake_kafka import FakeKafka
 from tests.support.fakes import SilentLine
@@ -91,6 +93,27 @@ def test_a_schedule_closes_files_at_its_boundaries() -> None:
             kafka.append(where, 2)
 
     assert [0, 0, 0, 3, 3, 5] == steps
+
+
+def test_a_schedule_goes_by_a_clock_that_was_set_back() -> None:
+    """
+    After a clock that was a day ahead is corrected, nothing waits for the next day.
+    """
+    kafka = FakeKafka()
+    (where,) = kafka.create("orders", 3)
+    task = Task(kafka, [where])
+    rule = Rule(10, schedule=Schedule(600_000, "UTC"))
+    task.following.job = replace(task.following.job, rule=rule, flush_tail=False)
+    task.following.idle_s = None
+
+    steps = []
+    for ahead_ms, seconds in ((86_400_000, 1), (0, 1), (0, 1), (0, 600)):
+        kafka.append(where, 1)
+        task.time.ahead_ms = ahead_ms
+        task.turn(seconds)
+        steps += task.committed(where)
+
+    assert [0, 5, 5, 7] == steps
 
 
 @pytest.mark.parametrize(
@@ -249,6 +272,22 @@ def test_what_expires_before_it_is_read_is_written_down() -> None:
     assert [[10, 30]] == task.told(where)[-1]["gaps"]
     assert [45] == task.committed(where)
     assert any(event.get("code") == "gap" for event in task.line.told)
+
+
+def test_a_log_that_expires_for_weeks_makes_no_long_reports() -> None:
+    """
+    A report names the last gaps only: the driver reads no longer line than a MiB, and compares
+    each gap of each report.
+    """
+    where = TopicPartition("orders", 0)
+    watch = Watch.begin(SinkUnit(where, Span(0, 0)), 10)
+    for at in range(0, 10 * GAPS_MOST, 5):
+        own = OfSink(gaps=(Span(at, at + 1),))
+        watch.visited(PartitionReport(where, 0, at + 5, at + 5, own), None, 0.0, 0.0)
+
+    gaps = watch.report.own.gaps
+
+    assert (GAPS_MOST, Span(10 * GAPS_MOST - 5, 10 * GAPS_MOST - 4)) == (len(gaps), gaps[-1])
 
 
 @pytest.mark.parametrize(
