@@ -159,6 +159,7 @@ class Planner:
             is_same_cluster=same,
             is_watched=self._known.watches(target, self._cluster.cluster_id),
             oldest_timestamp=self._inventory.oldest(name),
+            message_bytes=int(source.config.get("max.message.bytes", safety.MESSAGE_BYTES)),
         )
 
     def _source(self, where: TopicPartition, count: int) -> Source:
@@ -209,6 +210,7 @@ class Planner:
         config = created if target.partitions is None else target.config or {}
         limit = config.get("max.message.bytes")
         max_bytes = None if limit is None else int(limit)
+        warnings += safety.small_messages(intent, max_bytes)
         parts = [
             self._partitions.plan(where, intent.target, lanes, max_bytes)
             for where in self._inventory.wanted(intent.source)

@@ -25,6 +25,9 @@ _OLDEST_TAKEN: Final = (
     "message.timestamp.before.max.ms",
     "message.timestamp.difference.max.ms",  # the only one before Kafka 3.6
 )
+MESSAGE_BYTES: Final = 1_048_588
+"""Kafka's default of ``max.message.bytes``."""
+
 _RENAME: Final = "--rename 'copy_of_$0'"
 
 
@@ -58,6 +61,8 @@ class Intent:
         is_same_cluster: The target cluster is the one the backup was made from; None: not known.
         is_watched: A sink of the same cluster backs the target topic up.
         oldest_timestamp: Lowest record timestamp in ms where known.
+        message_bytes: The original's ``max.message.bytes``, or Kafka's default where it had none of
+            its own.
     """
 
     source: str
@@ -67,6 +72,7 @@ class Intent:
     is_same_cluster: bool | None = None
     is_watched: bool = False
     oldest_timestamp: int | None = None
+    message_bytes: int = MESSAGE_BYTES
 
 
 def grows(intent: Intent, target: Target, *, follows: bool, creates: bool) -> bool:
@@ -262,6 +268,26 @@ def warnings(intent: Intent, target: Target) -> Iterator[tuple[str, str]]:
         yield "compacted", "is compacted: it will keep only the newest record of each key"
     if config.get("message.timestamp.type") == "LogAppendTime":
         yield "append_time", "has LogAppendTime: it replaces the records' timestamps"
+
+
+def small_messages(intent: Intent, limit: int | None) -> list[tuple[str, str]]:
+    """Warn of a target that takes smaller messages than its original did.
+
+    How large the records of a backup are is not known before they are read.
+
+    Args:
+        intent: From where to where.
+        limit: The target's ``max.message.bytes``; None where it is not known.
+    """
+    if limit is None or limit >= intent.message_bytes:
+        return []
+    is_default = intent.message_bytes == MESSAGE_BYTES
+    than = "Kafka's default" if is_default else f"the {intent.message_bytes} of {intent.source}"
+    text = (
+        f"its max.message.bytes is {limit}, less than {than}: records larger than that are bad "
+        "records; raise it first"
+    )
+    return [("message_size", f"{intent.target}: {text}")]
 
 
 def collisions(intents: Iterable[Intent]) -> Iterator[KbackupError]:

@@ -129,6 +129,22 @@ def test_a_missing_topic_is_created_with_the_partitions_of_the_record(store: Sto
     assert ("-1", "77") == (topic.config["retention.ms"], topic.config["max.message.bytes"])
 
 
+@pytest.mark.parametrize(("original", "expected"), [("2000", ["message_size"]), ("1000", [])])
+def test_the_limits_of_original_and_target_are_compared(
+    store: Store, original: str, expected: list[str]
+) -> None:
+    """
+    What the ledger says of the original's largest message is held against the target's limit.
+    """
+    put(store, whole("orders", 0, 0), 0, 4)
+    settings = {"max.message.bytes": original}
+    known = {"orders": TopicEntry("topic", "orders", "elsewhere", "", 1, settings)}
+
+    (topic,) = plan(store, FakeCluster({"copy": 1}), known, rename="copy").topics
+
+    assert expected == [code for code, _ in topic.warnings]
+
+
 def test_a_created_topic_keeps_and_takes_records_of_any_age(store: Store) -> None:
     """
     Nothing restored is deleted, compacted or refused for its time, unless the operator says so.

@@ -4,7 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from kbackup.restore.planning.safety import Intent, Target, collisions, grows, refusals, warnings
+from kbackup.restore.planning.safety import (
+    Intent,
+    Target,
+    collisions,
+    grows,
+    refusals,
+    small_messages,
+    warnings,
+)
 
 COPY = Intent("orders", "copy_of_orders", 3, is_same_cluster=True)
 SAME = Intent("orders", "orders", 3, is_same_cluster=True)
@@ -141,6 +149,27 @@ def test_what_a_target_changes_is_said() -> None:
     assert ["compacted", "append_time"] == [
         code for code, _ in warnings(COPY, Target(1, config=config))
     ]
+
+
+@pytest.mark.parametrize(
+    ("original", "limit", "expected"),
+    [
+        pytest.param(2_000_000, 1_048_588, ["message_size"], id="smaller than the original's"),
+        pytest.param(None, 20_000, ["message_size"], id="smaller than Kafka's default"),
+        pytest.param(2_000_000, 2_000_000, [], id="as large"),
+        pytest.param(None, 1_048_588, [], id="the default"),
+        pytest.param(2_000_000, None, [], id="not known"),
+    ],
+)
+def test_a_target_that_takes_smaller_messages_is_said(
+    original: int | None, limit: int | None, expected: list[str]
+) -> None:
+    """
+    The plan warns of a limit below the original's before a record is refused for its size.
+    """
+    intent = COPY if original is None else replace(COPY, message_bytes=original)
+
+    assert expected == [code for code, _ in small_messages(intent, limit)]
 
 
 @pytest.mark.parametrize(
