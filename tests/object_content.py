@@ -1,4 +1,4 @@
-"""What an object of the connectors' layout holds, by other libraries than kbackup's readers."""
+"""What objects of the connectors' layout hold, by other libraries than kbackup's readers."""
 
 import gzip
 import io
@@ -8,6 +8,8 @@ from typing import Any
 
 import fastavro
 import pyarrow.parquet as pq
+
+from kbackup.stores import Store
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,16 @@ class Content:
 
     about: Any
     rows: list[Any]
+
+
+def stored(store: Store) -> dict[str, bytes]:
+    """Every object but kbackup's own records, by key."""
+    found = {}
+    for entry in store.list(""):
+        if "_kbackup/" not in entry.key:
+            with store.open(entry.key) as body:
+                found[entry.key] = body.read()
+    return found
 
 
 def content(key: str, data: bytes) -> Content:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import scenario_files
+from object_content import stored
 
 from kbackup.local import LocalS3
 from kbackup.stores import Store
@@ -28,16 +29,6 @@ NAMES = [
     "pad-2",
     "topics-dir-nested",
 ]
-
-
-def stored(store: Store) -> dict[str, bytes]:
-    """Every object but kbackup's own records."""
-    found = {}
-    for entry in store.list(""):
-        if "_kbackup/" not in entry.key:
-            with store.open(entry.key) as body:
-                found[entry.key] = body.read()
-    return found
 
 
 def inputs(scenario: Path) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import scenario_files
-from object_content import content
+from object_content import content, stored
 from scenario_files import Scenario
 
 from kbackup.errors import ConfigurationError
@@ -32,16 +32,6 @@ def bench(
 ) -> Bench:
     """Where the scenario of the test is run."""
     return Bench(scenario, cluster, s3, bucket, tmp_path)
-
-
-def stored(store: Store) -> dict[str, bytes]:
-    """Every object but kbackup's own records."""
-    found = {}
-    for entry in store.list(""):
-        if "_kbackup/" not in entry.key:
-            with store.open(entry.key) as body:
-                found[entry.key] = body.read()
-    return found
 
 
 @pytest.mark.parametrize("scenario", scenario_files.scenarios(ended_well=True))

@@ -1,17 +1,17 @@
-"""Tasks without Spark."""
+"""Tasks without Spark, in this thread."""
 
 import pickle
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kbackup.channel import Here
 from kbackup.engine import Deal, R, Task, deal
-from kbackup.events import Event
-from tests.support.fakes import SilentLine
+from kbackup.events import Event, Plain
 
 
 class InTurn:
-    """Runs tasks one after the other in this thread."""
+    """Runs tasks one after the other: `runs.world.RunTasks`."""
 
     slots = 1
 
@@ -25,15 +25,27 @@ class InTurn:
         self,
         task: Task[R],
         units: Sequence[Any],
-        _hear: Callable[[Event], None],
-        _stop: threading.Event,
+        hear: Callable[[Event], None],
+        stop: threading.Event,
         *,
         deal: Deal = deal,
         **_: object,
     ) -> list[R]:
-        """`RunTasks`; reports come back as Spark would bring them."""
+        """Return all reports, as Spark would bring them."""
         return [
             pickle.loads(pickle.dumps(report))
             for share in deal(units, 1)
-            for report in task(share, SilentLine())
+            for report in task(share, _Heard(hear, stop))
         ]
+
+
+class _Heard(Here):
+    """A line that is a function call."""
+
+    def __init__(self, hear: Callable[[Event], None], stop: threading.Event) -> None:
+        super().__init__(stop)
+        self._hear = hear
+
+    def tell(self, event: Plain) -> None:
+        """Pass *event* on."""
+        self._hear(event.to_dict())

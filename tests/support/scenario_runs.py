@@ -15,15 +15,18 @@ from object_content import Line, content
 from scenario_files import BYTES, STRING, Given, Scenario, raw
 
 from kbackup import config
+from kbackup.clock import SystemClock
 from kbackup.config import Settings
 from kbackup.events import Event
 from kbackup.local import LocalS3
 from kbackup.restore.run import RestoreRun
+from kbackup.runs import wiring
 from kbackup.runs.stopping import Stop
+from kbackup.runs.world import World
 from kbackup.sink.run import SinkRun
 from tests.support.cluster import Record, TestCluster
+from tests.support.in_turn import InTurn
 from tests.support.placing import place
-from tests.support.tasks import world_of
 
 
 def sent(data: Any, converter: dict[str, str], part: str) -> bytes | None:
@@ -148,13 +151,13 @@ class Bench:
         settings = self.settings(
             "sink", topics=",".join(self.topics), flush_on_stop=False, group=self.bucket
         )
-        return SinkRun(settings, lambda _: None, Stop(), world_of(settings))()
+        return SinkRun(settings, lambda _: None, Stop(), _world(settings))()
 
     def restore(self) -> Event:
         """Restore the bucket under the connector's file; return the summary."""
         rename = self.target("$0")
         settings = self.settings("restore", rename=rename, yes_split_on_newline=True)
-        return RestoreRun(settings, lambda _: None, Stop(), world_of(settings))()
+        return RestoreRun(settings, lambda _: None, Stop(), _world(settings))()
 
     def committed(self) -> dict[tuple[str, int], int]:
         """Return the group's offsets, 0 where there is none."""
@@ -260,3 +263,10 @@ class Bench:
         )
         given = {"bootstrap_servers": self.cluster.servers, **options}
         return config.load(command, options=given, files=[path], environ={}).settings
+
+
+def _world(settings: Settings) -> World:
+    """Return the cluster and the bucket of *settings*, with tasks in this process."""
+    return World(
+        wiring.kafka_settings(settings), wiring.store_settings(settings), InTurn(), SystemClock()
+    )
