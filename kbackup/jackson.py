@@ -52,7 +52,8 @@ def canonical(column: pa.BinaryArray) -> tuple[pa.StringArray, tuple[Bad, ...]]:
             for value in left:
                 texts.append(None if value is None else _compact(value))  # noqa: PERF401
         except ValueError as error:
-            bad.append(Bad(len(texts), _NOT_JSON, str(error)))
+            why = str(error) if values[len(texts)] else "it is empty"
+            bad.append(Bad(len(texts), _NOT_JSON, why))
             texts.append(None)
     differs = pc.match_substring_regex(pa.array(texts, pa.binary()).cast(pa.string()), _DIFFERS)
     for row in pc.indices_nonzero(differs).to_pylist():

@@ -5,7 +5,7 @@ the time and the directory of each row.  Nothing is copied where nothing changes
 """
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +13,12 @@ import pyarrow.compute as pc
 from kbackup.columns import Schema
 from kbackup.errors import BadRecordError
 from kbackup.records import TopicPartition
+
+_DO: Final = (
+    "correct what writes such records, or have them left out: errors.tolerance=all in a sink, "
+    "behavior.on.error=log in a restore"
+)
+"""What to do about a bad record where nothing better is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class BadRecord:
     def error(self, where: TopicPartition) -> BadRecordError:
         """Return the error that names it."""
         return BadRecordError(
-            f"{where} offset {self.offset}: {self.what}", self.why, self.do,
+            f"{where} offset {self.offset}: {self.what}", self.why, self.do or _DO,
             topic=where.topic, partition=where.partition, offset=self.offset,
         )  # fmt: skip
 

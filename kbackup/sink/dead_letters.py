@@ -43,7 +43,7 @@ def _context(bad: BadRecord, where: TopicPartition, connector: str) -> Iterable[
         "class.name": _CLASS,
         "exception.class.name": _EXCEPTION,
         "exception.message": str(error),
-        "exception.stacktrace": "\n".join(filter(None, (error.what, error.why, error.do))),
+        "exception.stacktrace": "\n".join(filter(None, (error.what, bad.why, bad.do))),
     }
     for name, text in facts.items():
         yield {"key": CONTEXT + name, "value": text.encode()}

@@ -15,6 +15,15 @@ def bad_rows(*texts: bytes | None) -> list[int]:
     return [bad.row for bad in jackson.canonical(pa.array(texts, pa.binary()))[1]]
 
 
+def test_an_empty_value_is_called_empty() -> None:
+    """
+    The reason is not a parser's word for a missing character.
+    """
+    [bad] = jackson.canonical(pa.array([b"1", b""], pa.binary()))[1]
+
+    assert (1, "it is empty") == (bad.row, bad.why)
+
+
 @pytest.mark.parametrize(
     ("number", "text"),
     [

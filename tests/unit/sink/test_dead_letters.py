@@ -161,7 +161,9 @@ def test_without_tolerance_the_first_bad_record_ends_the_partition(
     """
     summary = Sink(kafka, store, **{**KEPT, "errors_tolerance": "none", "flush_size": 1}).wait()
 
-    assert ("bad_record", 2) == (summary["errors"][0]["code"], summary["errors"][0]["offset"])
+    [error] = summary["errors"]
+    assert ("bad_record", 2) == (error["code"], error["offset"])
+    assert "errors.tolerance=all" in error["do"]
     assert (2, []) == (kafka.positions_[ORDERS].offset, kafka.letters)
     assert LETTERS not in kafka.ids
 
