@@ -10,6 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
+def _others() -> dict[str, str]:
+    """The variables of this process but kbackup's; the tests' ``KBACKUP_OBJECTS`` is none of it."""
+    return {name: text for name, text in os.environ.items() if not name.startswith("KBACKUP_")}
+
+
 class Result(NamedTuple):
     """What a finished command left."""
 
@@ -47,7 +52,7 @@ class Kbackup:
         """Start a command in a process group of its own."""
         return subprocess.Popen(
             [sys.executable, "-m", self.module, *words],
-            env={**os.environ, **self.environment},
+            env={**_others(), **self.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
