@@ -37,6 +37,13 @@ def _customer_key(text: str) -> None:
         raise ValueError("expected 32 bytes in base64")
 
 
+def _never_fits(text: str) -> bool:
+    """Whether S3 would refuse these tags beside the three of each object."""
+    given = [pair.partition(":")[0].strip() for pair in text.split(",") if pair.strip()]
+    every = ["startOffset", "endOffset", "recordCount", *given]
+    return len(every) > 10 or len(set(every)) < len(every)
+
+
 BUCKET: Final = optional_text(
     "s3.bucket.name",
     "Bucket that holds the backup.",
@@ -199,6 +206,12 @@ TAGS: Final = names(
             lambda text: any(pair.count(":") > 1 for pair in text.split(",")),
             "the value is all that follows the first colon; the connector ends it at the second",
             "choose a value without a colon",
+        ),
+        Suspicion(
+            _never_fits,
+            "S3 takes ten tags with ten names, and startOffset, endOffset and recordCount are "
+            "three: no object could be tagged",
+            "name seven others at most, each once",
         ),
     ),
 )

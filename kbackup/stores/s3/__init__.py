@@ -15,7 +15,7 @@ from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from kbackup.stores import ObjectHead, StoredObject, StoreSettings
 from kbackup.stores.archive import Thaw, Tier
 from kbackup.stores.bucket_facts import BucketFacts
-from kbackup.stores.s3 import archive, bucket, outcomes, route, uploads
+from kbackup.stores.s3 import archive, bucket, outcomes, route, sources, uploads
 from kbackup.stores.s3.object_settings import ObjectSettings
 from kbackup.stores.s3.upload import Features, Upload
 from kbackup.stores.s3_options import PART_SIZE
@@ -49,6 +49,7 @@ class S3Store:
         ObjectSettings.of(options)
         route.addressing(options)
         route.proxies(options)
+        sources.chosen(options)
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from botocore.credentials import (
 from botocore.exceptions import NoCredentialsError
 from botocore.session import Session as Core
 
-from kbackup.errors import ConfigurationError
+from kbackup.stores.s3 import sources
 from kbackup.stores.s3_options import (
     ACCESS_KEY_ID,
     PROVIDER,
@@ -27,7 +27,7 @@ from kbackup.stores.s3_options import (
     ROLE_SESSION,
     SECRET_ACCESS_KEY,
 )
-from kbackup.stores.s3_providers import ANONYMOUS, ROLE, STATIC, methods
+from kbackup.stores.s3_providers import ANONYMOUS, ROLE, STATIC
 
 _SESSION: Final = "kbackup"
 """Name of a role's session where none is given."""
@@ -43,19 +43,8 @@ def session(core: Core, options: Mapping[str, Any]) -> Session:
     Raises:
         ConfigurationError: If there is no such source.
     """
-    chosen = methods(PROVIDER.of(options) or "DefaultCredentialsProvider")
-    keys = _static(options)
-    if keys is None and chosen == (STATIC,):
-        raise ConfigurationError(
-            "there are no credentials",
-            f"{PROVIDER.name} requires static ones",
-            "set aws.access.key.id and aws.secret.access.key",
-        )
-    role = ROLE_ARN.of(options)
-    if role is None and chosen == (ROLE,):
-        raise ConfigurationError(
-            "there are no credentials", f"{PROVIDER.name} requires a role", f"set {ROLE_ARN.name}"
-        )
+    chosen = sources.chosen(options)
+    keys, role = _static(options), ROLE_ARN.of(options)
     resolver = core.get_component("credential_provider")
     if chosen and chosen[0] not in (ROLE, STATIC, ANONYMOUS):
         kept = [one for one in resolver.providers if one.METHOD in chosen]
@@ -71,8 +60,7 @@ def session(core: Core, options: Mapping[str, Any]) -> Session:
 
 def is_anonymous(options: Mapping[str, Any]) -> bool:
     """Whether requests are not signed."""
-    chosen = methods(PROVIDER.of(options) or "DefaultCredentialsProvider")
-    return chosen == (ANONYMOUS,) and _static(options) is None
+    return sources.chosen(options) == (ANONYMOUS,) and _static(options) is None
 
 
 def _static(options: Mapping[str, Any]) -> tuple[str, str] | None:

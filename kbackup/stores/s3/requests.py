@@ -164,7 +164,7 @@ class Requests:
             proxies={} if is_local and proxies is None else proxies,  # None: the environment's
             signature_version=UNSIGNED if credentials.is_anonymous(options) else None,
             s3={
-                "addressing_style": route.addressing(options),
+                "addressing_style": route.addressing(options, settings.endpoint_url),
                 "use_accelerate_endpoint": ACCELERATE.of(options),
             },
             retries={"total_max_attempts": 1},

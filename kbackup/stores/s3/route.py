@@ -8,14 +8,28 @@ from kbackup.errors import ConfigurationError
 from kbackup.stores.s3_options import ACCELERATE, PATH_STYLE, PROXY_PASSWORD, PROXY_URL, PROXY_USER
 
 
-def addressing(options: Mapping[str, Any]) -> Literal["path", "virtual"]:
+def addressing(
+    options: Mapping[str, Any], endpoint_url: str | None = None
+) -> Literal["path", "virtual"]:
     """Return where the bucket's name stands: in the path, or in the host name.
 
+    Args:
+        options: Those of the store.
+        endpoint_url: The server's, None for Amazon's own.
+
     Raises:
-        ConfigurationError: If it would have to be in both.
+        ConfigurationError: If it would have to be in both, or the server is not Amazon's and would
+            have to be.
     """
     if not ACCELERATE.of(options):
         return "path" if PATH_STYLE.of(options) else "virtual"
+    if endpoint_url is not None:
+        raise ConfigurationError(
+            f"{ACCELERATE.name} cannot be used",
+            "store.url names a server, and only Amazon's own have accelerate endpoints",
+            f"set {ACCELERATE.name}=false, or remove store.url",
+            property=ACCELERATE.name,
+        )
     if options.get(PATH_STYLE.name):
         raise ConfigurationError(
             f"{ACCELERATE.name} cannot be used",

@@ -3,7 +3,7 @@
 import pytest
 
 from kbackup.errors import ConfigurationError
-from kbackup.stores.s3.route import proxies
+from kbackup.stores.s3.route import addressing, proxies
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,13 @@ def test_what_is_no_proxy_is_refused(url: str) -> None:
     """
     with pytest.raises(ConfigurationError, match=r"s3\.proxy\.url"):
         proxies({"s3.proxy.url": url})
+
+
+def test_only_amazons_servers_have_accelerate_endpoints() -> None:
+    """
+    Beside another server's URL, acceleration is refused before anything is sent.
+    """
+    with pytest.raises(ConfigurationError, match="accelerate endpoints"):
+        addressing({"s3.wan.mode": True}, "http://minio:9000")
+
+    assert "virtual" == addressing({"s3.wan.mode": True})
