@@ -63,6 +63,19 @@ def _about(name: str, commands: frozenset[str]) -> tuple[Suspicion, ...]:
     return found.option.suspicions
 
 
+def header_text(given: Mapping[str, Value]) -> Iterator[Doubt]:
+    """Yield what is stored of headers if a connector's file left their converter to its worker."""
+    stores = given.get("store.kafka.headers")
+    if stores is None or stores.text.lower() != "true" or _has(given, "header.converter"):
+        return
+    why = (
+        "not given, so the worker's converter was used; headers are stored as the text they are, "
+        "while Connect's own SimpleHeaderConverter writes 1.50 as 1.5 and 007 as 7"
+    )
+    do = "set header.converter to the worker's converter"
+    yield warning("assumed", "header.converter", None, why, do)
+
+
 def dead_letters(given: Mapping[str, Value]) -> Iterator[Doubt]:
     """Yield errors and surprising effects of the settings for bad records."""
     tolerance = given.get("errors.tolerance")
@@ -259,7 +272,7 @@ _NEEDS: Final = (
     ),
     _Need(
         "flush.size",
-        lambda given: _has(given, "flush.size"),
+        lambda given: "flush.size" in given,  # if it is empty, it is no number
         "set it: the number of records after which a file is cut (format.class chooses the "
         "connectors' layout, which has no default)",
         SINK,

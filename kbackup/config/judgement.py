@@ -131,6 +131,8 @@ class Judgement:
             self.doubts += checks.parse_errors(self.given)
         if "sink" in self.sides:
             self.doubts += checks.dead_letters(self.given)
+            if self.connector is not None:
+                self.doubts += checks.header_text(self.given)
         kafka = clients.translate(
             {name: value for name, value in usable.items() if clients.is_client_property(name)}
         )

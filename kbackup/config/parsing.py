@@ -197,7 +197,8 @@ def _group(value: object) -> object:
 
 def names_store(url: str) -> bool:
     """Whether *url*, a ``store.url``, names a store itself, not an S3-compatible server."""
-    return url.partition("://")[0] not in ("http", "https")
+    scheme, separator, _ = url.partition("://")
+    return separator != "" and scheme not in ("http", "https")
 
 
 def _store_url(value: object) -> object:

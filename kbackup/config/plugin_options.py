@@ -150,7 +150,9 @@ def chosen(settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
             found[attribute] = (seam, name)
     url = settings.get("store_url") or ""
     scheme = url.partition("://")[0]
-    found["store_url"] = ("stores", scheme) if url and names_store(url) else PLACES[0].plugins[0]
+    is_there = any(scheme == each.name for each in plugins.installed("stores"))
+    is_chosen = is_there and names_store(url)  # what nobody has is refused as store.url
+    found["store_url"] = ("stores", scheme) if is_chosen else PLACES[0].plugins[0]
     return found
 
 

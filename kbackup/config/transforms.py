@@ -61,7 +61,7 @@ def steps(given: Mapping[str, Value], known: Known) -> Steps:
         given: All that was given.
         known: What is known of the files.
     """
-    doubts = [*_repeated(given)]
+    doubts = [*_repeated(given), *_unlisted(given)]
     found = []
     for alias in listed(given):
         try:
@@ -88,7 +88,7 @@ def restore_steps(given: Mapping[str, Value], converters: frozenset[str]) -> Ste
         given: All that was given; ``rename`` takes the place of each ``RegexRouter``.
         converters: "key" and "value", if a converter is known for them.
     """
-    doubts = [*_repeated(given)]
+    doubts = [*_repeated(given), *_unlisted(given)]
     found = []
     for alias in listed(given):
         kind = given.get(f"transforms.{alias}.type")
@@ -272,6 +272,16 @@ def _repeated(given: Mapping[str, Value]) -> Iterator[Doubt]:
         if count > 1:
             why = f"it names {alias} {count} times"
             yield error("transform", "transforms", given["transforms"], why, "name it once")
+
+
+def _unlisted(given: Mapping[str, Value]) -> Iterator[Doubt]:
+    """Warn of each transform that is described and that the list does not name."""
+    names = listed(given)
+    for name, value in given.items():
+        alias = name.removeprefix("transforms.").removesuffix(".type")
+        if "." not in alias and name == f"transforms.{alias}.type" and alias not in names:
+            why = f"transforms does not name {alias}, so it has no effect"
+            yield warning("no_effect", name, value, why, "add it to transforms, or remove it")
 
 
 def listed(given: Mapping[str, Value]) -> list[str]:

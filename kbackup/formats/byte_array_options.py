@@ -1,18 +1,20 @@
 """The options of byte-array files."""
 
+import re
 from typing import Final
 
 from kbackup.formats import separated_options
 from kbackup.options import text, verbatim
 
 
-def _not_empty(extension: str) -> None:
-    if not extension:
-        raise ValueError("expected at least one character")
+def _readable(extension: str) -> None:
+    """Refuse what no reader could tell from the offset before it."""
+    if re.fullmatch(r"(\.[A-Za-z0-9]+)+", extension) is None:
+        raise ValueError("expected a dot, and letters or digits after it, such as .bin")
 
 
 EXTENSION: Final = text(
-    "format.bytearray.extension", "Extension of byte-array files.", ".bin", check=_not_empty
+    "format.bytearray.extension", "Extension of byte-array files.", ".bin", check=_readable
 )
 SEPARATOR: Final = verbatim(
     "format.bytearray.separator",

@@ -21,6 +21,11 @@ def _swaps_month(text: str) -> bool:
     return "mm" in _bare(text) and "H" not in _bare(text).partition("mm")[0]
 
 
+def _is_open(text: str) -> bool:
+    """Whether a quote lacks its end: two quotes are a quote, or begin and end a text."""
+    return text.count("'") % 2 == 1
+
+
 LOCALE: Final = text(
     "locale",
     "Language of month and day names in time-based directories; without a region, such as de.",
@@ -48,6 +53,11 @@ PATH_FORMAT: Final = text(
             _has("(?=.*Y)(?=.*w)"),
             "YYYY is the calendar year; the year that weeks belong to is xxxx",
             "xxxx?",
+        ),
+        Suspicion(
+            _is_open,
+            "a quote has no end, so all that follows it is text, and no time",
+            "write a quote before and after each text: 'year'=YYYY",
         ),
     ),
 )

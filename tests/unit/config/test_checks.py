@@ -4,7 +4,7 @@ import pytest
 
 from kbackup import config
 from kbackup.errors import ConfigurationError
-from tests.support.configurations import SINK, WHOLE, Write, errors, load
+from tests.support.configurations import SINK, WHOLE, Write, load
 
 
 @pytest.mark.parametrize(
@@ -20,11 +20,27 @@ from tests.support.configurations import SINK, WHOLE, Write, errors, load
         pytest.param("path.format='year'=YYYY/'month'=mm", "suspicious", "path.format", id="mm"),
         pytest.param("path.format=YYYY/MM/DD", "suspicious", "path.format", id="DD"),
         pytest.param("path.format=YYYY-ww", "suspicious", "path.format", id="weeks"),
+        pytest.param("path.format='year=YYYY", "suspicious", "path.format", id="open quote"),
         pytest.param(
             "s3.object.tagging.key.value.pairs=a:b:c",
             "suspicious",
             "s3.object.tagging.key.value.pairs",
             id="colons",
+        ),
+        pytest.param(
+            "s3.object.tagging.key.value.pairs=startOffset:1",
+            "suspicious",
+            "s3.object.tagging.key.value.pairs",
+            id="a tag that is there twice",
+        ),
+        pytest.param(
+            "s3.object.tagging.key.value.pairs=a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1",
+            "suspicious",
+            "s3.object.tagging.key.value.pairs",
+            id="eleven tags",
+        ),
+        pytest.param(
+            "store.kafka.headers=true", "assumed", "header.converter", id="text of headers"
         ),
         pytest.param("rotate.interval.ms=60000", "ignored", "rotate.interval.ms", id="no time"),
         pytest.param("task.max=1", "unknown_name", "task.max", id="unknown"),
@@ -60,9 +76,11 @@ def test_a_bucket_that_is_not_used_is_said_once() -> None:
         "locale=en",
         "path.format='year'=YYYY/'month'=MM/'day'=dd/'hour'=HH/mm",
         "path.format='DD mm'/MM",
+        "path.format='o''clock'HH",
         "rotate.interval.ms=-1",
         "aws.access.key.id=x\naws.secret.access.key=y",
         "s3.object.tagging.key.value.pairs=a:b,c:d",
+        "store.kafka.headers=true\nheader.converter=StringConverter",
     ],
 )
 def test_what_is_meant_is_not_doubted(write: Write, text: str) -> None:
@@ -101,13 +119,23 @@ def test_what_belongs_to_a_refused_property_is_not_said_to_have_no_effect(
     assert 1 == len(given & named)
 
 
-def test_a_format_that_nobody_has_is_all_that_is_wrong() -> None:
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("format.class=x.Y", "format.class"),
+        ("format.class=", "format.class"),
+        ("flush.size=", "flush.size"),
+        ("store.url=minio:9000", "store.url"),
+        ("store.url=ftp://minio", "store.url"),
+    ],
+)
+def test_one_wrong_value_is_one_error(write: Write, text: str, name: str) -> None:
     """
-    What the layout of a known format needs is not missed of an unknown one.
+    What is missing because of it is not missed, and an empty value is none.
     """
-    found = errors("sink", **WHOLE, format_class="nosuch")
+    found = [doubt for doubt in config.check([write(SINK + text)], {}) if doubt.level == "error"]
 
-    assert ["format.class"] == [*found]
+    assert [name] == [doubt.name for doubt in found]
 
 
 def test_pad_width_zero_acts_as_one(write: Write) -> None:

@@ -58,6 +58,16 @@ BYTES = "io.confluent.connect.s3.format.bytearray.ByteArrayFormat"
         ),
         pytest.param("s3.proxy.url=ftp://p", "s3.proxy.url", id="proxy"),
         pytest.param(
+            "s3.credentials.provider.class=AwsAssumeRoleCredentialsProvider",
+            "s3.credentials.provider.sts.role.arn",
+            id="a role without its name",
+        ),
+        pytest.param(
+            f"format.class={BYTES}\nvalue.converter=bytes\nformat.bytearray.extension=bin",
+            "format.bytearray.extension",
+            id="a name that ends in digits and letters",
+        ),
+        pytest.param(
             "s3.wan.mode=true\ns3.path.style.access.enabled=true", "s3.wan.mode", id="accelerate"
         ),
         pytest.param(

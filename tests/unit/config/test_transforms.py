@@ -191,6 +191,16 @@ def test_a_transform_of_keys_that_are_not_stored_is_left_out() -> None:
     assert [("warning", "transforms.at.type")] == [(d.level, d.name) for d in found.doubts]
 
 
+def test_a_transform_that_is_not_listed_is_said() -> None:
+    """
+    A transform that is described, and missing from the list, is reported.
+    """
+    found = steps(_given({"transforms.at.type": TYPE}), VALUES)
+
+    assert [("warning", "transforms.at.type")] == [(d.level, d.name) for d in found.doubts]
+    assert () == found.steps
+
+
 def test_an_option_that_a_transform_does_not_have_is_said() -> None:
     """
     An option that a transform does not have is reported; Kafka ignores it silently.
