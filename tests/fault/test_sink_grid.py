@@ -70,6 +70,7 @@ def kafka_of(values: list[str]) -> FakeKafka:
 def sink(kafka: FakeKafka, store: StoreSettings, **options: Any) -> dict[str, Any]:
     """Back the topic up."""
     given = {"bootstrap_servers": "h:1", "s3_bucket_name": "b", "topics": "orders", **options}
+    given["store_url"] = store.endpoint_url  # what other processes test has locks of its own
     world = World(kafka, store, InTurn(), SystemClock())  # type: ignore[arg-type]
     return dict(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
 
