@@ -7,11 +7,7 @@ A segment is a header, a body and a footer; numbers are little-endian::
     body    the records, compressed as one
     footer  CRC-32 of header and body u32, "BKAE"
 
-    record  length u32 of what follows, timestamp i64, offset i64, key, value,
-            number of headers u16, headers
-    header  length of the name u16, the name in UTF-8, value
-
-Keys and values begin with their length i32, -1 for null.  Nothing says who set a timestamp.
+What a record is, `kafka_backup_records` says.
 
 Source: the crate kafka-backup-core 0.25.2, ``segment/format.rs`` and ``compression.rs``; the tool's
 web site describes another format, which no published version writes.
@@ -29,12 +25,10 @@ import pyarrow.compute as pc
 from kbackup.columns import ANY_KIND, Kind
 from kbackup.errors import CorruptObjectError, UnsupportedObjectError
 from kbackup.formats import FormatOptions, codecs, refuse_view
+from kbackup.formats.kafka_backup_records import batches, corrupt
 from kbackup.formats.only_read import OnlyRead
 from kbackup.naming import View
-from kbackup.records import HEADER, SCHEMA, Facts, TimestampType
-
-READ_BYTES: Final = 8 * 2**20
-"""Of the uncompressed body in one batch; more if a single record is larger."""
+from kbackup.records import Facts
 
 LZ4_BYTES: Final = 2**30
 """The largest body compressed by LZ4, which has to be held in memory as a whole."""
@@ -48,18 +42,11 @@ _HEAD: Final = struct.Struct("<4sBBHQqq")
 _FOOT: Final = struct.Struct("<I4s")
 _NONE, _ZSTD, _LZ4 = range(3)
 
-_record = struct.Struct("<Iqqi").unpack_from  # length, timestamp, offset, the key's length
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ELSEWHERE: Final = (
     "leave it out with a narrower expression in topic.regex.list; restore encrypted segments, and "
     "those of the tool's first versions, with kafka-backup itself"
 )
-
-_i32 = struct.Struct("<i").unpack_from
-_u16 = struct.Struct("<H").unpack_from
-_RECORD_BYTES: Final = 24
-_FIXED_BYTES: Final = 26
-"""Of the length of a record without key, value and headers."""
 
 
 class KafkaBackupFormat(OnlyRead):
@@ -139,10 +126,10 @@ def _read(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
     head, size = _checked(file)
     body = _Part(file, _HEAD.size, size)
     read, last = 0, None
-    for batch in _batches(_inflated(body, size, head.compression), max_record_bytes):
+    for batch in batches(_inflated(body, size, head.compression), max_record_bytes):
         offsets = batch["offset"]
         if last is None and offsets[0].as_py() != head.first:
-            raise _corrupt(f"its first offset is {offsets[0]}, its header says {head.first}")
+            raise corrupt(f"its first offset is {offsets[0]}, its header says {head.first}")
         _check_order(offsets, last)
         read, last = read + len(batch), offsets[-1].as_py()
         if read > head.records:
@@ -150,9 +137,9 @@ def _read(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
         yield batch
     if read != head.records:
         more = "more" if read > head.records else str(read)
-        raise _corrupt(f"its header says {head.records} records, and it holds {more}")
+        raise corrupt(f"its header says {head.records} records, and it holds {more}")
     if last is not None and last != head.last:
-        raise _corrupt(f"its last offset is {last}, its header says {head.last}")
+        raise corrupt(f"its last offset is {last}, its header says {head.last}")
 
 
 def _checked(file: BinaryIO) -> tuple[_Head, int]:
@@ -170,7 +157,7 @@ def _checked(file: BinaryIO) -> tuple[_Head, int]:
         )
     size = file.seek(0, 2) - _HEAD.size - _FOOT.size
     if size < 0:
-        raise _corrupt(f"it has {size + _HEAD.size + _FOOT.size} bytes, too few for a segment")
+        raise corrupt(f"it has {size + _HEAD.size + _FOOT.size} bytes, too few for a segment")
     _, version, compression, unused, records, first, last = _HEAD.unpack(data)
     known = _HEAD.pack(_MAGIC, _VERSION, compression, unused, records, first, last)
     file.seek(_HEAD.size)
@@ -180,16 +167,16 @@ def _checked(file: BinaryIO) -> tuple[_Head, int]:
     expected, end = _FOOT.unpack(file.read(_FOOT.size))
     if version != _VERSION:
         if digest == expected:
-            raise _corrupt(f"its version was {_VERSION} and is now {version}")
+            raise corrupt(f"its version was {_VERSION} and is now {version}")
         raise UnsupportedObjectError(
             "a segment of another version",
             f"it has version {version}, this program reads {_VERSION}",
             "restore it with kafka-backup, or with a newer kbackup",
         )
     if end != _END:
-        raise _corrupt("it does not end with BKAE")
+        raise corrupt("it does not end with BKAE")
     if digest != expected:
-        raise _corrupt(f"its checksum is {digest:08x} and should be {expected:08x}")
+        raise corrupt(f"its checksum is {digest:08x} and should be {expected:08x}")
     if compression not in (_NONE, _ZSTD, _LZ4):
         raise UnsupportedObjectError(
             "a segment compressed in another way",
@@ -197,7 +184,7 @@ def _checked(file: BinaryIO) -> tuple[_Head, int]:
             "restore it with kafka-backup, or with a newer kbackup",
         )
     if records and not _is_possible(records, first, last):
-        raise _corrupt(f"its header says {records} records at the offsets {first} to {last}")
+        raise corrupt(f"its header says {records} records at the offsets {first} to {last}")
     return _Head(compression, records, first, last), size
 
 
@@ -233,10 +220,10 @@ def _inflated(body: Any, size: int, compression: int) -> Iterator[bytes | memory
 def _unlz4(data: bytes, size: int) -> Iterator[memoryview]:
     """Yield what one raw block holds, which follows its uncompressed size."""
     if size < 4:
-        raise _corrupt("its LZ4 block has no size")
+        raise corrupt("its LZ4 block has no size")
     unpacked = int.from_bytes(data[:4], "little")
     if unpacked > _LZ4_RATIO * size:
-        raise _corrupt(f"{size} bytes of LZ4 cannot become {unpacked}")
+        raise corrupt(f"{size} bytes of LZ4 cannot become {unpacked}")
     if unpacked > LZ4_BYTES:
         raise UnsupportedObjectError(
             "a segment compressed with LZ4 is too large to be read",
@@ -249,133 +236,18 @@ def _unlz4(data: bytes, size: int) -> Iterator[memoryview]:
     try:
         whole = codec.decompress(block, unpacked)
     except OSError as error:
-        raise _corrupt(str(error)) from None
+        raise corrupt(str(error)) from None
     with suppress(OSError):  # if the block holds less, Arrow leaves the rest as it was in memory
         codec.decompress(block, unpacked - 1)
-        raise _corrupt(f"its LZ4 block holds less than the {unpacked} bytes it says")
+        raise corrupt(f"its LZ4 block holds less than the {unpacked} bytes it says")
     view = memoryview(whole)
     for start in range(0, unpacked, _PIECE_BYTES):
         yield view[start : start + _PIECE_BYTES]
 
 
-def _batches(
-    pieces: Iterator[bytes | memoryview], max_record_bytes: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a body, about `READ_BYTES` at a time."""
-    held, wanted = bytearray(), READ_BYTES
-    for piece in pieces:
-        held += piece
-        if len(held) < wanted:
-            continue
-        batch, end, wanted = _parsed(bytes(held), max_record_bytes)
-        del held[:end]
-        if len(batch):
-            yield batch
-    batch, end, _ = _parsed(bytes(held), max_record_bytes)
-    if end != len(held):
-        raise _corrupt("it ends within a record")
-    if len(batch):
-        yield batch
-
-
-def _parsed(data: bytes, max_record_bytes: int) -> tuple[pa.RecordBatch, int, int]:
-    """Return the records that *data* begins with, where they end, and how much is needed next.
-
-    Record by record, because only its length says where the next one begins.  Measured on one core:
-    400,000 records/s of 100 bytes with two headers, 300 MB/s of 1 KB records.  Without the function
-    calls it was 15 % faster, which is not worth the copies of the same lines.
-    """
-    times: list[int] = []
-    offsets: list[int] = []
-    keys: list[bytes | None] = []
-    values: list[bytes | None] = []
-    names: list[bytes] = []
-    contents: list[bytes | None] = []
-    ends = [0]  # of the headers of each record, among all
-    at, size, wanted = 0, len(data), READ_BYTES
-    while at + _RECORD_BYTES <= size:
-        length, time, offset, key_size = _record(data, at)
-        end = at + 4 + length
-        if length > max_record_bytes + _FIXED_BYTES:
-            raise CorruptObjectError(
-                "the segment holds a record that is too large, or is altered",
-                f"the record after {len(offsets)} others has {length} bytes",
-                "if records are this large, raise --max-record-bytes",
-            )
-        if end > size:
-            wanted = max(wanted, end - at)
-            break
-        try:
-            place, key = _bytes(data, at + _RECORD_BYTES, key_size)
-            place, value = _bytes(data, place + 4, _i32(data, place)[0])
-            (count,) = _u16(data, place)
-            place += 2
-            for _ in range(count):
-                (name_size,) = _u16(data, place)
-                place += 2 + name_size
-                names.append(data[place - name_size : place])
-                place, content = _bytes(data, place + 4, _i32(data, place)[0])
-                contents.append(content)
-        except struct.error:
-            place = -1
-        if place != end:
-            raise _corrupt(f"the record at offset {offset} is not as long as it says")
-        times.append(time)
-        offsets.append(offset)
-        keys.append(key)
-        values.append(value)
-        ends.append(len(names))
-        at = end
-    return _batch(times, offsets, keys, values, _headers(ends, names, contents)), at, wanted
-
-
-def _bytes(data: bytes, at: int, size: int) -> tuple[int, bytes | None]:
-    """Return where the *size* bytes at *at* end, and them; -1 is null."""
-    if size >= 0:
-        return at + size, data[at : at + size]
-    if size == -1:
-        return at, None
-    raise _corrupt(f"a length is {size}")
-
-
-def _headers(ends: list[int], names: list[bytes], contents: list[bytes | None]) -> pa.ListArray:
-    try:
-        keys = pa.array(names, pa.binary()).cast(pa.string())
-    except pa.ArrowInvalid as error:
-        raise _corrupt(f"the name of a header is not UTF-8: {error}") from None
-    flat = pa.StructArray.from_arrays([keys, pa.array(contents, pa.binary())], fields=[*HEADER])
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), flat, SCHEMA.field("headers").type)
-
-
-def _batch(
-    times: list[int],
-    offsets: list[int],
-    keys: list[bytes | None],
-    values: list[bytes | None],
-    headers: pa.ListArray,
-) -> pa.RecordBatch:
-    moments = pa.array(times, pa.int64())
-    none, create = (
-        pa.scalar(int(kind), pa.int8()) for kind in (TimestampType.NONE, TimestampType.CREATE)
-    )
-    columns = [
-        pa.array(offsets, pa.int64()),
-        moments,
-        pc.if_else(pc.less(moments, 0), none, create),
-        pa.array(keys, pa.binary()),
-        pa.array(values, pa.binary()),
-        headers,
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-
-
 def _check_order(offsets: pa.Int64Array, last: int | None) -> None:
     if last is not None and offsets[0].as_py() <= last:
-        raise _corrupt(f"offset {offsets[0]} follows offset {last}")
+        raise corrupt(f"offset {offsets[0]} follows offset {last}")
     row = pc.index(pc.greater(offsets[1:], offsets[:-1]), False).as_py()
     if row >= 0:
-        raise _corrupt(f"offset {offsets[row + 1]} follows offset {offsets[row]}")
-
-
-def _corrupt(why: str) -> CorruptObjectError:
-    return CorruptObjectError("the segment is cut short or altered", why)
+        raise corrupt(f"offset {offsets[row + 1]} follows offset {offsets[row]}")
