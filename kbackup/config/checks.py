@@ -66,7 +66,9 @@ def _about(name: str, commands: frozenset[str]) -> tuple[Suspicion, ...]:
 def header_text(given: Mapping[str, Value]) -> Iterator[Doubt]:
     """Yield what is stored of headers if a connector's file left their converter to its worker."""
     stores = given.get("store.kafka.headers")
-    if stores is None or stores.text.lower() != "true" or _has(given, "header.converter"):
+    if stores is None or stores.text.lower() != "true" or "connector.class" not in given:
+        return
+    if _has(given, "header.converter"):
         return
     why = (
         "not given, so the worker's converter was used; headers are stored as the text they are, "

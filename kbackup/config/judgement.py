@@ -96,7 +96,7 @@ class Judgement:
         unreadable = list(plugin_options.check(self.used, self.given))
         self.doubts += unreadable
         bad |= {doubt.name for doubt in unreadable}
-        usable = {name: self.given[name] for name in self.used if name not in bad}
+        usable = plugin_options.usable(self.used, self.given, bad)
         writes = "sink" in self.sides
         named = self.given.get("connector.class")
         found = seams.resolve(
@@ -131,8 +131,7 @@ class Judgement:
             self.doubts += checks.parse_errors(self.given)
         if "sink" in self.sides:
             self.doubts += checks.dead_letters(self.given)
-            if self.connector is not None:
-                self.doubts += checks.header_text(self.given)
+            self.doubts += checks.header_text(self.given)
         kafka = clients.translate(
             {name: value for name, value in usable.items() if clients.is_client_property(name)}
         )

@@ -3,7 +3,7 @@
 Who declares them, and how, `kbackup.plugins` says.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kbackup import plugins
@@ -26,6 +26,21 @@ _CHOICES: Final = (
 """Seams, and the settings that name their plugins."""
 
 _NAMED_BY: Final = {"stores": "store.url", "formats": "format.class"}
+
+
+_NAMING: Final = frozenset(attribute.replace("_", ".") for _, attribute in _CHOICES)
+"""The properties that name plugins."""
+
+
+def usable(
+    names: Iterable[str], given: Mapping[str, Value], bad: Container[str]
+) -> dict[str, Value]:
+    """Return what was given for *names*, without the *bad* ones; an empty name is not given."""
+    return {
+        name: given[name]
+        for name in names
+        if name not in bad and (name not in _NAMING or given[name].text)
+    }
 
 
 def check(names: Iterable[str], given: Mapping[str, Value]) -> Iterator[Doubt]:

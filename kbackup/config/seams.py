@@ -45,14 +45,13 @@ def resolve(
         connector: The class of the connector whose file this is; None if it is not one's.
     """
     is_connector = connector is not None
-    is_named = "format.class" in given and given["format.class"].text != ""
     view = given["view"].text.lower() if "view" in given else ""
     if view not in ("record", "value"):
-        view = "value" if is_named or is_connector else "record"
+        view = "value" if "format.class" in given or is_connector else "record"
     named = NamedPlugins(view, {"view": view} if writes and "view" not in given else {})
-    if not is_named:
+    if "format.class" not in given:
         _name_by_connector(named, connector)
-    if is_connector and not is_named and "format_class" not in named.found:
+    if is_connector and "format.class" not in given and "format_class" not in named.found:
         why = "a connector's configuration needs it"
         do = "add format.class; for whole records leave out connector.class"
         named.doubts.append(error("incomplete", "format.class", None, why, do))

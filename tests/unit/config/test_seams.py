@@ -187,6 +187,29 @@ def test_what_is_assumed_for_a_worker_is_named(write: Write) -> None:
     assert "schemas.enable=false" in found[0].why
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "partitioner.class", "timestamp.extractor", "keys.format.class", "key.converter",
+        "value.converter",
+    ],
+)  # fmt: skip
+def test_an_empty_name_of_a_plugin_stands_for_the_default(write: Write, name: str) -> None:
+    """
+    A configuration with an empty name is the one without it.
+    """
+    lines = SINK.strip().splitlines()
+    rest = "\n".join([line for line in lines if not line.startswith(name + "=")])
+    text = f"{rest}\nstore.kafka.keys=true\n"
+
+    found = [
+        load("sink", write(text + more), bootstrap_servers="h:1").settings
+        for more in ("", f"{name}=\n")
+    ]
+
+    assert found[0] == found[1]
+
+
 def test_the_separator_is_taken_as_it_is(write: Write) -> None:
     """
     A separator is taken as it is written, even if it consists of blanks.
