@@ -1,6 +1,6 @@
 """What a restore has come to in each partition, over all of its visits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from threading import RLock
 from typing import Final
@@ -84,17 +84,17 @@ class Account:
                 row = replace(row, report=replace(row.report, own=own), state="to do")
             self._rows[place] = row
 
-    def end(self, where: TopicPartition, end: int | None, target: str | None = None) -> None:
-        """Note where the backup of a partition ends, as far as the ledger says so.
+    def ends(self, found: Mapping[TopicPartition, tuple[int | None, str | None]]) -> None:
+        """Note where the backups of partitions end, as far as the ledger says so.
 
         Args:
-            where: The partition.
-            end: Its end; None where the ledger does not say.
-            target: The only topic whose restore gets there; None for whichever there is.
+            found: Of each partition its end, None where the ledger does not say, and the only
+                topic whose restore gets there, None for whichever there is.
         """
         with self.lock:
             for place, row in self._rows.items():
-                if place[0] == where and target in (None, place[1]) and end is not None:
+                end, target = found.get(place[0], (None, None))
+                if target in (None, place[1]) and end is not None:
                     self._rows[place] = replace(row, report=replace(row.report, end=end))
 
     def progress(self, said: Progress) -> Progress:

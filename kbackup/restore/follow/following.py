@@ -208,9 +208,8 @@ class Following:
             self._take_up(name)  # none of its records has a topic: nothing is in their way
         good = self._begun(plan, cluster, agree)
         self._tell(Planned(self._account.rows()))
-        for where in taken.sets:
-            home = None if self._routes is None else self._routes.home(where)
-            self._account.end(where, said.ledger(where).reached(), home)
+        homes = {at: None if self._routes is None else self._routes.home(at) for at in taken.sets}
+        self._account.ends({at: (said.ledger(at).reached(), home) for at, home in homes.items()})
         now = self._now()
         units = [unit for unit in good if not self._asides.rests(unit.source, now)]
         if units and not self._stop.is_set():

@@ -107,7 +107,7 @@ def test_a_visit_adds_to_what_earlier_visits_have_done(summary: Summary) -> None
     account.plan(unit(0))
     account.take(report(Done(10, 1, 70)))
     account.plan(unit(10, 20))
-    account.end(ORDERS, 30)
+    account.ends({ORDERS: (30, None)})
 
     said = account.progress(Progress("r", ORDERS, 20, 10, 1, 3, "copy", bytes_read=5))
 
