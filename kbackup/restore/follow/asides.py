@@ -3,7 +3,7 @@
 Nothing here reads a clock or talks to anybody.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -82,12 +82,6 @@ class Asides:
     def gone(self, topics: Collection[str]) -> list[Subject]:
         """Return what is set aside of topics that are none of *topics* any more."""
         return [at for at in self._held if _topic(at) and _topic(at) not in topics]
-
-    def failures(self) -> Iterator[tuple[Subject, Failure]]:
-        """Yield why each place is set aside."""
-        for place, held in self._held.items():
-            for failure in held.failures:
-                yield place, failure
 
 
 def _topic(place: Subject) -> str:

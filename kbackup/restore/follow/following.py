@@ -342,13 +342,13 @@ class Following:
     def _set_aside(self, place: Subject, failures: Sequence[Failure]) -> None:
         with self._account.lock:
             is_news = self._asides.add(place, failures, self._now(), random.random())  # noqa: S311  (spreads retries)
-            self._remarks.stand(self._asides)
+            self._remarks.stand(place, failures)
         if is_news:
             self._remarks.set_aside(place, failures[0])
 
     def _take_up(self, place: Subject) -> None:
         with self._account.lock:
             was_aside = self._asides.remove(place)
-            self._remarks.stand(self._asides)
+            self._remarks.stand(place, ())
         if was_aside:
             self._remarks.goes_on(place)

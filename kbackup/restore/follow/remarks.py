@@ -7,7 +7,7 @@ from typing import Any, Final
 from kbackup.errors import Failure
 from kbackup.events import Event, Tell, TopicPlanned, Warned
 from kbackup.records import TopicPartition
-from kbackup.restore.follow.asides import Asides, Subject
+from kbackup.restore.follow.asides import Subject
 from kbackup.restore.planning.plan import PlannedTopic
 from kbackup.restore.planning.soundness import REPEATED
 from kbackup.restore.planning.standing import LEFT_OUT
@@ -94,13 +94,19 @@ class Remarks:
         what = f"{place}: the restore" if place else "the restore"
         self._tell(self._event("goes_on", f"{what} goes on", _placed(place)))
 
-    def stand(self, asides: Asides) -> None:
-        """Put into the summary what is set aside: that is the reason of the exit code."""
+    def stand(self, place: Subject, failures: Sequence[Failure]) -> None:
+        """Put into the summary why *place* is set aside: that is the reason of the exit code.
+
+        Args:
+            place: What is set aside, or is no longer.
+            failures: Why; they replace what was said before.  None where it is no longer.
+        """
         standing = self._summary.standing
-        for key in [key for key in standing if key[0] == "aside"]:
-            del standing[key]
-        for number, (place, failure) in enumerate(asides.failures()):
-            standing["aside", number] = failure.at(**_placed(place))
+        for number, failure in enumerate(failures):
+            standing["aside", place, number] = failure.at(**_placed(place))
+        number = len(failures)
+        while standing.pop(("aside", place, number), None) is not None:
+            number += 1
 
     def _event(self, code: str, text: str, place: Mapping[str, Any]) -> Warned:
         return Warned(code, text, self._summary.run, place)
