@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from kbackup.errors import ConfigurationError
 from kbackup.java_regex import IN_DOUBT, MATCH_TIMEOUT, JavaPattern, PatternError, translate
+from kbackup.plurals import counted
 
 _PART: Final = re.compile(
     r"(?P<text>[^\\$]+)|\\(?P<escaped>.)"
@@ -139,7 +140,8 @@ def _number(digits: str, group_count: int) -> tuple[int, int]:
     """Return the number of the group that *digits* begin with, and how many of them it takes."""
     number = int(digits[0])
     if number > group_count:
-        raise PatternError(f"the pattern has {group_count} groups, and none with number {number}")
+        groups = counted(group_count, "group")
+        raise PatternError(f"the pattern has {groups}, and none with number {number}")
     for used, digit in enumerate(digits[1:], start=1):
         if (longer := number * 10 + int(digit)) > group_count:
             return number, used

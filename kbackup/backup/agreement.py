@@ -11,6 +11,7 @@ from kbackup.backup import claims
 from kbackup.backup.claims import Claim
 from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.errors import CorruptObjectError
+from kbackup.plurals import counted, form
 from kbackup.records import TopicIdentity
 from kbackup.stores import Store
 
@@ -86,7 +87,8 @@ def check_rows(claim: Claim, rows: int, last: int | None, *, may_be_empty: bool 
     if stored is None:
         return
     if rows != stored.records:
-        text = f"it holds {rows} records; {stored.records} were stored{splits(claim.file)}"
+        text = f"it holds {counted(rows, 'record')}; {stored.records} "
+        text += f"{form(stored.records, 'was', 'were')} stored{splits(claim.file)}"
         raise contradiction("count_mismatch", key, text)
     if last is not None and last != stored.last_offset:
         text = f"its last record has offset {last}; it was stored with {stored.last_offset}"

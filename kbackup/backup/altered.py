@@ -17,6 +17,7 @@ from kbackup.backup.findings import Finding
 from kbackup.backup.ledger.objects import PartitionLedger
 from kbackup.backup.ledger.rows import Entry
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
+from kbackup.plurals import counted, form
 from kbackup.records import UNKNOWN, Facts, TopicIdentity
 from kbackup.stores import ObjectHead, Store
 
@@ -126,7 +127,8 @@ def _by_head(doubt: _Doubt, head: ObjectHead, identity: TopicIdentity) -> Proble
     if head.size == row.bytes:
         return None
     code = "count_mismatch" if there is None else "corrupt"
-    return Problem(code, key, f"it has {head.size} bytes; {row.bytes} were stored")
+    were = form(row.bytes, "was", "were")
+    return Problem(code, key, f"it has {counted(head.size, 'byte')}; {row.bytes} {were} stored")
 
 
 def _by_facts(key: str, there: Facts, stored: Facts) -> Problem | None:
@@ -158,7 +160,7 @@ def _by_itself(
 
 
 def _counted(facts: Facts) -> str:
-    return f"{facts.records} records up to offset {facts.last_offset}"
+    return f"{counted(facts.records, 'record')} up to offset {facts.last_offset}"
 
 
 def _finding(doubt: _Doubt, problem: Problem, *, is_error: bool = True) -> Finding:

@@ -19,6 +19,7 @@ from kbackup.naming import (
     ObjectKey,
     View,
 )
+from kbackup.plurals import counted, form
 from kbackup.records import TopicPartition
 from kbackup.stores import Store, StoredObject
 
@@ -52,7 +53,8 @@ class Catalog:
         """Return codes and sentences about the objects that were not asked for."""
         found = []
         if self.ignored:
-            text = f"{self.ignored} objects of another format than format.class are left out"
+            text = f"{counted(self.ignored, 'object')} of another format than format.class "
+            text += f"{form(self.ignored, 'is', 'are')} left out"
             found.append(("other_format", text))
         if self.unmatched:
             text = f"objects that match no expression of topic.regex.list: {self.unmatched}"

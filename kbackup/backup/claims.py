@@ -11,6 +11,7 @@ from typing import BinaryIO, Final
 
 from kbackup import formats
 from kbackup.backup.file_sets import BackupFile, FileSet
+from kbackup.plurals import counted, form
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
 
 _NUMBERS: Final = ("first-offset", "last-offset", "records")
@@ -129,7 +130,8 @@ def _alone(files: FileSet, claim: Claim) -> Iterator[Problem]:
 
 def _counts(key: str, facts: Facts, last: int, records: int) -> Iterator[Problem]:
     if records != facts.records:
-        text = f"it holds {records} records; {facts.records} were stored"
+        were = form(facts.records, "was", "were")
+        text = f"it holds {counted(records, 'record')}; {facts.records} {were} stored"
         yield Problem("count_mismatch", key, text)
     elif last != facts.last_offset:
         text = f"its last record has offset {last}; it was stored with {facts.last_offset}"
@@ -143,8 +145,8 @@ def _beside(first: Claim, other: Claim) -> Iterator[Problem]:
     key, beside = other.file.key, first.file.key
     if (mine.records, mine.last_offset) != (its.records, its.last_offset):
         text = (
-            f"it was stored with {its.records} records up to offset {its.last_offset}, {beside} "
-            f"with {mine.records} up to {mine.last_offset}"
+            f"it was stored with {counted(its.records, 'record')} up to offset {its.last_offset}, "
+            f"{beside} with {mine.records} up to {mine.last_offset}"
         )
         yield Problem("count_mismatch", key, text)
     if first.identity.conflicts(other.identity):

@@ -13,6 +13,7 @@ from kbackup.converters import Converter
 from kbackup.errors import CorruptObjectError
 from kbackup.flow.views import COLUMNS, ReadOptions
 from kbackup.naming import View
+from kbackup.plurals import counted
 from kbackup.stores import Store
 
 
@@ -73,7 +74,7 @@ class Column:
             if column is None:
                 raise CorruptObjectError(
                     self.file.key,
-                    f"it ends {missing} rows before its value object{splits(main)}",
+                    f"it ends {counted(missing, 'row')} before its value object{splits(main)}",
                     "rows are never paired by guess; back these offsets up again",
                     key=self.file.key,
                 )

@@ -10,6 +10,7 @@ from typing import Final
 from kbackup import moments
 from kbackup.backup.file_sets import BackupFile
 from kbackup.errors import KbackupError, RefusedError
+from kbackup.plurals import counted
 from kbackup.stores import Store, StoredObject
 from kbackup.stores.archive import ARCHIVED, Archive, Thaw
 
@@ -52,10 +53,10 @@ class Frozen:
         classes = Counter(file.storage_class for file in waiting)
         kinds = " and ".join(f"{number} in {name}" for name, number in sorted(classes.items()))
         thawing = len(self.of("thawing"))
-        asked = f"; {thawing} of them have been requested and are on their way" if thawing else ""
+        asked = f"; requested, and on the way: {thawing}" if thawing else ""
         return [
             RefusedError(
-                f"{len(waiting)} objects of {topic} cannot be read now",
+                f"{counted(len(waiting), 'object')} of {topic} cannot be read now",
                 f"they are archived: {kinds}{asked}",
                 f"request them: kbackup restore thaw -t {topic}; restore when all can be read",
                 topic=target,
@@ -67,7 +68,8 @@ class Frozen:
         if self.until is None or not self.is_readable:
             return []
         ready, until = len(self.of("ready")), moments.text(self.until)
-        return [("archived", f"{topic}: {ready} archived objects can be read until {until}")]
+        objects = counted(ready, "archived object")
+        return [("archived", f"{topic}: {objects} can be read until {until}")]
 
 
 def frozen(store: Store, files: Iterable[Listed]) -> Frozen:

@@ -17,6 +17,7 @@ from kbackup.backup.verdict import Verdict
 from kbackup.errors import Failure
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout, View
+from kbackup.plurals import counted
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.stores import Store
 
@@ -187,7 +188,7 @@ class JudgedPartition:
         if vouched == listed:
             return "all there" if listed else "nothing stored"
         if vouched:
-            return f"all there, {listed - vouched} objects not checkable"
+            return f"all there, {counted(listed - vouched, 'object')} not checkable"
         return "not checkable"
 
 
@@ -198,7 +199,7 @@ def _deep_state(read: int, listed: int, unchecked: int) -> str:
         return "not checkable"
     parts = ["ok"]
     if read < listed:
-        parts.append(f"{read} of {listed} objects read")
+        parts.append(f"{read} of {counted(listed, 'object')} read")
     if unchecked:
         parts.append(f"{unchecked} not checkable")
     return ", ".join(parts)

@@ -19,6 +19,7 @@ from kbackup.backup.recorded import Recorded
 from kbackup.backup.shadowed import without_shadowed
 from kbackup.backup.siblings import key_of
 from kbackup.naming import Layout
+from kbackup.plurals import counted, form
 from kbackup.records import Span, TopicPartition
 
 _HOLES_NAMED: Final = 5
@@ -83,7 +84,8 @@ def missing(
             key = None if pattern is None else _key_at(where, first, layout, pattern)
             yield Finding("missing_object", where, key, (first, last), more=more)
         return
-    text = f"{lacking} of the {entry.objects} objects that run {entry.run} stored are missing"
+    text = f"{lacking} of the {counted(entry.objects, 'object')} that run {entry.run} stored "
+    text += f"{form(lacking, 'is', 'are')} missing"
     if holes:
         text += f", somewhere in {_named(holes)}"
     offsets = (holes[0][0], holes[-1][1]) if holes else (entry.first, entry.last)
@@ -272,5 +274,6 @@ def _beside_whole(extents: Sequence[Extent]) -> Iterator[Finding]:
     sets = [extent.files for extent in extents]
     kept = without_shadowed(sets, lambda files: ends[files.files[0].key])
     if left := len(sets) - len(kept):
-        text = f"{left} value objects are beside whole records, which are used instead"
+        text = f"{counted(left, 'value object')} {form(left, 'is', 'are')} beside whole records, "
+        text += "which are used instead"
         yield Finding("overlap", sets[0].where, None, text=text, is_error=False)

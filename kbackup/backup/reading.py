@@ -14,6 +14,7 @@ from kbackup.backup.window import EVERY_OFFSET, Range
 from kbackup.errors import CorruptObjectError, IncompleteBackupError
 from kbackup.flow.views import ReadOptions, assemble
 from kbackup.naming import View
+from kbackup.plurals import counted
 from kbackup.records import SCHEMA, UNKNOWN, Facts, TopicIdentity
 from kbackup.spool import Spool
 from kbackup.stores import Store
@@ -187,8 +188,8 @@ def _blocks(
                 yield assemble(start, rows, None, None)
                 start += len(rows)
         if start - part.first_offset != part.records:
-            text = f"its index says that {part.records} records begin at offset"
-            text += f" {part.first_offset}; there are {start - part.first_offset}"
+            text = f"its index says {counted(part.records, 'record')} from offset"
+            text += f" {part.first_offset} on, and it holds {start - part.first_offset}"
             raise agreement.contradiction("count_mismatch", main.key, text)
 
 
@@ -210,5 +211,5 @@ def _check_index(store: Store, files: FileSet, main: BackupFile, rows: int) -> N
     """Compare what was read with the index of a file of which nothing else is known."""
     index = blocks.index_of(store, files, main)
     if index is not None and index.records != rows:
-        text = f"it holds {rows} records; its index says {index.records}"
+        text = f"it holds {counted(rows, 'record')}; its index says {index.records}"
         raise agreement.contradiction("count_mismatch", main.key, text)

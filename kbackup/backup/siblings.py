@@ -6,6 +6,7 @@ from typing import Final
 from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.backup.findings import Finding
 from kbackup.naming import Layout, ObjectKey, View
+from kbackup.plurals import counted, form
 
 _VIEWS: Final = ((View.KEY, "keys"), (View.HEADERS, "headers"))
 
@@ -35,7 +36,8 @@ def lacking(
                 yield _without_sibling(mains[at], layout, view, name, extension)
         quiet = sum(not (wanted[view] or having[0] < at < having[-1]) for at in without)
         if quiet:
-            text = f"{quiet} value objects have no {name} object"
+            have = form(quiet, "has", "have")
+            text = f"{counted(quiet, 'value object')} {have} no {name} object"
             yield Finding("missing_object", values[0].where, text=text, is_error=False)
     for files in values:
         if files.main is None:

@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 from kbackup.cli.progress import Progress, Row
 from kbackup.cli.quantities import size
 from kbackup.cli.reasons import is_run, left_out, title
+from kbackup.plurals import counted
 
 RUN_LOG: Final = "kbackup.run"
 """Start, progress and end: what a terminal shows in other ways."""
@@ -121,19 +122,18 @@ def start_line(command: str, event: Mapping[str, Any]) -> str:
 def progress_line(moved: list[Row], partitions: int) -> str:
     """Return the progress of the partitions that moved, with the total number of partitions."""
     if not moved:
-        return f"no progress in {partitions} partitions"
-    shown = [
-        _row(row, " objects" if index == 0 else "") for index, row in enumerate(moved[:_ROWS_SHOWN])
-    ]
+        return f"no progress in {counted(partitions, 'partition')}"
+    shown = [_row(row, is_first=index == 0) for index, row in enumerate(moved[:_ROWS_SHOWN])]
     if len(moved) > _ROWS_SHOWN:
         shown.append(f"and {len(moved) - _ROWS_SHOWN} more of {partitions}")
     return " | ".join(shown)
 
 
-def _row(row: Row, noun: str) -> str:
+def _row(row: Row, *, is_first: bool) -> str:
     committed = "-" if row.committed is None else row.committed
     end = "" if row.end is None else f"/{row.end}"
-    return f"{row.topic} {row.partition}: {committed}{end} {row.objects}{noun}"
+    objects = counted(row.objects, "object") if is_first else row.objects
+    return f"{row.topic} {row.partition}: {committed}{end} {objects}"
 
 
 def warning_text(event: Mapping[str, Any]) -> str:

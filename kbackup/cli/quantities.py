@@ -5,6 +5,8 @@ JSON and log lines have plain digits; these are for tables and sentences.
 
 from typing import Final
 
+from kbackup.plurals import form
+
 THIN: Final = "\u2009"
 """The thin space between groups of digits."""
 
@@ -47,7 +49,7 @@ def duration(seconds: float | None) -> str:
 
 def count(number: int | None, noun: str) -> str:
     """Return *number* with its noun, in the plural where it is not one: ``2 objects``."""
-    return f"{digits(number)} {noun}" if number == 1 else f"{digits(number)} {noun}s"
+    return f"{digits(number)} {form(number, noun)}"
 
 
 def _scaled(count: int, step: int, units: tuple[str, ...], space: str) -> str:

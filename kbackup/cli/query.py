@@ -11,6 +11,7 @@ from kbackup.cli.options import GroupedCommand, GroupedOption, config_options
 from kbackup.cli.running import Session, find_jvm, run
 from kbackup.errors import ConfigurationError, KbackupError
 from kbackup.events import Event
+from kbackup.plurals import counted
 from kbackup.runs.summary import Summary
 
 _FORMS: Final = ("table", "csv", "json", "parquet")
@@ -94,7 +95,7 @@ def _print(answer: Any, form: str) -> None:
         ]
         if cells:
             Grid(columns, cells).draw(out)
-        out.write("1 row\n" if len(cells) == 1 else f"{len(cells)} rows\n")
+        out.write(counted(len(cells), "row") + "\n")
     else:
         out.write_bytes(writing.as_bytes(answer, form))
     if out.error is not None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from kbackup.connect import avro_walk
 from kbackup.connect.avro_schema import from_avro
 from kbackup.connect.schema import ConnectSchema, Type
+from kbackup.plurals import counted, form
 
 _SYNC: Final = bytes(16)
 _CORRUPT: Final = (
@@ -57,7 +58,8 @@ def decode(data: bytes, count: int, text: str) -> pa.Array:
     except _CORRUPT as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
     if left := len(data) - whole.bytes_.tell():
-        raise ValueError(f"{left} bytes are left after the last one")
+        text = f"{counted(left, 'byte')} {form(left, 'is', 'are')} left after the last one"
+        raise ValueError(text)
     return pa.array(rows if convert is None else map(convert, rows), schema.arrow())
 
 
@@ -95,7 +97,8 @@ def decode_each(datums: pa.BinaryArray, text: str) -> tuple[pa.Array, dict[int, 
                 bad[at] = f"{type(error).__name__}: {error}".rstrip(": ")
             else:
                 if (left := len(datum) - body.tell()) > 0:
-                    row, bad[at] = None, f"{left} bytes are left after it"
+                    row = None
+                    bad[at] = f"{counted(left, 'byte')} {form(left, 'is', 'are')} left after it"
         rows.append(row)
     made = rows if convert is None else [None if row is None else convert(row) for row in rows]
     kind = schema.arrow()

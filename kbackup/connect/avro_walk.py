@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from kbackup.connect import native
 from kbackup.connect.avro_wire import shape_of
+from kbackup.plurals import counted, form
 
 MOST: Final = 1000
 """The items without bytes in one value, in all its lists together."""
@@ -59,7 +60,7 @@ def wrong_by_python(
             try:
                 left = len(body) - walk(body, 0)
                 if left:
-                    found[row] = f"{left} bytes are left after it"
+                    found[row] = f"{counted(left, 'byte')} {form(left, 'is', 'are')} left after it"
             except ValueError as why:
                 found[row] = str(why)
     return found
@@ -225,7 +226,7 @@ def _pass_long(data: bytes, at: int, left: list[int]) -> int:  # noqa: ARG001
 def _bytes(data: bytes, at: int, left: list[int]) -> int:  # noqa: ARG001
     size, at = _long(data, at)
     if size < 0:
-        raise ValueError(f"it claims a text of {size} bytes")
+        raise ValueError(f"it claims a text of {counted(size, 'byte')}")
     return at + size
 
 

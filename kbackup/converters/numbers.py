@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from kbackup import jackson
 from kbackup.columns import Bad, Column, Kind, Schema, bad_where, row_by_row
 from kbackup.connect.schema import ConnectSchema, Type
+from kbackup.plurals import counted
 
 _DO: Final = "choose the converter that the backup was written with"
 _BOOLEANS: Final = pa.array([b"\0", b"\1"], pa.binary())
@@ -94,7 +95,7 @@ class NumberConverter(PrimitiveConverter):
         return _spread(self._turned(column.filter(fits).cast(pa.binary(size))), fits), fits
 
     def _why(self, value: bytes) -> str:
-        return f"it has {len(value)} bytes instead of {array(self.code).itemsize}"
+        return f"it has {counted(len(value), 'byte')} instead of {array(self.code).itemsize}"
 
     def _cast(self, column: pa.Array, kind: pa.DataType) -> Column:
         try:

@@ -13,6 +13,7 @@ from kbackup.config.settings import PLACES
 from kbackup.doctor import Check, failed
 from kbackup.errors import KbackupError
 from kbackup.naming import Layout
+from kbackup.plurals import counted
 from kbackup.runs import wiring
 from kbackup.stores import Store, open_store
 from kbackup.stores.bucket_facts import Bucket, BucketFacts
@@ -168,7 +169,8 @@ def _lifecycle(facts: BucketFacts, layout: Layout) -> Iterator[Check]:
         rule for rule in rules if rule.abort_days is not None and keys.startswith(rule.prefix)
     ]
     if aborting:
-        text = f"unfinished uploads are aborted after {aborting[0].abort_days} days"
+        days = counted(aborting[0].abort_days or 0, "day")
+        text = f"unfinished uploads are aborted after {days}"
         yield Check("store", "lifecycle", "ok", text)
     else:
         text = "what a killed run leaves of an unfinished upload is kept, and billed, for ever"
@@ -178,5 +180,5 @@ def _lifecycle(facts: BucketFacts, layout: Layout) -> Iterator[Check]:
         is_ours = keys.startswith(rule.prefix) or rule.prefix.startswith(keys)
         if rule.expire_days is not None and is_ours:
             text = f"rule {rule.name} deletes objects under {rule.prefix or 'any key'} "
-            text += f"after {rule.expire_days} days: a restore will find them missing"
+            text += f"after {counted(rule.expire_days, 'day')}: a restore will find them missing"
             yield Check("store", "expiration", "warn", text, "leave the backup out of the rule")

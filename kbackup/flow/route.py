@@ -14,6 +14,7 @@ from kbackup.flow.rows import BadRecord, Rows, in_order
 from kbackup.flow.tombstones import NO_TOMBSTONES, are_in
 from kbackup.naming import DIRECTORY_BYTES_MAX
 from kbackup.partitioners import Partitioner
+from kbackup.plurals import counted
 from kbackup.records import NO_TIMESTAMP, TopicPartition
 
 TIME: Final = "time"
@@ -136,7 +137,8 @@ def _bad(rows: Rows, which: pa.BooleanArray, reason: tuple[str, str]) -> list[Ba
 def _check(found: pa.Array, rows: Rows, plugin: object) -> None:
     if len(found) != len(rows):
         raise KbackupError(
-            f"{type(plugin).__name__} returned {len(found)} rows for {len(rows)} records",
+            f"{type(plugin).__name__} returned {counted(len(found), 'row')} for "
+            f"{counted(len(rows), 'record')}",
             "a plugin returns one row for each",
             "report it to the author of the plugin",
         )

@@ -17,6 +17,7 @@ from kbackup.errors import CorruptObjectError
 from kbackup.flow.envelope import Envelope
 from kbackup.formats import Format, FormatOptions
 from kbackup.naming import OFFSET_MAX, View
+from kbackup.plurals import counted
 from kbackup.records import HEADER, SCHEMA, TimestampType
 
 HEADERS_AS_TEXT: Final = pa.list_(
@@ -114,13 +115,13 @@ def assemble(
     rows = len(value)
     if first_offset + rows > OFFSET_MAX:
         raise CorruptObjectError(
-            f"{rows} rows from offset {first_offset} on", "Kafka has no such offsets"
+            f"{counted(rows, 'row')} from offset {first_offset} on", "Kafka has no such offsets"
         )
     for name, column in (("keys", key), ("headers", headers)):
         if column is not None and len(column) != rows:
             raise CorruptObjectError(
                 f"the {name} file does not fit the value file",
-                f"{len(column)} rows against {rows}",
+                f"{counted(len(column), 'row')} against {rows}",
                 "write the objects again with kbackup sink, if Kafka still has the records",
             )
     return pa.RecordBatch.from_arrays(

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from kbackup.connect.avro_values import long
 from kbackup.errors import CorruptObjectError
+from kbackup.plurals import counted, form
 
 MAGIC: Final = b"Obj\x01"
 BLOCK_BYTES: Final = 64_000
@@ -166,7 +167,8 @@ class BlockReader:
             number += 1
             size = self._long() or 0
             if count < 0 or not 0 <= size <= self._max:
-                raise _corrupt(f"block {number} claims {count} values in {size} bytes")
+                said = f"{counted(count, 'value')} in {counted(size, 'byte')}"
+                raise _corrupt(f"block {number} claims {said}")
             packed = self._take(size)
             if self._take(_MARKER_BYTES) != self._marker:
                 raise _corrupt(f"the sync marker after block {number} is not the file's")
@@ -206,13 +208,14 @@ class BlockReader:
     def _bytes(self) -> bytes:
         size = self._long() or 0
         if not 0 <= size <= _HEAD_BYTES_MAX:
-            raise _corrupt(f"its header claims {size} bytes")
+            raise _corrupt(f"its header claims {counted(size, 'byte')}")
         return self._take(size)
 
     def _take(self, size: int) -> bytes:
         data = self._file.read(size)
-        if len(data) < size:
-            raise _corrupt(f"{size - len(data)} bytes are missing at its end")
+        if left := size - len(data):
+            are = form(left, "is", "are")
+            raise _corrupt(f"{counted(left, 'byte')} {are} missing at its end")
         return data
 
     def _long(self, *, at_end: bool = False) -> int | None:

@@ -28,6 +28,7 @@ from kbackup.formats import FormatOptions, codecs, refuse_view
 from kbackup.formats.kafka_backup_records import batches, corrupt
 from kbackup.formats.only_read import OnlyRead
 from kbackup.naming import View
+from kbackup.plurals import counted
 from kbackup.records import Facts
 
 LZ4_BYTES: Final = 2**30
@@ -137,7 +138,8 @@ def _read(file: BinaryIO, max_record_bytes: int) -> Iterator[pa.RecordBatch]:
         yield batch
     if read != head.records:
         more = "more" if read > head.records else str(read)
-        raise corrupt(f"its header says {head.records} records, and it holds {more}")
+        said = counted(head.records, "record")
+        raise corrupt(f"its header says {said}, and it holds {more}")
     if last is not None and last != head.last:
         raise corrupt(f"its last offset is {last}, its header says {head.last}")
 
@@ -157,7 +159,8 @@ def _checked(file: BinaryIO) -> tuple[_Head, int]:
         )
     size = file.seek(0, 2) - _HEAD.size - _FOOT.size
     if size < 0:
-        raise corrupt(f"it has {size + _HEAD.size + _FOOT.size} bytes, too few for a segment")
+        all_of_it = counted(size + _HEAD.size + _FOOT.size, "byte")
+        raise corrupt(f"it has {all_of_it}, too few for a segment")
     _, version, compression, unused, records, first, last = _HEAD.unpack(data)
     known = _HEAD.pack(_MAGIC, _VERSION, compression, unused, records, first, last)
     file.seek(_HEAD.size)
@@ -184,7 +187,8 @@ def _checked(file: BinaryIO) -> tuple[_Head, int]:
             "restore it with kafka-backup, or with a newer kbackup",
         )
     if records and not _is_possible(records, first, last):
-        raise corrupt(f"its header says {records} records at the offsets {first} to {last}")
+        said = counted(records, "record")
+        raise corrupt(f"its header says {said} at the offsets {first} to {last}")
     return _Head(compression, records, first, last), size
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.errors import CorruptObjectError
+from kbackup.plurals import counted
 from kbackup.records import HEADER, SCHEMA, TimestampType
 
 READ_BYTES: Final = 8 * 2**20
@@ -81,7 +82,7 @@ def _parsed(data: bytes, max_record_bytes: int) -> tuple[pa.RecordBatch, int, in
         if length > max_record_bytes + _FIXED_BYTES:
             raise CorruptObjectError(
                 "the segment holds a record that is too large, or is altered",
-                f"the record after {len(offsets)} others has {length} bytes",
+                f"the record after {counted(len(offsets), 'other')} has {length} bytes",
                 "if records are this large, raise --max-record-bytes",
             )
         if end > size:

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import pyarrow.parquet as pq
 
 from kbackup.errors import CorruptObjectError
+from kbackup.plurals import counted
 
 _FIRST_READ: Final = 512
 _HEADER_MAX: Final = 2**20
@@ -42,7 +43,8 @@ def check_column(file: BinaryIO, column: pq.ColumnChunkMetaData) -> None:
             raise _corrupt(f"a page of {column.path_in_schema} holds more than the footer says")
         at += page.header + page.packed
     if values != column.num_values:
-        raise _corrupt(f"{column.path_in_schema} has {values} values, not {column.num_values}")
+        found = counted(values, "value")
+        raise _corrupt(f"{column.path_in_schema} has {found}, not {column.num_values}")
 
 
 class _Page(NamedTuple):

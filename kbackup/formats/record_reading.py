@@ -15,6 +15,7 @@ from kbackup.errors import CorruptObjectError
 from kbackup.formats import dictionaries
 from kbackup.formats.parquet_pages import check_column
 from kbackup.formats.row_groups import BYTES
+from kbackup.plurals import counted
 from kbackup.records import SCHEMA
 
 FORMAT_VERSION: Final = 1
@@ -99,7 +100,8 @@ def _batches(
                 else:
                     yield from unfolding.plain(batch)
         if found != group.num_rows:
-            raise _corrupt(f"row group {number} should have {group.num_rows} rows and has {found}")
+            wanted = counted(group.num_rows, "row")
+            raise _corrupt(f"row group {number} should have {wanted} and has {found}")
 
 
 def _check_footer(parquet: pq.ParquetFile) -> dict[str, int]:

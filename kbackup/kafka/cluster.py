@@ -32,6 +32,7 @@ from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patiently
 from kbackup.kafka.creation import create
 from kbackup.kafka.properties import check_properties
+from kbackup.plurals import counted
 from kbackup.records import Span
 from kbackup.records import TopicPartition as Where
 
@@ -163,7 +164,8 @@ class Cluster:
             }
 
         found: dict[Where, int] = self._answer(
-            f"reading offsets of {len(asked)} partitions", lambda: patiently(ask, timeout_s)
+            f"reading offsets of {counted(len(asked), 'partition')}",
+            lambda: patiently(ask, timeout_s),
         )
         return found
 

@@ -9,6 +9,7 @@ from confluent_kafka.admin import NewTopic as Asked
 
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.kafka import NewTopic
+from kbackup.plurals import counted
 
 PARTITIONS_MOST: Final = 1_000
 """Partitions of the topics of a request: a controller writes all that one asks for at once, and
@@ -60,7 +61,7 @@ def create(
 def _refusal(
     topic: NewTopic, future: Any, answer: Callable[[str, Callable[[], Any]], Any], timeout_s: float
 ) -> KbackupError | None:
-    what = f"creating topic {topic.name} with {topic.partitions} partitions"
+    what = f"creating topic {topic.name} with {counted(topic.partitions, 'partition')}"
     try:
         answer(what, lambda: future.result(timeout=timeout_s + _ROOM_S))
     except KafkaError as error:

@@ -10,6 +10,7 @@ from kbackup.errors import KafkaError
 from kbackup.kafka.client import Complaints
 from kbackup.kafka.writer_queue import BATCH_BYTES, BATCH_RECORDS
 from kbackup.kafka.writer_sender import Wait
+from kbackup.plurals import counted
 from kbackup.records import TopicPartition
 
 _LOOK_S: Final = 0.003
@@ -86,7 +87,8 @@ class Answers:
                 fewest, heard = left, now
             elif now - heard > self._patience_s:
                 raise KafkaError(
-                    f"{self._target}: {left} records without an answer for {now - heard:.0f} s",
+                    f"{self._target}: {counted(left, 'record')} without an answer for "
+                    f"{now - heard:.0f} s",
                     self._complaints.last or "the broker acknowledged none of them",
                     "check the brokers, or raise --kafka-timeout; the same command continues "
                     "from the committed position",

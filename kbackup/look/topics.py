@@ -11,6 +11,7 @@ from kbackup.look.folders import Folder, folders
 from kbackup.look.named_schemas import NamedSchema, named_schemas
 from kbackup.look.stored import StoredPartition, stored
 from kbackup.naming import Layout
+from kbackup.plurals import counted, form
 from kbackup.runs.known import NOTHING, Known
 from kbackup.runs.selection import select
 from kbackup.stores import Store
@@ -108,5 +109,5 @@ def _foreign(found: Catalog) -> Iterator[Warned]:
         yield Warned("foreign_object", why, place={"key": key})
     unnamed = found.foreign_count - len(found.foreign)
     if unnamed:
-        text = f"{unnamed} more objects are not ours"
+        text = f"{counted(unnamed, 'more object')} {form(unnamed, 'is', 'are')} not ours"
         yield Warned("foreign_object", text)

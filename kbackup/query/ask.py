@@ -16,6 +16,7 @@ from kbackup.errors import (
     KbackupError,
     SparkError,
 )
+from kbackup.plurals import counted, form
 from kbackup.query.source import FAILURE, BackupSource, Found
 from kbackup.records import TopicPartition
 
@@ -103,7 +104,7 @@ def incomplete(missing: Mapping[TopicPartition, Sequence[str]]) -> IncompleteBac
     count = sum(map(len, missing.values()))
     where, keys = next(iter(missing.items()))
     return IncompleteBackupError(
-        f"{count} objects are missing from what was asked for",
+        f"{counted(count, 'object')} {form(count, 'is', 'are')} missing from what was asked for",
         f"such as {keys[0]}",
         "see which: kbackup restore verify",
         topic=where.topic,

@@ -8,6 +8,7 @@ someone else writes, the records are counted one by one.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kbackup import plurals
 from kbackup.channel import Line
 from kbackup.engine import NotBegun
 from kbackup.errors import AuditError, Failure, KbackupError
@@ -168,8 +169,8 @@ def differences(
                 why = "another producer's open transaction hides what follows it"
                 do = "stop that producer; consumers then see the records, which are committed"
             yield AuditError(
-                f"{entry.target} shows {counted[entry.target]} records of this run's "
-                f"{entry.records}",
+                f"{entry.target} shows {plurals.counted(counted[entry.target], 'record')} of this "
+                f"run's {entry.records}",
                 why,
                 do,
                 topic=entry.target.topic,

@@ -9,6 +9,7 @@ from typing import Final
 from kbackup.backup.file_sets import FileSet
 from kbackup.backup.reading import extent, facts
 from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
+from kbackup.plurals import counted
 from kbackup.records import Facts, TopicPartition
 from kbackup.reports import Mark, Place, digest
 from kbackup.restore.chain import chain
@@ -162,7 +163,7 @@ def _gained(
     if least <= total:
         return None
     return RefusedError(
-        f"{where}: the backup has gained {least - total} records below offset {offset}",
+        f"{where}: the backup has gained {counted(least - total, 'record')} below offset {offset}",
         "this restore has passed them, and restores records in the order of their offsets",
         _DO,
         **_place(where),

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 
+from kbackup import plurals
 from kbackup.backup import catalog
 from kbackup.channel import Here
 from kbackup.config import Settings
@@ -339,5 +340,6 @@ class RestoreRun:
             self._summary.fail(error)
         if not exactly_once:
             for where, records in audit.repeats(doubtful, counted):
-                text = f"{where}: {records} records were written again, or by someone else"
+                text = f"{where}: {plurals.counted(records, 'record')} "
+                text += f"{plurals.form(records, 'was', 'were')} written again, or by someone else"
                 self._frame.tell(self._summary.warn("repeated", text))

@@ -18,6 +18,7 @@ from kbackup.channel import Line
 from kbackup.errors import KafkaError, KbackupError, SparkError
 from kbackup.events import Event, Warned
 from kbackup.kafka import PATIENCE_S, LogStartMovedError
+from kbackup.plurals import counted
 from kbackup.records import Span, TopicPartition, without
 from kbackup.reports import OfSink, PartitionReport
 from kbackup.sink.clients import Clients, connect
@@ -88,7 +89,7 @@ def follow(
     if line.is_lost():
         raise SparkError(
             "a task lost its connection to the driver",
-            f"no other task follows its {len(following.watches)} partitions",
+            f"no other task follows its {counted(len(following.watches), 'partition')}",
             "run the same command again: it continues from the committed offsets",
         )
     for watch in following.watches.values():

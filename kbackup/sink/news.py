@@ -5,6 +5,7 @@ from typing import Final
 
 from kbackup.config import Settings
 from kbackup.events import Planned, SinkStart, Started, Tell, Warned
+from kbackup.plurals import counted
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import OfSink, PartitionReport
 from kbackup.runs.record import NO_TOPIC
@@ -91,7 +92,9 @@ class News:
         where, topic = report.where, self._settings.errors_deadletterqueue_topic_name
         named = [str(first) if first == last else f"{first}-{last}" for first, last in spans]
         rest = len(named) - _NAMED
-        offsets = ", ".join(named[:_NAMED]) + (f" and {rest} more ranges" if rest > 0 else "")
+        offsets = ", ".join(named[:_NAMED]) + (
+            f" and {counted(rest, 'more range')}" if rest > 0 else ""
+        )
         kept = "kept nowhere" if topic is None else f"in dead letter topic {topic}"
         text = f"{where}: records left out as bad, {kept}: offsets {offsets}"
         ends = [spans[0][0], spans[-1][1]]

@@ -8,6 +8,7 @@ from kbackup.config import Settings
 from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.kafka import Cluster, Position, Topic, check_idle
 from kbackup.naming import View
+from kbackup.plurals import counted
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs import known, wiring
 from kbackup.runs.known import Known
@@ -50,7 +51,8 @@ def make(
     if missing:
         raise KafkaError(
             f"topic {', '.join(missing)} does not exist",
-            f"the cluster has {len(cluster.topic_names())} topics that this principal may see",
+            f"the cluster has {counted(len(cluster.topic_names()), 'topic')} that this principal "
+            "may see",
             "correct topics, or wait for it to be created",
         )
     wheres = _partitions(topics, settings)

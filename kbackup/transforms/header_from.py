@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from kbackup.errors import ConfigurationError
 from kbackup.options import Option, boolean, names, words
+from kbackup.plurals import counted
 from kbackup.transforms import headers, schemaless
 from kbackup.transforms.data import Data, Records
 from kbackup.transforms.sides import on_objects, without_null
@@ -48,7 +49,8 @@ class HeaderFrom:
         if len(self._fields) != len(self._headers):
             raise ConfigurationError(
                 "HeaderFrom cannot be used",
-                f"there are {len(self._fields)} fields and {len(self._headers)} headers",
+                f"it names {counted(len(self._fields), 'field')} and "
+                f"{counted(len(self._headers), 'header')}",
                 "give one header for each field", property=HEADERS.name,
             )  # fmt: skip
 

@@ -30,6 +30,7 @@ from kbackup.errors import ConfigurationError
 from kbackup.events import Warned
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
+from kbackup.plurals import counted, form
 from kbackup.records import Span, TopicIdentity, TopicPartition
 from kbackup.runs import adoption, known
 from kbackup.runs.known import Known
@@ -158,7 +159,8 @@ class Mending:
         for topic, rows in taken.items():
             stream = place.of_topic(self.store, self.layout, topic, self.clock)
             stream.append(table(rows, OBJECTS))
-            text = f"{topic}: {len(rows)} missing objects are accepted as removed on purpose"
+            text = f"{topic}: {counted(len(rows), 'missing object')} "
+            text += f"{form(len(rows), 'is', 'are')} accepted as removed on purpose"
             yield self.summary.warn("accepted_missing", text, topic=topic)
         if not taken:
             yield self.summary.warn("accepted_missing", "none of the named objects is missing")

@@ -28,6 +28,7 @@ from kbackup.errors import CorruptObjectError
 from kbackup.events import Event, Warned
 from kbackup.flow.views import ReadOptions
 from kbackup.naming import Layout
+from kbackup.plurals import counted, form
 from kbackup.records import Facts, TopicPartition
 from kbackup.runs.known import NOTHING, Known
 from kbackup.runs.locks import STALE_S, Holder
@@ -276,7 +277,9 @@ def _fail(summary: Summary, errors: Sequence[Finding]) -> None:
         summary.fail(finding.error())
     unnamed = len(errors) - _ERRORS_KEPT
     if unnamed > 0:
-        summary.warn("more_errors", f"{unnamed} more errors are reported as findings only")
+        are = form(unnamed, "is", "are")
+        text = f"{counted(unnamed, 'more error')} {are} reported as findings only"
+        summary.warn("more_errors", text)
 
 
 def _stale(summary: Summary, locks: Iterable[Holder], now: datetime) -> Iterator[Warned]:

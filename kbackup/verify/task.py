@@ -25,6 +25,7 @@ from kbackup.errors import (
     UnsupportedObjectError,
 )
 from kbackup.flow.views import ReadOptions
+from kbackup.plurals import counted
 from kbackup.records import SCHEMA, Facts
 from kbackup.stores import ObjectHead, Store, StoreSettings, open_store
 
@@ -169,7 +170,8 @@ class _Check:
             if is_other:
                 self.problems[:] = [Problem("corrupt", files.main.key, text)]
         elif self.records < stored.records:
-            text = f"it holds {self.records} records, the ledger says {stored.records}"
+            held = counted(self.records, "record")
+            text = f"it holds {held}, the ledger says {stored.records}"
             self._problem("count_mismatch", files.main.key, text)
         elif files.is_whole and (self.last or 0) < stored.last_offset:
             text = f"its last record has offset {self.last}, the ledger says {stored.last_offset}"

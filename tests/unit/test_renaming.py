@@ -166,7 +166,7 @@ def test_refusal_says_why(pattern: str, why: str) -> None:
     [
         pytest.param("$", "'$' at character 0", id="dollar alone"),
         pytest.param("a$b", "'$' at character 1", id="dollar before a letter"),
-        pytest.param("$2", "1 groups, and none with number 2", id="no such group"),
+        pytest.param("$2", "1 group, and none with number 2", id="no such group"),
         pytest.param("${x}", "no group named 'x'", id="no such name"),
         pytest.param("a\\", "ends in a backslash", id="backslash alone"),
     ],

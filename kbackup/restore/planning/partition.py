@@ -7,6 +7,7 @@ from kbackup.backup.file_sets import FileSet
 from kbackup.backup.window import Window
 from kbackup.config import Settings
 from kbackup.errors import KbackupError
+from kbackup.plurals import counted, form
 from kbackup.records import TopicPartition
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.planning import soundness
@@ -74,7 +75,8 @@ class PartitionPlanner:
             sets = self.inventory.among(where, share.sets)
         warnings, refusals = [], []
         if shadowed and (share is None or share.counts_rest):
-            text = f"{where}: {shadowed} value objects are in the whole-record objects too"
+            text = f"{where}: {counted(shadowed, 'value object')} {form(shadowed, 'is', 'are')} in "
+            text += "the whole-record objects too"
             warnings.append(("shadowed", text))
         records = self.inventory.records(where, sets) if share is None else share.records
         if not self.window.is_everything:

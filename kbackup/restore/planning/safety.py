@@ -19,6 +19,7 @@ from kbackup.errors import (
     TargetNotEmptyError,
 )
 from kbackup.naming import check_topic
+from kbackup.plurals import counted
 from kbackup.runs.selection import is_internal
 
 _OLDEST_TAKEN: Final = (
@@ -123,7 +124,8 @@ def refusals(
     if keeps_partitions and partitions < intent.partitions:
         has = "would have" if target.partitions is None else "has"
         yield FewerPartitionsError(
-            f"{intent.target} {has} {partitions} partitions, the backup has {intent.partitions}",
+            f"{intent.target} {has} {counted(partitions, 'partition')}, the backup has "
+            f"{intent.partitions}",
             "records would have to change partition",
             "add partitions, choose another name, or --partition-map modulo or key",
             topic=intent.target,
@@ -201,8 +203,8 @@ def _not_empty(intent: Intent, target: Target, if_exists: str) -> Iterator[Kback
     elif if_exists != "append" and target.records:
         yield TargetNotEmptyError(
             f"{intent.target} is not empty",
-            f"it holds {target.records} offsets, and this restore of {intent.source} has no "
-            "position there",
+            f"it holds {counted(target.records, 'offset')}, and this restore of {intent.source} "
+            "has no position there",
             "choose another name, or --if-exists append to add to what is there",
             topic=intent.target,
         )

@@ -10,6 +10,7 @@ from kbackup.backup.reading import facts
 from kbackup.backup.window import Window
 from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
 from kbackup.naming import View
+from kbackup.plurals import counted, form
 from kbackup.records import Facts, TopicPartition
 from kbackup.restore.planning.safety import Intent
 from kbackup.stores import Store
@@ -34,7 +35,7 @@ def unbelievable(intent: Intent, highest: int, known: int) -> list[KbackupError]
     return [
         RefusedError(
             f"{intent.source}: an object's name claims that there is a partition {highest}",
-            f"{says}; the target would get {highest + 1} partitions",
+            f"{says}; the target would get {counted(highest + 1, 'partition')}",
             "check that object; move it away, or restore with --partitions",
             topic=intent.target,
         )
@@ -127,7 +128,8 @@ def repeated(
         ends[at] = max((end, earlier), (known.last_offset, files.id))
     if not later:
         return []
-    more = f", and {len(later) - 1} more do so" if len(later) > 1 else ""
+    rest = len(later) - 1
+    more = f", and {rest} more {form(rest, 'does', 'do')} so" if rest else ""
     text = f"{source}: records come twice: {later[0][0]} begins before {later[0][1]} ends{more}"
     return [(REPEATED, text)]
 

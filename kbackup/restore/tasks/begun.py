@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from kbackup.backup.file_sets import FileSet
 from kbackup.errors import RefusedError
+from kbackup.plurals import counted, form
 from kbackup.reports import Place
 
 _DO = "restore into a new topic with --rename"
@@ -49,7 +50,10 @@ class Begun:
         if before < self._done <= self._rows:
             self._add(batch.slice(0, self._done - before))
             if self._expected and self._digest() != self._expected:
-                raise self._replaced(f"the first {self._done} records in it are others")
+                count = self._done
+                first = "record" if count == 1 else f"{count} records"
+                are = form(count, "is another", "are others")
+                raise self._replaced(f"the first {first} in it {are}")
             batch = batch.slice(self._done - before)
         self._add(batch)
         return self._digest()
@@ -61,7 +65,9 @@ class Begun:
             RefusedError: If it has fewer than were restored.
         """
         if self._rows < self._done:
-            raise self._replaced(f"it holds {self._rows} records, and {self._done} were restored")
+            were = form(self._done, "was", "were")
+            held = counted(self._rows, "record")
+            raise self._replaced(f"it holds {held}, and {self._done} {were} restored")
 
     def _add(self, batch: pa.RecordBatch) -> None:
         for name in ("key", "value"):

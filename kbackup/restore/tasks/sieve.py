@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from kbackup.backup.file_sets import FileSet
 from kbackup.errors import BadRecordError, KbackupError
+from kbackup.plurals import counted, form
 from kbackup.records import NO_TIMESTAMP, record_bytes, record_bytes_bound
 from kbackup.registry.framing import renumbered
 from kbackup.restore.job import RestoreJob, RestoreUnit
@@ -83,8 +84,9 @@ class Sieve:
                 self._count(bad_records=len(untimed))
                 self._skip(
                     BadRecordError(
-                        f"{self._unit.source}: {len(untimed)} records from offset "
-                        f"{untimed['offset'][0].as_py()} on have no timestamp",
+                        f"{self._unit.source}: {counted(len(untimed), 'record')} from offset "
+                        f"{untimed['offset'][0].as_py()} on {form(len(untimed), 'has', 'have')} "
+                        "no timestamp",
                         "--from-time and --to-time cannot place them: they are left out",
                     ),
                     None,

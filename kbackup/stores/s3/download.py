@@ -5,6 +5,7 @@ from typing import Any, Final
 from botocore.exceptions import FlexibleChecksumError
 
 from kbackup.errors import CorruptObjectError, StoreError
+from kbackup.plurals import counted
 from kbackup.spool import Spool
 from kbackup.stores.s3 import errors, outcomes
 from kbackup.stores.s3.requests import Requests
@@ -60,7 +61,8 @@ def fetch_range(requests: Requests, key: str, start: int, length: int, memory_by
             why = _read_range(requests, key, start, length, spool)
             if spool.size == length:
                 break
-            attempt = _again(requests, key, attempt, f"{why} after {spool.size} of {length} bytes")
+            why += f" after {spool.size} of {counted(length, 'byte')}"
+            attempt = _again(requests, key, attempt, why)
             spool.restart()
         spool.seek(0)
     except BaseException:
@@ -110,7 +112,8 @@ def _receive(requests: Requests, key: str, answer: Any, spool: Spool) -> None:
         why = _read(requests.resource(key), answer["Body"], spool)
         if spool.size == size:
             return
-        attempt = _again(requests, key, attempt, f"{why} after {spool.size} of {size} bytes")
+        why += f" after {spool.size} of {counted(size, 'byte')}"
+        attempt = _again(requests, key, attempt, why)
         answer = _read_on(requests, key, spool, etag)
 
 

@@ -32,7 +32,7 @@ def test_a_record_that_cannot_be_made_of_a_file_is_named_by_its_place_in_it() ->
 @pytest.mark.parametrize(
     ("name", "rows", "text"),
     [
-        pytest.param("orders+0+0000000000.bin", 3, "it ends 1 rows before", id="a value"),
+        pytest.param("orders+0+0000000000.bin", 3, "it ends 1 row before", id="a value"),
         pytest.param("orders+0+0000000000.keys.bin", 3, "it has more rows than", id="a key"),
     ],
 )

@@ -17,7 +17,7 @@ def test_lines_come_at_intervals() -> None:
 
     class Heard(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if record.getMessage() == "orders 0: 7/10 1 objects":
+            if record.getMessage() == "orders 0: 7/10 1 object":
                 seen.set()
 
     log = logging.getLogger("kbackup.run")

@@ -173,15 +173,18 @@ def test_json_without_a_schema_is_refused() -> None:
     assert "schemas.enable" in bad.do
 
 
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_a_block_with_more_than_it_claims_is_damage(count: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "left"),
+    [(0, "3 bytes are left"), (1, "2 bytes are left"), (2, "1 byte is left")],
+)
+def test_a_block_with_more_than_it_claims_is_damage(count: int, left: str) -> None:
     """
     No value is left out because a block claims fewer than it holds.
     """
     whole = written([], ConnectSchema(Type.INT64))
     data = bytes(2) + long(5)
 
-    with pytest.raises(CorruptObjectError, match=f"{3 - count} bytes are left"):
+    with pytest.raises(CorruptObjectError, match=left):
         read(whole + long(count) + long(len(data)) + data + whole[-16:])
 
 

@@ -92,7 +92,7 @@ def test_a_format_narrows_what_is_told() -> None:
     )
     warning, row = (one.to_dict() for one in found)
 
-    assert ("other_format", "1 objects of another") == (warning["code"], warning["text"][:20])
+    assert ("other_format", "1 object of another") == (warning["code"], warning["text"][:19])
     assert ("json/gzip", 1, 5) == (row["format"], row["objects"], row["first"])
 
 

@@ -134,7 +134,7 @@ def test_what_comes_before_the_position_is_refused_and_not_overlooked(
 @pytest.mark.parametrize(
     ("now", "why"),
     [
-        pytest.param(b"1\n", "it holds 1 records, and 2 were restored", id="shorter"),
+        pytest.param(b"1\n", "it holds 1 record, and 2 were restored", id="shorter"),
         pytest.param(b"1\n3\n", "the first 2 records in it are others", id="of the same size"),
         pytest.param(b"1\n3\n2\n", "the first 2 records in it are others", id="longer"),
         pytest.param(b"12\n\n3\n", "the first 2 records in it are others", id="cut elsewhere"),

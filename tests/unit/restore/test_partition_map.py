@@ -252,7 +252,7 @@ def test_a_topic_is_created_with_the_partitions_asked_for(restoring: Restoring) 
     """
     restoring.backup.put("orders", 1, range(10))
 
-    with pytest.raises(FewerPartitionsError, match="would have 1 partitions, the backup has 2"):
+    with pytest.raises(FewerPartitionsError, match="would have 1 partition, the backup has 2"):
         restoring.restore(target_partitions=1)
     restoring.restore(target_partitions=5)
 

@@ -86,7 +86,7 @@ def test_a_record_without_a_timestamp_is_left_out_and_counted() -> None:
 
     assert [0, 2] == offsets(restoring)
     assert 1 == report.done.bad_records
-    assert "have no timestamp" in report.own.skipped[0].what
+    assert "1 record from offset 1 on has no timestamp" in report.own.skipped[0].what
 
 
 def test_a_killed_restore_of_a_window_goes_on(some: Restoring) -> None:

@@ -46,7 +46,7 @@ def test_objects_that_cannot_be_checked_are_counted(tmp_path: Path) -> None:
     path.write_bytes(b'{"n":3}\n')
 
     assert ["ok, 1 not checkable"] == Verified(backup, deep=True).states
-    assert ["all there, 1 objects not checkable"] == Verified(backup).states
+    assert ["all there, 1 object not checkable"] == Verified(backup).states
 
 
 # How much to read
