@@ -1,6 +1,6 @@
 """What a command requires, and values that are probably mistakes."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kbackup.config.doubts import Doubt, Value, error, warning
@@ -42,10 +42,18 @@ _OWN: Final = {
 """The sink's properties that no plugin declares, by name."""
 
 
-def suspicions(given: Mapping[str, Value], commands: frozenset[str]) -> Iterator[Doubt]:
-    """Yield a warning for each value that is probably a mistake."""
+def suspicions(
+    given: Mapping[str, Value], commands: frozenset[str], idle: Collection[str] = ()
+) -> Iterator[Doubt]:
+    """Yield a warning for each value that is probably a mistake.
+
+    Args:
+        given: All properties.
+        commands: What they are for.
+        idle: Names of those without effect, of which nothing else is worth saying.
+    """
     for name, value in given.items():
-        for row in _about(name, commands) if value.text else ():
+        for row in _about(name, commands) if value.text and name not in idle else ():
             if row.applies(value.text):
                 yield warning("suspicious", name, value, row.why, row.do)
     url = given.get("store.url")

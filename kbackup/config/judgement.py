@@ -122,7 +122,7 @@ class Judgement:
         if writes:  # before a partitioner is tried, which would refuse a time zone once more
             self.doubts += checks.zones_of(self.given)
         options = self._options(values | found.found, usable)
-        self.doubts += checks.suspicions(self.given, self.sides)
+        self.doubts += checks.suspicions(self.given, self.sides, self.without_effect)
         if self.sides & READING:
             mode = usable.get("mode")
             name = None if mode is None else mode.text

@@ -7,6 +7,15 @@ from kbackup.errors import ConfigurationError
 from tests.support.configurations import SINK, WHOLE, Write, load
 
 
+def timed(path: str = "YYYY", locale: str = "en") -> str:
+    """Return the properties of a partitioner by time."""
+    return (
+        "partitioner.class=io.confluent.connect.storage.partitioner.TimeBasedPartitioner\n"
+        "partition.duration.ms=3600000\ntimezone=UTC\ntimestamp.extractor=Record\n"
+        f"path.format={path}\nlocale={locale}\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "code", "name"),
     [
@@ -16,11 +25,11 @@ from tests.support.configurations import SINK, WHOLE, Write, load
             "filename.offset.zero.pad.width",
             id="the connector dies of it",
         ),
-        pytest.param("locale=en-US", "suspicious", "locale", id="region"),
-        pytest.param("path.format='year'=YYYY/'month'=mm", "suspicious", "path.format", id="mm"),
-        pytest.param("path.format=YYYY/MM/DD", "suspicious", "path.format", id="DD"),
-        pytest.param("path.format=YYYY-ww", "suspicious", "path.format", id="weeks"),
-        pytest.param("path.format='year=YYYY", "suspicious", "path.format", id="open quote"),
+        pytest.param(timed(locale="en-US"), "suspicious", "locale", id="region"),
+        pytest.param(timed("'year'=YYYY/'month'=mm"), "suspicious", "path.format", id="mm"),
+        pytest.param(timed("YYYY/MM/DD"), "suspicious", "path.format", id="DD"),
+        pytest.param(timed("YYYY-ww"), "suspicious", "path.format", id="weeks"),
+        pytest.param(timed("'year=YYYY"), "suspicious", "path.format", id="open quote"),
         pytest.param(
             "s3.object.tagging.key.value.pairs=a:b:c",
             "suspicious",
@@ -58,6 +67,17 @@ def test_what_is_probably_not_meant_is_said_once(
 
     found = [(doubt.code, doubt.name) for doubt in loaded.warnings if doubt.code != "no_effect"]
     assert [(code, name)] == found
+
+
+def test_what_has_no_effect_is_not_suspected_of_another(write: Write) -> None:
+    """
+    A surprising pattern that the partitioner does not use causes one warning, not two.
+    """
+    loaded = load("sink", write(SINK + "path.format=YYYY/DD"), bootstrap_servers="h:1")
+
+    assert [("no_effect", "path.format")] == [
+        (doubt.code, doubt.name.rpartition(", ")[2]) for doubt in loaded.warnings
+    ]
 
 
 def test_a_bucket_that_is_not_used_is_said_once() -> None:
