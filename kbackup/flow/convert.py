@@ -203,6 +203,8 @@ def _checked(
         )
         bad += (Bad(row, "the value's schema has no version", text) for row in judged)
     bad += view.format.refuses(kind, values)
+    if (asked := getattr(view.format, "refuses_as_asked", None)) is not None:
+        bad += asked(kind, values, view.spec.options)
     return replace(column, bad=tuple(bad))
 
 

@@ -76,6 +76,9 @@ class Format(Protocol):
 
     A format that is only read has ``reads_only = True``; its writer raises ``ConfigurationError``.
 
+    A format that refuses more where a setting asks for it has a method ``refuses_as_asked``, with
+    the arguments of `refuses` and the `FormatOptions`.
+
     A format that can keep values as their producers encoded them lists the encodings in
     ``encodings``: its writer may then find them in a second column, `kbackup.columns.ENCODED`, with
     their schema in its metadata.

@@ -15,9 +15,10 @@ import pyarrow as pa
 from kbackup.columns import Bad, Kind, Schema
 from kbackup.errors import ConfigurationError
 from kbackup.formats import FormatOptions, codecs, refuse_view
-from kbackup.formats.byte_array_options import EXTENSION, SEPARATOR
+from kbackup.formats.byte_array_options import EXTENSION, REFUSES, SEPARATOR
 from kbackup.formats.separated import (
     SeparatedWriter,
+    all_with,
     extension,
     first_with,
     nulls,
@@ -53,6 +54,19 @@ class ByteArrayFormat:
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
         """Refuse null, which would be read back as empty."""
         return nulls(values, _COLUMNS[view], "a file of raw bytes")
+
+    def refuses_as_asked(
+        self, view: View, values: pa.Array, options: FormatOptions
+    ) -> Sequence[Bad]:
+        """Refuse what contains the separator, where that is asked for."""
+        if not REFUSES.of(options.values):
+            return ()
+        why = f"{REFUSES.name}=true, because a restore would split it there"
+        do = f"set another {SEPARATOR.name}, or keep whole records"
+        return [
+            Bad(row, f"a {_COLUMNS[view]} contains the separator", why, do)
+            for row in all_with(values, separator(options))
+        ]
 
     def writer(
         self,

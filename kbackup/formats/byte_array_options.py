@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from kbackup.formats import separated_options
-from kbackup.options import text, verbatim
+from kbackup.options import boolean, text, verbatim
 
 
 def _readable(extension: str) -> None:
@@ -23,5 +23,12 @@ SEPARATOR: Final = verbatim(
     example=";",
     is_literal=True,
 )
+REFUSES: Final = boolean(
+    "format.bytearray.refuse.separator",
+    "A value or key that contains the separator is a bad record, which errors.tolerance decides "
+    "about; otherwise it is written, as the connector writes it, with a warning for each file.",
+    False,
+    commands="sink",
+)
 
-OPTIONS: Final = (*separated_options.OPTIONS, EXTENSION, SEPARATOR)
+OPTIONS: Final = (*separated_options.OPTIONS, EXTENSION, SEPARATOR, REFUSES)

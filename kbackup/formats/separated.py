@@ -55,11 +55,16 @@ class SeparatedWriter:
 
 def first_with(rows: pa.BinaryArray, separator: bytes) -> int | None:
     """Return the first of *rows* that contains *separator*, None if there is none."""
+    return next(iter(all_with(rows, separator)), None)
+
+
+def all_with(rows: pa.BinaryArray, separator: bytes) -> list[int]:
+    """Return those of *rows* that contain *separator*; a null contains nothing."""
     # 1.3 GB/s over all rows at once, 0.4 row by row; a hit may span two rows
     if re.search(re.escape(separator), bytes_of(rows)) is None:
-        return None
-    at: int = pc.index(pc.match_substring(rows, separator), True).as_py()
-    return at if at >= 0 else None
+        return []
+    found: list[int] = pc.indices_nonzero(pc.match_substring(rows, separator)).to_pylist()
+    return found
 
 
 def read_rows(

@@ -11,6 +11,7 @@ from kbackup.formats.byte_array import ByteArrayFormat
 from kbackup.naming import View
 
 BYTES = ByteArrayFormat()
+REFUSE = "format.bytearray.refuse.separator"
 
 
 def batch(*values: bytes | None) -> pa.RecordBatch:
@@ -55,6 +56,21 @@ def test_a_value_that_holds_the_separator_is_written_and_said(
     assert b"x\na\nb\n\n\n" == data
     assert 1 == len(caplog.messages)
     assert "contains the separator" in caplog.messages[0]
+
+
+@pytest.mark.parametrize(("asked", "expected"), [({}, []), ({REFUSE: True}, [1, 3])])
+def test_what_holds_the_separator_is_refused_where_asked(
+    asked: dict[str, bool], expected: list[int]
+) -> None:
+    """
+    Each value that contains the separator is refused; a null contains none, nor do two together.
+    """
+    options = FormatOptions({"format.bytearray.separator": "--", **asked})
+    values = pa.array([b"a-", b"-b--", None, b"--", b"-"], pa.binary())
+
+    found = BYTES.refuses_as_asked(View.VALUE, values, options)
+
+    assert expected == [bad.row for bad in found]
 
 
 def test_values_that_only_meet_like_a_separator_are_not_blamed(

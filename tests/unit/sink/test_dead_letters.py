@@ -168,6 +168,23 @@ def test_without_tolerance_the_first_bad_record_ends_the_partition(
     assert LETTERS not in kafka.ids
 
 
+def test_a_value_that_a_restore_would_split_is_a_dead_letter_where_asked(
+    store: StoreSettings,
+) -> None:
+    """
+    With format.bytearray.refuse.separator, files hold no value that contains their separator.
+    """
+    kafka = FakeKafka()
+    kafka.create("orders", 3)
+    kafka.values = {(ORDERS, 1): b"two\nlines"}
+    raw = {"format_class": "bytes", "value_converter": "bytes"}
+    more = {"format_bytearray_refuse_separator": True}
+    summary = Sink(kafka, store, **{**KEPT, **raw, **more}).wait()
+
+    assert (3, [Span(1, 2)]) == (summary["exit_code"], ledger(store))
+    assert [b"two\nlines"] == [letter["value"] for _, letter in kafka.letters]
+
+
 @pytest.mark.parametrize("reports", [True, False])
 def test_null_values_that_are_left_out_are_dead_letters_where_asked(
     reports: bool, store: StoreSettings
