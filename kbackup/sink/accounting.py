@@ -218,7 +218,7 @@ class Account:
     def newly_skipped(self, report: PartitionReport[OfSink]) -> list[list[int]]:
         """Return the first and last offsets of spans of bad records that only *report* knows."""
         with self.lock:
-            named = self._rows[report.where].report.own.skipped
+            named = set(self._rows[report.where].report.own.skipped)
             return [_ends(span) for span in report.own.skipped if span not in named]
 
     def rows(self) -> list[Row[OfSink]]:

@@ -1,5 +1,7 @@
 """What a sink's plan says of each topic."""
 
+import time
+
 import jsonschema
 
 from kbackup.cli.json_lines import schema
@@ -8,7 +10,7 @@ from kbackup.events import Progress
 from kbackup.kafka import Position, Topic
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import PartitionReport
+from kbackup.reports import SPANS_MOST, PartitionReport
 from kbackup.reports.partition import OfSink
 from kbackup.runs.summary import Summary
 from kbackup.sink.accounting import Account, plan_topics
@@ -89,3 +91,20 @@ def test_what_has_expired_is_counted_once() -> None:
 
     assert {"expired_offsets": 10 + 7 + 1} == summary.skipped
     assert {partition.where: 31} == account.gap_ends()
+
+
+def test_reports_that_name_many_bad_records_are_compared_in_no_time() -> None:
+    """
+    A partition that follows reports every few seconds, and names the same thousand spans each time.
+    """
+    account, partition = Account(Summary("r1", "sink")), at("orders", 0, Evidence(Span(0, 90)))
+    account.begin(partition)
+    skipped = tuple(Span(2 * at, 2 * at + 1) for at in range(SPANS_MOST))
+    account.take(PartitionReport(partition.where, 0, 90, 50, OfSink(skipped=skipped[1:])))
+    report = PartitionReport(partition.where, 0, 90, 50, OfSink(skipped=skipped))
+    begin = time.process_time()
+
+    found = [account.newly_skipped(report) for _ in range(100)]
+
+    assert [[[0, 0]]] * 100 == found
+    assert time.process_time() - begin < 2
