@@ -34,7 +34,7 @@ def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) 
         settings: Spark's properties.
 
     Raises:
-        ConfigurationError: If Spark does not understand *sql*.
+        ConfigurationError: If Spark does not understand *sql*, or it is no query.
         KbackupError: If an object that it needs is bad.
         SparkError: If Spark fails, or the result is too large to be printed.
     """
@@ -42,6 +42,7 @@ def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) 
 
     with session(settings) as spark:
         try:
+            check_reads(spark, sql)
             if len({name.lower() for name in names}) < len(names):
                 spark.conf.set("spark.sql.caseSensitive", "true")  # else one view hides another
             for name in names:
@@ -65,6 +66,27 @@ def ask(sql: str, found: Found, names: Sequence[str], settings: EngineSettings) 
                 raise SparkError("Spark could not answer", _first_line(str(error))) from error
             raise
     return answer
+
+
+def check_reads(spark: Any, sql: str) -> None:
+    """Check that *sql* is a query, and no statement that writes, drops or sets anything.
+
+    Raises:
+        ConfigurationError: If it is one.
+        ParseException: If Spark does not understand *sql*.
+    """
+    from pyspark.errors import ParseException  # noqa: PLC0415
+
+    parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001  (no way of Python's)
+    parser.parsePlan(sql)
+    try:
+        parser.parsePlan("\n".join(("select * from (", sql.rstrip("; \n"), ")")))  # queries nest
+    except ParseException as error:
+        raise ConfigurationError(
+            "the statement is not a query",
+            "restore query reads, and changes nothing",
+            "begin with select or with",
+        ) from error
 
 
 def mentioned(sql: str, topics: Iterable[str]) -> list[str]:

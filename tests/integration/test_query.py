@@ -11,7 +11,9 @@ from kbackup.cli.running import find_jvm
 from kbackup.ddl.tables import statements
 from kbackup.engine import EngineSettings
 from kbackup.engine.sql import session
+from kbackup.errors import ConfigurationError
 from kbackup.naming import Layout
+from kbackup.query.ask import check_reads
 from kbackup.query.source import BackupSource
 from tests.support.command import Kbackup
 
@@ -81,6 +83,28 @@ def test_a_session_reads_a_backup_by_its_options(tmp_path: Path) -> None:
         everything = reader.option("topics", "orders,pay").load().count()
 
     assert (20, 37) == (counted, everything)
+
+
+def test_statements_that_change_anything_are_refused() -> None:
+    """
+    A query may be any, with a comment or a semicolon at its end.
+    """
+    queries = ["select 1", "with a as (select 1) select * from a;", "from t select * -- end"]
+    others = [
+        "drop table orders", "create table a as select * from orders", "set a=b", "add jar a.jar",
+        "insert overwrite directory '/tmp/a' using csv select * from orders",
+        "with a as (select 1) insert into orders select * from a",
+    ]  # fmt: skip
+    refused = []
+
+    with session(EngineSettings(jvm=find_jvm())) as spark:
+        for sql in [*queries, *others]:
+            try:
+                check_reads(spark, sql)
+            except ConfigurationError:
+                refused.append(sql)
+
+    assert others == refused
 
 
 def test_spark_reads_a_backup_by_the_statements_that_declare_it(tmp_path: Path) -> None:
