@@ -6,14 +6,19 @@ several partitions of a backup share a target, tasks commit all beginnings befor
 a record: a partition without a position then is never one that has yet to begin.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from kbackup.errors import KbackupError
+from kbackup.errors import KafkaError, KbackupError, worst
 from kbackup.kafka import Cluster, Position
 from kbackup.records import TopicPartition
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.planning.plan import RestorePlan
 from kbackup.restore.planning.target import create
+
+_NAMED: Final = 10
+"""The most topics that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +50,14 @@ def begin(
     """
     new = [topic for topic in plan.topics if topic.action == "create"]
     ids = dict[str, str]()
+    refused = list[KbackupError]()
     for name, created in create(new, cluster, replication_factor).items():
         if isinstance(created, KbackupError):
-            raise created
-        ids[name] = created
+            refused.append(created)
+        else:
+            ids[name] = created
+    if refused:
+        raise _refusal(refused)
 
     for topic in plan.topics:
         if topic.grows:
@@ -69,3 +78,20 @@ def begin(
     for group, committed in positions.items():
         cluster.set_positions(group, committed)
     return Begun([], [unit.begun() for unit in units])
+
+
+def _refusal(refused: Sequence[KbackupError]) -> KbackupError:
+    """Return why topics were not created, as one error: of the class that matters most."""
+    for error in refused:
+        if len(refused) == 1 or (isinstance(error, KafkaError) and error.is_away):
+            return error
+    code = worst(error.exit_code for error in refused)
+    kind = next(type(error) for error in refused if error.exit_code == code)
+    shown, rest = refused[:_NAMED], len(refused) - _NAMED
+    named = [*map(str, shown), *([f"and {rest} more"] if rest > 0 else [])]
+    remedies = dict.fromkeys(error.do for error in shown if error.do)
+    return kind(
+        f"{len(refused)} topics were not created",
+        "; ".join(named),
+        "; ".join(remedies),
+    )

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from record_samples import batch_of
 
-from kbackup.errors import KbackupError
+from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.kafka import NewTopic
 from kbackup.records import TopicPartition
 from kbackup.restore.beginning import begin
@@ -102,3 +102,39 @@ def test_topics_are_created_together() -> None:
     assert {TopicPartition(name, 0): id_ for name, id_ in found.cluster.ids.items()} == {
         unit.target: unit.bookmark.of.target_id for unit in begun.units
     }
+
+
+class Refusing(FakeTarget):
+    """A cluster that has no room for topics when they are created."""
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, only_validate: bool = False
+    ) -> dict[str, str | KbackupError]:
+        """Refuse each topic."""
+        del only_validate
+        error = ConfigurationError if len(topics) == 2 else KafkaError
+        return {
+            topic.name: KafkaError(f"creating topic {topic.name}", "no room", "add brokers")
+            if at
+            else error(f"creating topic {topic.name}", "no room", "add brokers")
+            for at, topic in enumerate(topics)
+        }
+
+
+@pytest.mark.parametrize(
+    ("count", "named", "more"), [(4, 2, False), (20, 10, False), (22, 10, True)]
+)
+def test_all_topics_that_are_refused_are_named(count: int, named: int, more: bool) -> None:
+    """
+    One error names the topics that were not created: the first ten, and how many more.
+    """
+    found = topics(count)
+    found.cluster = Refusing(ids=found.cluster.ids, logs=found.cluster.logs)
+
+    with pytest.raises(KafkaError) as refused:
+        begin(found.plan(), found.cluster, None, exactly_once=True)  # type: ignore[arg-type]
+
+    why = refused.value.why
+    assert f"{count // 2} topics were not created" == refused.value.what
+    assert (named, more) == (why.count("no room"), why.endswith("; and 1 more"))
+    assert "add brokers" == refused.value.do
