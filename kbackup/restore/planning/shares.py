@@ -68,6 +68,9 @@ class Shares:
     _by_target: dict[str, dict[str, list[Share]]] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
+    _targets: dict[str, tuple[str, ...]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         pairs = (
@@ -77,6 +80,7 @@ class Shares:
         )
         for topic, target, share in sorted(pairs, key=itemgetter(0, 1)):
             self._by_target.setdefault(topic, {}).setdefault(target, []).append(share)
+        self._targets.update((topic, tuple(found)) for topic, found in self._by_target.items())
 
     @classmethod
     def of_reports(cls, reports: Iterable[Surveyed]) -> Self:
@@ -90,9 +94,9 @@ class Shares:
             check(topic, len(found.targets(topic)))
         return found
 
-    def targets(self, topic: str) -> list[str]:
-        """Return the topics that records of *topic* go to, by name."""
-        return list(self._by_target.get(topic, ()))
+    def targets(self, topic: str) -> tuple[str, ...]:
+        """Return the topics that records of *topic* go to, by name; the plan of each asks."""
+        return self._targets.get(topic, ())
 
     def of(self, where: TopicPartition, target: str) -> Share:
         """Return what goes from a partition to a topic; it may be nothing."""

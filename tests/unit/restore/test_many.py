@@ -11,6 +11,7 @@ from kbackup.errors import ConfigurationError, KafkaError, KbackupError
 from kbackup.kafka import NewTopic
 from kbackup.records import TopicPartition
 from kbackup.restore.beginning import begin
+from kbackup.restore.planning.shares import NOTHING, Shares
 from tests.support.target import FakeTarget, Restoring
 
 BY_HEADER = {
@@ -138,3 +139,14 @@ def test_all_topics_that_are_refused_are_named(count: int, named: int, more: boo
     assert f"{count // 2} topics were not created" == refused.value.what
     assert (named, more) == (why.count("no room"), why.endswith("; and 1 more"))
     assert "add brokers" == refused.value.do
+
+
+def test_the_topics_that_records_go_to_are_not_gathered_for_each() -> None:
+    """
+    The plan of each of many topics asks for all of them: they are put together once.
+    """
+    where = TopicPartition("orders", 0)
+    shares = Shares({where: {f"k{at}": NOTHING for at in range(1000)}})
+
+    assert 1000 == len(shares.targets("orders"))
+    assert shares.targets("orders") is shares.targets("orders")
