@@ -55,6 +55,16 @@ def read_names(value: object) -> tuple[str, ...]:
     return tuple(name for part in parts for name in map(str.strip, part.split(",")) if name)
 
 
+def check_path(name: str) -> None:
+    """Refuse the dotted name of a field that lacks a name between its dots.
+
+    Raises:
+        ValueError: If it does.
+    """
+    if not all(part.strip() for part in name.split(".")):
+        raise ValueError(f"{name!r} has an empty name between its dots")
+
+
 def names_host(url: str) -> bool:
     """Whether *url* begins with http:// or https:// and names a host, and nothing but a path."""
     if _URL.fullmatch(url) is None:

@@ -30,6 +30,7 @@ _OF_ROWS: Final = dict.fromkeys(
 _OFFSET: Final = "(?<offset>"
 _PARTS: Final = frozenset({"key", "value", "timestamp", "headers"})
 _PARSE_ERRORS: Final = "parse.error.topic.prefix"
+_COPIES: Final = "errors.deadletterqueue.topic.replication.factor"
 _DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
 
 _OWN: Final = {
@@ -112,6 +113,10 @@ def dead_letters(given: Mapping[str, Value]) -> Iterator[Doubt]:
             check_topic(topic.text)
         except IllegalTopicNameError as problem:
             yield error("value", _DEAD_LETTERS, topic, problem.why, "choose another name")
+    copies = given.get(_COPIES)
+    if copies is not None and copies.text == "0":
+        why = "a topic has one replica at least"
+        yield error("value", _COPIES, copies, why, "set 1 or more, or -1 for the cluster's default")
 
 
 def parse_errors(given: Mapping[str, Value]) -> Iterator[Doubt]:

@@ -2,15 +2,14 @@
 
 from typing import Any, Final
 
-from kbackup.literals import read_names
+from kbackup.literals import check_path, read_names
 from kbackup.options import Option
 
 
 def _fields(value: Any) -> tuple[str, ...]:
     names = read_names(value)
     for name in names:
-        if not all(part.strip() for part in name.split(".")):
-            raise ValueError(f"{name!r} has an empty name between its dots")
+        check_path(name)
     return names
 
 

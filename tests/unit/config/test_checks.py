@@ -16,6 +16,9 @@ def timed(path: str = "YYYY", locale: str = "en") -> str:
     )
 
 
+COPIES = "errors.deadletterqueue.topic.replication.factor"
+
+
 @pytest.mark.parametrize(
     ("text", "code", "name"),
     [
@@ -147,6 +150,8 @@ def test_what_belongs_to_a_refused_property_is_not_said_to_have_no_effect(
         ("flush.size=", "flush.size"),
         ("store.url=minio:9000", "store.url"),
         ("store.url=ftp://minio", "store.url"),
+        ("timestamp.extractor=RecordField\ntimestamp.field=a..b", "timestamp.field"),
+        (f"{COPIES}=0", COPIES),
     ],
 )
 def test_one_wrong_value_is_one_error(write: Write, text: str, name: str) -> None:
