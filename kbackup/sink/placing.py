@@ -1,32 +1,59 @@
-"""How the files of one partition become objects: under which dates, kept with what beside them."""
+"""How the cuts of one partition become objects: under which dates, kept with what beside them.
+
+What is to be said of a cut then, by the ledger, the group's position and the report, goes with it.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from kbackup.backup.ledger.objects import passed
 from kbackup.backup.ledger.rows import TOMBSTONES, Entry, stored
+from kbackup.channel import Line
+from kbackup.events import ObjectStored
 from kbackup.flow.write import ClosedFile
-from kbackup.records import Facts, TopicPartition
+from kbackup.kafka import Position
+from kbackup.records import Facts, Span, TopicPartition, joined
+from kbackup.reports import SPANS_MOST, Bookmark, LastObject, OfSink, PartitionReport
 from kbackup.sink.dated import UploadDates, keep_indexed, point
-from kbackup.sink.job import SinkJob
+from kbackup.sink.held import Again
+from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.keep import keep
+from kbackup.sink.spans.ahead import ClosedCut
+from kbackup.sink.storing import StoredCut
 from kbackup.stores import Store
 
 
 @dataclass(frozen=True, slots=True)
+class Placed:
+    """A cut that is stored, and the report that holds once it is committed."""
+
+    cut: StoredCut
+    after: PartitionReport[OfSink]
+
+
+@dataclass(slots=True)
 class Placing:
     """Where the objects of a partition go.
 
     Attributes:
         job: The run's settings.
+        unit: The partition, and what the bucket holds of it.
         store: Where to.
-        where: The partition.
-        stored_as: The name under which it is stored.
+        line: To the driver, which hears of each object.
+        stored_as: The name under which the partition is stored.
+        again: What of it is stored a second time.
     """
 
     job: SinkJob
+    unit: SinkUnit
     store: Store
-    where: TopicPartition
-    stored_as: TopicPartition
+    line: Line
+    stored_as: TopicPartition = field(init=False)
+    again: Again = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stored_as = self.job.routes(self.unit.where)
+        self.again = Again(self.unit.where, self.unit.held)
 
     def dates(self, last_key: str | None) -> Callable[[int], str] | None:
         """Return what gives files the dates of their upload, None where none have them.
@@ -39,12 +66,65 @@ class Placing:
             return None
         return UploadDates(self.store, job.layout, self.stored_as, job.clock, last_key).of
 
-    def keep(self, file: ClosedFile) -> Facts:
-        """Store a file with all that belongs beside it; return what is there now.
+    def place(self, report: PartitionReport[OfSink], closed: ClosedCut) -> Placed:
+        """Store the files of a cut; it is neither entered into the ledger nor committed yet.
+
+        Args:
+            report: What holds before it.
+            closed: The cut.
 
         Raises:
             KbackupError: As `kbackup.sink.keep.keep`.
         """
+        where, ends_with = self.unit.where, None
+        files, next_offset, lacks = closed.files, closed.next_offset, closed.lacks
+        done = report.done
+        done = replace(
+            done, bytes_read=done.bytes_read + closed.read, nulls=done.nulls + lacks.nulls,
+            filtered=done.filtered + lacks.filtered,
+            bad_records=done.bad_records + lacks.bad_records,
+        )  # fmt: skip
+        now_ms = self.job.clock.ms()
+        rows = lacks.entries(where, self.job.run, now_ms)
+        if not files and report.reached < next_offset:
+            span = Span(report.reached, next_offset)
+            rows.append(passed(where, span, self.job.run, now_ms))
+        mains = [file for file in files if file.is_main]
+        if mains:
+            end = max(file.facts.last_offset for file in mains) + 1
+            held = Span(min(file.facts.first_offset for file in mains), end)
+            keys = [file.key for file in mains]
+            self.again.check(self.store, held, next_offset, keys)
+        for file in files:
+            try:
+                facts = self._keep(file)
+            finally:
+                file.body.close()
+            rows.append(self._row(file, facts))
+            done = replace(
+                done, objects=done.objects + 1, bytes_stored=done.bytes_stored + file.body.size
+            )
+            if file.is_main:
+                first = file.facts.first_offset if done.first is None else done.first
+                done = replace(done, records=done.records + file.facts.records, first=first)
+                if ends_with is None or ends_with[1] < facts.last_offset:
+                    ends_with = file.key, facts.last_offset
+            self.line.tell(ObjectStored(self.job.run, file.key, file.facts, file.body.size))
+        stands = report.own.bookmark
+        last = LastObject() if stands is None else stands.of
+        if ends_with is not None:
+            last, done = LastObject(*ends_with), replace(done, last=ends_with[1])
+        again_to = self.again.to(next_offset)
+        last = replace(last, identity=self.unit.identity, again_to=again_to)
+        bookmark = Bookmark(last, self.job.run, done)
+        position = Position(next_offset, bookmark.to_metadata())
+        cut = StoredCut(where, rows, position, self.stored_as.topic)
+        skipped = joined((*report.own.skipped, *lacks.bad))[:SPANS_MOST]
+        own = replace(report.own, bookmark=bookmark, skipped=skipped)
+        return Placed(cut, replace(report, committed=next_offset, done=done, own=own))
+
+    def _keep(self, file: ClosedFile) -> Facts:
+        """Store a file with all that belongs beside it; return what is there now."""
         if file.index is None:
             return keep(self.store, file)
         facts = keep_indexed(self.store, file)
@@ -52,7 +132,7 @@ class Placing:
             point(self.store, self.job.layout, self.stored_as, file.index)
         return facts
 
-    def row(self, file: ClosedFile, facts: Facts) -> Entry:
+    def _row(self, file: ClosedFile, facts: Facts) -> Entry:
         """Return what the ledger is to say of a file whose object has *facts* now."""
         size = file.body.size
         if facts != file.facts:  # a longer object was there already
@@ -60,6 +140,6 @@ class Placing:
             size = size if head is None else head.size
         view = TOMBSTONES if file.is_tombstones else file.spec.view
         return stored(
-            self.where, file.key, view, facts, size, file.cut.span, self.job.run,
+            self.unit.where, file.key, view, facts, size, file.cut.span, self.job.run,
             self.job.clock.ms(),
         )  # fmt: skip

@@ -14,26 +14,22 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kbackup.backup.ledger.objects import passed
 from kbackup.channel import Line
 from kbackup.errors import KbackupError, StoppedError
-from kbackup.events import ObjectStored
 from kbackup.flow.convert import Conversion
 from kbackup.flow.cut import Append, Cut, cut
 from kbackup.flow.write import OpenFiles
-from kbackup.kafka import Position
-from kbackup.records import Span, TopicPartition, joined
-from kbackup.reports import SPANS_MOST, Bookmark, LastObject, OfSink, PartitionReport
+from kbackup.records import Span
+from kbackup.reports import OfSink, PartitionReport
 from kbackup.sink.clients import Clients, storing
-from kbackup.sink.held import Again
 from kbackup.sink.intake import Intake
 from kbackup.sink.job import SinkJob, SinkUnit
-from kbackup.sink.placing import Placing
+from kbackup.sink.placing import Placed, Placing
 from kbackup.sink.rejects import Rejects
 from kbackup.sink.resuming import resumed
 from kbackup.sink.spans.ahead import Ahead, ClosedCut
 from kbackup.sink.spans.turn import AT_ONCE, Turn
-from kbackup.sink.storing import StoredCut, Storing
+from kbackup.sink.storing import Storing
 
 _log: Final = logging.getLogger(__name__)
 
@@ -60,20 +56,17 @@ class Work:
     has_begun: bool = False
     _told: float = field(init=False)
     _upload: Future[None] | None = None
-    _last: Future["_Stored"] | None = None
+    _last: Future[Placed] | None = None
     _from: int = field(init=False)
     _read: int = 0
     _rejects: Rejects | None = None
     _ahead: Ahead = field(default_factory=Ahead)
-    _again: Again = field(init=False)
-    _stored_as: TopicPartition = field(init=False)
     _placing: Placing = field(init=False)
 
     def __post_init__(self) -> None:
         unit, span = self.unit, self.unit.span
-        self._stored_as, self._from = self.job.routes(unit.where), span.start_offset
-        self._again = Again(unit.where, unit.held)
-        self._placing = Placing(self.job, self.clients.store, unit.where, self._stored_as)
+        self._from = span.start_offset
+        self._placing = Placing(self.job, unit, self.clients.store, self.line)
         self._told = self.job.clock.steady_s()
         self.report = PartitionReport(
             unit.where, span.start_offset, span.end_offset, span.start_offset,
@@ -170,10 +163,10 @@ class Work:
         bookmark = self.report.own.bookmark
         last = None if bookmark is None else bookmark.of.key
         files = OpenFiles(
-            self._stored_as, views, job.layout, job.spool_bytes, unit.identity,
+            self._placing.stored_as, views, job.layout, job.spool_bytes, unit.identity,
             self._placing.dates(last), job.rule.tombstones,
         )  # fmt: skip
-        rule = replace(job.rule, stored=self._again.spans)
+        rule = replace(job.rule, stored=self._placing.again.spans)
         try:
             with closing(intake.rows(span, views)) as rows:
                 for step in cut(rows, rule, job.clock.ms, span):
@@ -268,7 +261,7 @@ class Work:
         cuts.flush()
         self._take(stored)
 
-    def _take(self, stored: "_Stored") -> None:
+    def _take(self, stored: Placed) -> None:
         """Report the unit's progress after a cut is committed.
 
         Raises:
@@ -278,57 +271,13 @@ class Work:
         self.report = stored.after
         self._tell_progress(0)
 
-    def _store(self, cuts: Storing, closed: ClosedCut) -> "_Stored":
+    def _store(self, cuts: Storing, closed: ClosedCut) -> Placed:
         """Store the files of one cut, and have it entered into the ledger and committed."""
-        report, ends_with = self.report, None
-        files, next_offset, lacks = closed.files, closed.next_offset, closed.lacks
-        done = report.done
-        done = replace(
-            done, bytes_read=done.bytes_read + closed.read, nulls=done.nulls + lacks.nulls,
-            filtered=done.filtered + lacks.filtered,
-            bad_records=done.bad_records + lacks.bad_records,
-        )  # fmt: skip
-        now_ms = self.job.clock.ms()
-        rows = lacks.entries(self.unit.where, self.job.run, now_ms)
-        if not files and report.reached < next_offset:
-            span = Span(report.reached, next_offset)
-            rows.append(passed(self.unit.where, span, self.job.run, now_ms))
-        mains = [file for file in files if file.is_main]
-        if mains:
-            end = max(file.facts.last_offset for file in mains) + 1
-            held = Span(min(file.facts.first_offset for file in mains), end)
-            keys = [file.key for file in mains]
-            self._again.check(self.clients.store, held, next_offset, keys)
-        for file in files:
-            try:
-                facts = self._placing.keep(file)
-            finally:
-                file.body.close()
-            rows.append(self._placing.row(file, facts))
-            done = replace(
-                done, objects=done.objects + 1, bytes_stored=done.bytes_stored + file.body.size
-            )
-            if file.is_main:
-                first = file.facts.first_offset if done.first is None else done.first
-                done = replace(done, records=done.records + file.facts.records, first=first)
-                if ends_with is None or ends_with[1] < facts.last_offset:
-                    ends_with = file.key, facts.last_offset
-            self.line.tell(ObjectStored(self.job.run, file.key, file.facts, file.body.size))
-        stands = report.own.bookmark
-        last = LastObject() if stands is None else stands.of
-        if ends_with is not None:
-            last, done = LastObject(*ends_with), replace(done, last=ends_with[1])
-        again_to = self._again.to(next_offset)
-        last = replace(last, identity=self.unit.identity, again_to=again_to)
-        bookmark = Bookmark(last, self.job.run, done)
-        position = Position(next_offset, bookmark.to_metadata())
-        entry = StoredCut(self.unit.where, rows, position, self._stored_as.topic)
-        cuts.add(entry)
+        placed = self._placing.place(self.report, closed)
+        cuts.add(placed.cut)
         if cuts.is_due():
             cuts.flush()
-        skipped = joined((*report.own.skipped, *lacks.bad))[:SPANS_MOST]
-        own = replace(report.own, bookmark=bookmark, skipped=skipped)
-        return _Stored(entry, replace(report, committed=next_offset, done=done, own=own))
+        return placed
 
     def _tell_open(self, files: OpenFiles) -> None:
         """Report now and then what has been read but could still be lost."""
@@ -338,14 +287,6 @@ class Work:
     def _tell_progress(self, open_records: int) -> None:
         self._told = self.job.clock.steady_s()
         self.line.tell(self.report.progress(self.job.run, open_records))
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """A cut that is stored, and the report that holds once it is committed."""
-
-    cut: StoredCut
-    after: PartitionReport[OfSink]
 
 
 class _ElsewhereError(Exception):
