@@ -250,7 +250,8 @@ class Account:
         """Whether no partition can ever continue."""
         with self.lock:
             standing = self._summary.standing
-            lost = {where for where, failure in standing.items() if failure.code in _FOR_GOOD}
-            return all(
-                row.report.start is None or where in lost for where, row in self._rows.items()
+            return all(  # which ends at the first that can: it is asked after each report
+                row.report.start is None
+                or ((failure := standing.get(where)) is not None and failure.code in _FOR_GOOD)
+                for where, row in self._rows.items()
             )
