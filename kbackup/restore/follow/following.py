@@ -11,11 +11,11 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, Unpack
+from typing import Final
 
-from kbackup import engine, moments
+from kbackup import moments
 from kbackup.errors import Failure, KafkaError, KbackupError, RefusedError, SparkError, StoppedError
-from kbackup.events import PROGRESS, Event, Planned, Progress
+from kbackup.events import Event, Planned
 from kbackup.kafka import Cluster, check_idle
 from kbackup.reports import OfRestore, PartitionReport
 from kbackup.restore import audit, news, pace
@@ -26,6 +26,7 @@ from kbackup.restore.follow.lookout import Lookout, stamps
 from kbackup.restore.follow.ready import Ready
 from kbackup.restore.follow.remarks import Remarks
 from kbackup.restore.follow.routes import Routes
+from kbackup.restore.follow.tasks import KeptTasks
 from kbackup.restore.follow.visit import VisitPlanner
 from kbackup.restore.job import RestoreJob, RestoreUnit
 from kbackup.restore.planning.inventory import Inventory
@@ -74,6 +75,7 @@ class Following:
         self._stamps: dict[str, str] = {}
         self._success: float | None = None
         self._visits = self._turns = 0
+        self._tasks = KeptTasks(frame, account)
         self._planner = VisitPlanner(
             settings, world, store, account, self._remarks, self._set_aside
         )
@@ -246,7 +248,7 @@ class Following:
                     failures = [error.failure()]
             if first and not self._stop.is_set():
                 task = functools.partial(put_back, self._job(plan, self._visits + 1))
-                found = self._run_tasks(task, first)
+                found = self._tasks.run(task, first)
                 failures = [each.failure for each in found if each.failure is not None]
             if failures:
                 self._set_aside(name, failures)
@@ -274,7 +276,7 @@ class Following:
     def _surveyed(self, units: Sequence[RestoreUnit]) -> list[Surveyed]:
         """Read units for the topics of their records; nothing is written."""
         job = self._job(RestorePlan((), wiring.restore_group(self._settings), {}), 0)
-        return self._reports(functools.partial(survey, job), units)
+        return self._tasks.reports(functools.partial(survey, job), units)
 
     def _unconfirmed(
         self, plan: RestorePlan, agree: Callable[[str], bool] | None
@@ -288,7 +290,7 @@ class Following:
     def _restore(self, plan: RestorePlan, units: Sequence[RestoreUnit], cluster: Cluster) -> None:
         self._visits += 1
         job = self._job(plan, self._visits)
-        reports = self._reports(functools.partial(put_back, job), units, **pace.manner(job))
+        reports = self._tasks.reports(functools.partial(put_back, job), units, **pace.manner(job))
         for report in reports:
             self._account.take(report)
             if report.failure is not None and report.failure.code != StoppedError.code:
@@ -309,33 +311,12 @@ class Following:
         if not doubtful:
             return
         task = functools.partial(audit.count, self._world.kafka, plan.group)
-        counted, failures = audit.counts(self._run_tasks(task, doubtful))
+        counted, failures = audit.counts(self._tasks.run(task, doubtful))
         errors = audit.differences(doubtful, counted, exactly_once=exactly_once)
         with self._account.lock:
             for failure in [*failures, *(error.failure() for error in errors)]:
                 place = failure.place.get("topic"), failure.place.get("partition")
                 self._summary.standing["audit", *place] = failure
-
-    def _reports(
-        self, task: engine.Task[engine.R], units: Sequence[Any], **manner: Unpack[engine.Manner]
-    ) -> list[engine.R]:
-        found = self._run_tasks(task, units, **manner)
-        for each in found:
-            if isinstance(each, engine.NotBegun):
-                raise SparkError(each.failure.what, each.failure.why)
-        return [each for each in found if not isinstance(each, engine.NotBegun)]
-
-    def _run_tasks(
-        self, task: engine.Task[engine.R], units: Sequence[Any], **manner: Unpack[engine.Manner]
-    ) -> list[engine.R | engine.NotBegun]:
-        manner["keeps"] = True
-        return self._frame.tasks(task, units, self._hear, **manner)
-
-    def _hear(self, event: Event) -> None:
-        if event["type"] == PROGRESS:
-            self._tell(self._account.progress(Progress.from_dict(event)))
-        else:
-            self._frame.show(event)
 
     # what is set aside
 
