@@ -10,7 +10,7 @@ from typing import Final
 from kbackup import moments
 from kbackup.backup.file_sets import BackupFile
 from kbackup.errors import KbackupError, RefusedError
-from kbackup.plurals import counted
+from kbackup.plurals import counted, form
 from kbackup.stores import Store, StoredObject
 from kbackup.stores.archive import ARCHIVED, Archive, Thaw
 
@@ -53,7 +53,8 @@ class Frozen:
         classes = Counter(file.storage_class for file in waiting)
         kinds = " and ".join(f"{number} in {name}" for name, number in sorted(classes.items()))
         thawing = len(self.of("thawing"))
-        asked = f"; requested, and on the way: {thawing}" if thawing else ""
+        have = form(thawing, "has been requested and is", "have been requested and are")
+        asked = f"; {thawing} of them {have} on the way" if thawing else ""
         return [
             RefusedError(
                 f"{counted(len(waiting), 'object')} of {topic} cannot be read now",
