@@ -62,6 +62,9 @@ _PARTITION_WIDTH: Final = 5
 """Digits a partition is zero-padded to in a dated layout."""
 
 
+NOT_OF_TEMPLATE: Final = "its name does not fit object.name.template"
+"""Why a layout with a template does not hold an object: it may have been stored under another."""
+
 NOT_MATCHED: Final = "no expression of topic.regex.list matches it"
 """Why a generic layout does not hold an object: it was not asked for, and is not foreign."""
 
@@ -280,7 +283,7 @@ class Layout:
             return self._placed(key)
         match = self._pattern.fullmatch(key)
         if match is None:
-            raise ObjectKeyError(key)
+            raise ObjectKeyError(key, "" if self._names is None else NOT_OF_TEMPLATE)
         partition, offset = int(match["partition"]), int(match["offset"])
         if partition > PARTITION_MAX or offset > OFFSET_MAX:
             raise ObjectKeyError(key, "its partition or offset is larger than Kafka's")
@@ -291,6 +294,14 @@ class Layout:
                 raise ObjectKeyError(key)
             directory, view = self._names.times_of(match) or UPLOAD_DATE, View.VALUE
         return ObjectKey(match["topic"], partition, offset, directory, match["extension"], view)
+
+    def knows(self, key: str) -> bool:
+        """Whether *key* is laid out as this layout has it."""
+        try:
+            self.parse(key)
+        except ObjectKeyError:
+            return False
+        return True
 
     def _placed(self, key: str) -> ObjectKey:
         """Return where *key* belongs by the expressions."""

@@ -20,6 +20,11 @@ APART: Final = "move one of the two objects away, then back up again what only t
 
 OTHERWISE: Final = "restore it with the tool that wrote it, or leave it out: behavior.on.error=log"
 
+TEMPLATES: Final = (
+    "read it with the object.name.template that it was stored under; a restore with "
+    "behavior.on.error=log leaves it out"
+)
+
 _NAMED_AGAIN: Final = 50
 
 
@@ -37,6 +42,7 @@ class Finding:
         is_error: The backup is damaged, or cannot be restored by this version; else the operator
             should know of it.
         more: Further fields of the event.
+        do: What to do about it, where that is not to back it up again.
     """
 
     code: str
@@ -46,6 +52,7 @@ class Finding:
     text: str | None = None
     is_error: bool = True
     more: Mapping[str, Any] | None = None
+    do: str = ""
 
     @property
     def is_damage(self) -> bool:
@@ -80,7 +87,7 @@ class Finding:
         return kind(
             self.key or str(self.where),
             why,
-            do,
+            self.do or do,
             topic=self.where.topic,
             partition=self.where.partition,
             **{name: value for name, value in place.items() if value is not None},
@@ -95,7 +102,10 @@ def again(findings: Iterable[Finding]) -> str | None:
     named = {
         (found.where, found.offsets[0]): None
         for found in findings
-        if found.is_damage and found.offsets is not None and found.code != "overlap"
+        if found.is_damage
+        and not found.do
+        and found.offsets is not None
+        and found.code != "overlap"
     }
     if not named:
         return None

@@ -9,14 +9,14 @@ from kbackup.backup import judging, recorded, siblings
 from kbackup.backup.altered import altered
 from kbackup.backup.checked import Checked
 from kbackup.backup.file_sets import FileSet
-from kbackup.backup.findings import Finding
+from kbackup.backup.findings import TEMPLATES, Finding
 from kbackup.backup.judging import Extent
 from kbackup.backup.ledger.objects import NOTHING, PartitionLedger
 from kbackup.backup.recorded import Recorded
 from kbackup.backup.verdict import Verdict
 from kbackup.errors import Failure
 from kbackup.flow.views import ReadOptions
-from kbackup.naming import Layout, View
+from kbackup.naming import NOT_OF_TEMPLATE, Layout, View
 from kbackup.plurals import counted
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
 from kbackup.stores import Store
@@ -78,7 +78,7 @@ class JudgedPartition:
                 said = {finding.offsets for finding in missed}
                 missed += [finding for finding in found if finding.offsets not in said]
         named = {finding.key for finding in lone}
-        missed += [one for one in self._missing() if one.key is None or one.key not in named]
+        missed += [one for one in self._missing(layout) if one.key is None or one.key not in named]
         yield from missed
         changed = list(altered(store, self.sets, self.ledger, self.identity))
         yield from changed
@@ -96,13 +96,19 @@ class JudgedPartition:
         yield from judging.left_out(self.where, self.ledger.skipped)
         yield from judging.order(extents, self.gaps, missed, self.ledger.skipped)
 
-    def _missing(self) -> Iterator[Finding]:
-        """Name what the ledger says was stored and is not there."""
+    def _missing(self, layout: Layout) -> Iterator[Finding]:
+        """Name what the ledger says was stored and is not there.
+
+        Of what was stored under another template nobody knows: it was not looked for.
+        """
         mine = {file.key for files in self.sets for file in files.files}
         for entry in self.ledger.missing(mine if self.present is None else self.present):
             offsets = (entry.first, entry.span.end_offset - 1)
             more = {"by": entry.run}
-            yield Finding("missing_object", self.where, entry.key, offsets, more=more)
+            is_unread = bool(entry.key and layout.template) and not layout.knows(entry.key or "")
+            text = f"not looked for: {NOT_OF_TEMPLATE}" if is_unread else None
+            do = TEMPLATES if is_unread else ""
+            yield Finding("missing_object", self.where, entry.key, offsets, text, more=more, do=do)
 
     def failures(self) -> Iterator[Failure]:
         """Yield why sets could not be read that are not known to be damaged."""

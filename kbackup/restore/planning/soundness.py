@@ -170,7 +170,9 @@ def gone(
     for finding in findings:
         if not finding.is_error or (finding.offsets and not window.offset.meets(*finding.offsets)):
             continue
-        if finding.code == "missing_object":
+        if finding.do:
+            found.append(finding.error())
+        elif finding.code == "missing_object":
             first, last = finding.offsets or (None, None)
             found.append(
                 IncompleteBackupError(

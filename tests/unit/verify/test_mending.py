@@ -4,10 +4,12 @@ import pytest
 from backup_samples import Backup, batch
 
 from kbackup.backup.ledger import place
-from kbackup.backup.ledger.rows import entries
+from kbackup.backup.ledger.rows import OBJECTS, TOPICS, TopicEntry, entries, stored, table
 from kbackup.errors import ConfigurationError
 from kbackup.events import Warned
 from kbackup.flow.views import ReadOptions
+from kbackup.naming import Layout, View
+from kbackup.records import Facts, Span
 from kbackup.runs import history, known
 from kbackup.runs.summary import Summary
 from kbackup.verify.mending import Acceptance
@@ -23,7 +25,7 @@ from tests.support.ledgers import (
     rows,
     verified,
 )
-from tests.support.verified import NOW
+from tests.support.verified import NOW, Verified
 
 
 def test_a_missing_object_is_named_by_the_ledger() -> None:
@@ -38,6 +40,29 @@ def test_a_missing_object_is_named_by_the_ledger() -> None:
     assert (7, [("missing_object", keys[1], [10, 19])]) == (
         code, [(one["code"], one["key"], one["offsets"]) for one in findings],
     )  # fmt: skip
+
+
+def test_what_was_stored_under_another_template_is_not_to_be_backed_up_again() -> None:
+    """
+    Where object.name.template has changed, verify says that, and how to read the object.
+    """
+    names = "{year}/{month}/{day}/{topic}-{partition}-{offset}"
+    backup = Backup(layout=Layout(is_dated=True, template=names))
+    key = backup.put_blocks("2026/01/01", "orders", 0, [b"1", b"2"])
+    row = stored(WHERE, key, View.VALUE, Facts(0, 1, 2, None, None, ""), 9, Span(0, 2), "r1", 0)
+    topics = [TopicEntry("topic", "orders", "cluster-1", "id", 1)]
+    place.of_topics(backup.store, backup.layout, CLOCK).append(table(topics, TOPICS))
+    place.of_topic(backup.store, backup.layout, "orders", CLOCK).append(table([row], OBJECTS))
+    backup.layout = Layout(is_dated=True, template="{date}/{topic}_{partition}_{offset}")
+    backup.put_blocks("2026-02-01", "orders", 0, [b"1"])
+    notes = Notes(known.read(backup.store, backup.layout, CLOCK))
+
+    found = Verified(backup, notes=notes)
+
+    assert (7, [("missing_object", key)]) == (found.exit_code, found.errors)
+    assert "object.name.template" in found.texts
+    assert ["object.name.template" in error["do"] for error in found.summary["errors"]] == [True]
+    assert "repair" not in {event.get("code") for event in found.events}
 
 
 @pytest.mark.parametrize(
