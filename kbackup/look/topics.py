@@ -12,6 +12,7 @@ from kbackup.look.named_schemas import NamedSchema, named_schemas
 from kbackup.look.stored import StoredPartition, stored
 from kbackup.naming import Layout
 from kbackup.plurals import counted, form
+from kbackup.records import TopicPartition
 from kbackup.runs.known import NOTHING, Known
 from kbackup.runs.selection import select
 from kbackup.stores import Store
@@ -86,6 +87,8 @@ def topics(
         if where.topic not in chosen or not (partitions is None or where.partition in partitions):
             continue
         sets = found.sets.get(where, [])
+        if not sets and as_of_ms is not None and not _was_there(known, where, as_of_ms):
+            continue
         row = stored(where, sets, known)
         yield row.looked_at(store, sets, options) if deep else row
         if has_map:
@@ -101,6 +104,11 @@ def topics(
         yield from folders(topic, sets, layout.directory_delim)
     if has_schemas:
         yield from named_schemas(store, layout, chosen)
+
+
+def _was_there(known: Known, where: TopicPartition, moment_ms: int) -> bool:
+    """Whether objects of a partition that are gone had been stored before a time."""
+    return any(entry.time <= moment_ms for entry in known.ledger(where).objects.values())
 
 
 def _foreign(found: Catalog) -> Iterator[Warned]:

@@ -1,5 +1,6 @@
 """What lies in a backup, from names and run records."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +8,13 @@ import jsonschema
 import pytest
 from backup_samples import BYTES, JSON_GZIP, RECORD, SIBLINGS, SNAPPY, Backup
 
+from kbackup.backup.ledger.objects import TopicLedger
 from kbackup.cli.json_lines import schema
 from kbackup.errors import IncompleteBackupError
 from kbackup.flow.views import ReadOptions
 from kbackup.look.stored import StoredPartition
 from kbackup.look.topics import topics
-from kbackup.runs.known import of_run_records
+from kbackup.runs.known import Known, of_run_records
 from kbackup.testing import FaultyStore
 
 LINES = jsonschema.Draft202012Validator(schema())
@@ -58,6 +60,22 @@ def test_looking_costs_one_listing() -> None:
 
     assert [("list", "topics/", "ok")] == store.calls
     assert 1 == len(found)
+
+
+def test_as_of_a_time_partitions_that_came_later_are_not_shown() -> None:
+    """
+    One whose objects had been stored by then, and are gone since, is.
+    """
+    backup = Backup()
+    entries = [
+        replace(backup.entry(backup.put("orders", at, range(5))[0]), time=time)
+        for at, time in ((0, 10), (1, 2000))
+    ]
+    known = Known(ledgers={"orders": TopicLedger.of(entries)})
+
+    found = rows(backup, known=known, as_of_ms=1000)
+
+    assert [(0, 0)] == [(row["partition"], row["objects"]) for row in found]
 
 
 def test_a_named_topic_costs_its_own_listing() -> None:
