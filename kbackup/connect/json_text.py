@@ -86,7 +86,7 @@ def _text(values: pa.Array, schema: ConnectSchema, style: JsonStyle) -> pa.Strin
     item = encode(items, schema.items, style)
     if style.is_java and schema.keys.type is not Type.STRING:
         key = jackson.quote(key)
-    if style.is_java or (schema.keys.type is Type.STRING and not schema.keys.optional):
+    if style.is_java or style.form.is_object(schema):
         return _list(lists, pc.binary_join_element_wise(key, item, ":"), "{", "}")
     begin, middle, end = (
         ('{"key":', ',"value":', "}") if style.form.has_entries else ("[", ",", "]")

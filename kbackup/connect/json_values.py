@@ -18,6 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kbackup.connect.schema import DECIMAL, ENUM, ConnectSchema, Type
+from kbackup.plurals import counted
 
 Read = Callable[[Any], Any]
 """Turns parsed JSON into what `pyarrow.array` accepts; its ``ValueError`` says what is wrong."""
@@ -33,8 +34,8 @@ class JsonForm:
     """How to represent values that JSON cannot represent directly.
 
     Attributes:
-        has_entries: A map whose keys are not plain text is an array of ``{"key":..,"value":..}``;
-            otherwise an array of pairs.
+        has_entries: A map whose keys are not text, or are optional, is an array of
+            ``{"key":..,"value":..}``; otherwise one whose keys are not text is an array of pairs.
         union: Name of structs with a single set field, whose value represents the struct.
         fills_defaults: ``replace.null.with.default``: null is the default, where there is one.
     """
@@ -42,6 +43,11 @@ class JsonForm:
     has_entries: bool = False
     union: str | None = None
     fills_defaults: bool = True
+
+    def is_object(self, schema: ConnectSchema) -> bool:
+        """Whether a map is an object, because its keys are text."""
+        keys = schema.keys
+        return keys.type is Type.STRING and not (self.has_entries and keys.optional)
 
 
 CONNECT: Final = JsonForm()
@@ -94,7 +100,7 @@ def _plain(schema: ConnectSchema, form: JsonForm) -> Read:
         case Type.STRING:
             return _symbol(schema) if schema.parameter(ENUM) is not None else _string
         case Type.BYTES:
-            return _bytes
+            return _bytes if schema.fixed_size is None else _fixed(schema.fixed_size)
         case Type.ARRAY:
             return _array(reader(schema.items, form))
         case Type.MAP:
@@ -155,6 +161,16 @@ def _bytes(value: Any) -> bytes:
         raise _wrong(value, "a string of base64") from None
 
 
+def _fixed(size: int) -> Read:
+    def read(value: Any) -> bytes:
+        found = _bytes(value)
+        if len(found) != size:
+            raise ValueError(f"{counted(len(found), 'byte')} for a fixed of {size}")
+        return found
+
+    return read
+
+
 def _decimal(scale: int) -> Read:
     def read(value: Any) -> bytes:
         if type(value) is float:
@@ -194,7 +210,7 @@ def _array(read_item: Read) -> Read:
 
 def _map(schema: ConnectSchema, form: JsonForm) -> Read:
     read_key, read_value = reader(schema.keys, form), reader(schema.items, form)
-    is_object = schema.keys.type is Type.STRING and not schema.keys.optional
+    is_object = form.is_object(schema)
     pairs_of = _entries if form.has_entries else _pairs
 
     def read(value: Any) -> list[tuple[Any, Any]]:

@@ -29,6 +29,9 @@ TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 ENUM: Final = "io.confluent.connect.avro.Enum"
 """Parameter that marks a string as an Avro enum; with ``.SYMBOL`` appended, one for each."""
 
+FIXED_SIZE: Final = "connect.fixed.size"
+"""Parameter of bytes that are Avro's ``fixed``: how many each value has."""
+
 
 class Type(StrEnum):
     """Connect's types, by their names in its JSON."""
@@ -102,6 +105,15 @@ class ConnectSchema:
         """The name of the logical type, None if there is none."""
         return self.name if _LOGICAL.get(self.name or "") == self.type else None
 
+    @property
+    def fills_null(self) -> bool:
+        """Whether values contain structs with fields that may be null and then have a default."""
+        parts = [each for _, each in self.fields] + [
+            each for each in (self.key, self.value) if each is not None
+        ]
+        has_one = any(each.optional and each.default is not None for _, each in self.fields)
+        return has_one or any(each.fills_null for each in parts)
+
     def parameter(self, name: str) -> str | None:
         """Return the parameter *name*, None if there is none."""
         return dict(self.parameters).get(name)
@@ -110,6 +122,12 @@ class ConnectSchema:
     def scale(self) -> int:
         """Digits of a Decimal after its point; may be negative."""
         return int(self.parameter("scale") or 0)
+
+    @property
+    def fixed_size(self) -> int | None:
+        """The bytes of each value that is Avro's ``fixed``, None for another schema."""
+        size = self.parameter(FIXED_SIZE) if self.type is Type.BYTES else None
+        return int(size) if size is not None and size.isdecimal() else None
 
     def as_optional(self) -> Self:
         """Return the same schema, but optional."""

@@ -3,6 +3,8 @@ import json
 import pyarrow as pa
 import pytest
 
+from kbackup.connect import json_text
+from kbackup.connect import schema as connect
 from kbackup.converters.json_text import JsonConverter
 from kbackup.testing import decoded, encoded
 
@@ -121,6 +123,27 @@ def test_what_its_schema_does_not_say_is_bad(value: bytes, why: str) -> None:
     [bad] = found.bad
     assert (1, [1, None, 2]) == (bad.row, found.values.to_pylist())
     assert why in bad.why
+
+
+def map_of(optional: bool) -> str:
+    key = f'{{"type":"string","optional":{str(optional).lower()}}}'
+    return f'{{"type":"map","keys":{key},"values":{{"type":"int32"}}}}'
+
+
+@pytest.mark.parametrize("optional", [False, True])
+def test_a_map_with_text_for_keys_is_an_object(optional: bool) -> None:
+    """
+    Also where its keys may be null, as in Protobuf; an array is no such map, as for a worker.
+    """
+    rows = [envelope(text, map_of(optional)) for text in ('{"k":1}', '[["k",1]]')]
+
+    [found] = with_schemas().decode(pa.array(rows, pa.binary()))
+
+    assert [[("k", 1)], None] == found.values.to_pylist()
+    assert ["is not an object"] == [bad.why[-16:] for bad in found.bad]
+    schema = connect.of(found.schema)
+    assert schema is not None
+    assert '{"k":1}' == json_text.encode(found.values, schema)[0].as_py()
 
 
 WITH_DEFAULT = '{"type":"string","optional":true,"default":"x"}'
