@@ -28,7 +28,7 @@ from kbackup.connect.avro_scalars import (
     read_int,
     read_long,
 )
-from kbackup.connect.avro_schema import from_avro
+from kbackup.connect.avro_schema_reading import from_avro
 from kbackup.connect.schema import ConnectSchema, Type
 
 # 100,000 records of 8 fields (two strings, one optional, numbers, a list) on one core: 0.5 us per

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from kbackup.connect import native
-from kbackup.connect.avro_schema import from_avro
+from kbackup.connect.avro_schema_reading import from_avro
 from kbackup.connect.avro_wire import shape_of
 from kbackup.connect.schema import ConnectSchema, Type
 

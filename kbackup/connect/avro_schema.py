@@ -1,12 +1,15 @@
-"""From a Connect schema to the Avro schema of its file, and back, as in ``AvroData``.
+"""From a Connect schema to the Avro schema of its file, as in ``AvroData``.
+
+The way back is in `avro_schema_reading`.
 
 Source: schema-registry, ``AvroData``, restated in ``connect-compat`` section 3.2, and objects that
 the connector wrote.
 """
 
+import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -16,10 +19,19 @@ UNION: Final = "io.confluent.connect.avro.Union"
 """Name of the struct that represents a union of several types."""
 
 MAP_ENTRY: Final = "MapEntry"
-_FIXED_SIZE: Final = "connect.fixed.size"
-_PRECISION: Final = "connect.decimal.precision"
-_NAMESPACE: Final = "io.confluent.connect.avro"
-_DEFAULT_NAME: Final = "ConnectDefault"
+FIXED_NAME: Final = "connect.fixed.name"
+"""Ours: the name of the ``fixed`` that a Decimal is stored as; the Decimal has one of its own."""
+PRECISION: Final = "connect.decimal.precision"
+NAMESPACE: Final = "io.confluent.connect.avro"
+DEFAULT_NAME: Final = "ConnectDefault"
+RECORD_DOC: Final = f"{NAMESPACE}.record.doc"
+FIELD_DOC: Final = f"{NAMESPACE}.field.doc."
+ENUM_DOC: Final = f"{NAMESPACE}.enum.doc."
+ENUM_DEFAULT: Final = f"{NAMESPACE}.enum.default."
+FIELD_DEFAULT: Final = f"{NAMESPACE}.field.default"
+"""Parameter of a schema whose default is that of its field in Avro."""
+KEPT: Final = "avro."
+"""How attributes of Avro's types begin that Connect's schemas keep, such as avro.java.string."""
 _PRIMITIVES: Final = {
     Type.INT8: "int",
     Type.INT16: "int",
@@ -31,21 +43,7 @@ _PRIMITIVES: Final = {
     Type.STRING: "string",
     Type.BYTES: "bytes",
 }
-_BACK: Final = {
-    "int": Type.INT32,
-    "long": Type.INT64,
-    "float": Type.FLOAT32,
-    "double": Type.FLOAT64,
-    "boolean": Type.BOOLEAN,
-    "string": Type.STRING,
-    "bytes": Type.BYTES,
-}
 _LOGICAL: Final = {DATE: "date", TIME: "time-millis", TIMESTAMP: "timestamp-millis"}
-_LOGICAL_BACK: Final = {
-    ("int", "date"): DATE,
-    ("int", "time-millis"): TIME,
-    ("long", "timestamp-millis"): TIMESTAMP,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +54,14 @@ class AvroStyle:
         connect_meta: ``connect.meta.data``: keep what only Connect knows in ``connect.*``.
         enhanced: ``enhanced.avro.schema.support``: enums are enums again.
         optional_keys: ``allow.optional.map.keys``: maps with optional text keys are maps.
+        fills_defaults: A field that is null is written as its default, where there is one; not
+            so with ``ignore.default.for.nullables``.
     """
 
     connect_meta: bool = True
     enhanced: bool = True
     optional_keys: bool = False
+    fills_defaults: bool = True
 
     def has_entries(self, schema: ConnectSchema) -> bool:
         """Whether a map becomes an array of entries, because its keys are not plain text."""
@@ -111,15 +112,23 @@ class _Naming:
             name = schema.name or self._default_name()
             if self._is_known(name, schema):
                 return name
-            found |= {"type": "record", **_named(name)}
-            if schema.doc is not None:
-                found["doc"] = schema.doc
-            found["fields"] = [self._field(*each) for each in schema.fields]
+            found |= {"type": "record", **_named(name), **_prose("doc", schema, RECORD_DOC)}
+            found["fields"] = [
+                self._field(each, field) | _prose("doc", schema, FIELD_DOC + each)
+                for each, field in schema.fields
+            ]
         elif symbols is not None:
             name = schema.parameter(ENUM) or ""
             if self._is_known(name, schema):
                 return name
-            found |= {"type": "enum", **_named(name), "symbols": symbols}
+            simple = name.rpartition(".")[2]
+            found |= {"type": "enum", **_named(name), **_prose("doc", schema, ENUM_DOC + simple)}
+            found |= {"symbols": symbols, **_prose("default", schema, ENUM_DEFAULT + simple)}
+        elif schema.fixed_size is not None:
+            name = schema.parameter(FIXED_NAME) or schema.name or self._default_name()
+            if self._is_known(name, schema):
+                return name
+            found |= {"type": "fixed", **_named(name), "size": schema.fixed_size}
         elif schema.type is Type.ARRAY:
             found |= {"type": "array", "items": self.schema(schema.items)}
         elif schema.type is Type.MAP:
@@ -127,6 +136,7 @@ class _Naming:
         else:
             found["type"] = _PRIMITIVES[schema.type]
         found |= self._logical(schema)
+        found |= {name: text for name, text in schema.parameters if name.startswith(KEPT)}
         if self.style.connect_meta:
             found |= _metadata(schema)
         return found["type"] if len(found) == 1 else found
@@ -146,10 +156,8 @@ class _Naming:
         if _NAME.fullmatch(name) is None or "." in name:
             raise ValueError(f"{name!r} is not the name of a field in Avro")
         found: dict[str, Any] = {"name": name, "type": self.schema(schema)}
-        if schema.doc is not None:
-            found["doc"] = schema.doc
         if schema.default is not None:
-            found["default"] = json.loads(schema.default)
+            found["default"] = _default_of(schema)
         elif schema.optional:
             found["default"] = None
         return found
@@ -157,7 +165,7 @@ class _Naming:
     def _map(self, schema: ConnectSchema) -> dict[str, Any]:
         if not self.style.has_entries(schema):
             return {"type": "map", "values": self.schema(schema.items)}
-        name = schema.name or f"{_NAMESPACE}.{MAP_ENTRY}"
+        name = schema.name or f"{NAMESPACE}.{MAP_ENTRY}"
         if schema.name is None and self.named.get(name, _bare(schema)) != _bare(schema):
             self.unnamed += 1
             name += str(self.unnamed + 1)
@@ -165,13 +173,13 @@ class _Naming:
         if not self._is_known(name, schema):
             entry = {"type": "record", **_named(name)}
             entry["fields"] = [self._field("key", schema.keys), self._field("value", schema.items)]
-            if name != f"{_NAMESPACE}.{MAP_ENTRY}":
+            if name != f"{NAMESPACE}.{MAP_ENTRY}":
                 entry["connect.internal.type"] = MAP_ENTRY
         return {"type": "array", "items": entry}
 
     def _logical(self, schema: ConnectSchema) -> dict[str, Any]:
         if schema.logical == DECIMAL:
-            precision = int(schema.parameter(_PRECISION) or 64)
+            precision = int(schema.parameter(PRECISION) or 64)
             return {"logicalType": "decimal", "precision": precision, "scale": schema.scale}
         logical = _LOGICAL.get(schema.logical or "")
         return {} if logical is None else {"logicalType": logical}
@@ -179,11 +187,18 @@ class _Naming:
     def _default_name(self) -> str:
         self.unnamed += 1
         number = "" if self.unnamed == 1 else str(self.unnamed)
-        return f"{_NAMESPACE}.{_DEFAULT_NAME}{number}"
+        return f"{NAMESPACE}.{DEFAULT_NAME}{number}"
 
 
 def _bare(schema: ConnectSchema) -> ConnectSchema:
-    return replace(schema, optional=False, default=None)
+    rest = tuple(pair for pair in schema.parameters if pair[0] != FIELD_DEFAULT)
+    return replace(schema, optional=False, default=None, parameters=rest)
+
+
+def _prose(attribute: str, schema: ConnectSchema, parameter: str) -> dict[str, str]:
+    """Return an attribute that a parameter of *schema* holds; nothing if it has none."""
+    text = schema.parameter(parameter)
+    return {} if text is None else {attribute: text}
 
 
 def _named(name: str) -> dict[str, str]:
@@ -199,142 +214,38 @@ def _metadata(schema: ConnectSchema) -> dict[str, Any]:
         found["connect.doc"] = schema.doc
     if schema.version is not None:
         found["connect.version"] = schema.version
-    if schema.parameters:
-        found["connect.parameters"] = dict(schema.parameters)
-    if schema.default is not None:
-        found["connect.default"] = json.loads(schema.default)
+    parameters = dict(schema.parameters)
+    is_of_field = parameters.pop(FIELD_DEFAULT, None) is not None
+    if parameters:
+        found["connect.parameters"] = parameters
+    if schema.default is not None and not is_of_field:
+        found["connect.default"] = _default_of(schema)
     if schema.name is not None:
         found["connect.name"] = schema.name
     return found
 
 
-def from_avro(found: Any) -> ConnectSchema:
-    """Return the Connect schema that corresponds to an Avro schema.
-
-    Raises:
-        ValueError: If there is none, for example for a recursive type.
-    """
-    return _Reading().schema(found, "")
+def _default_of(schema: ConnectSchema) -> Any:
+    """Return the default of *schema* as Avro has it."""
+    return recoded(json.loads(schema.default or ""), schema, _latin)
 
 
-@dataclass(slots=True)
-class _Reading:
-    """One Avro schema being read."""
-
-    named: dict[str, ConnectSchema] = field(default_factory=dict)
-    begun: set[str] = field(default_factory=set)
-
-    def schema(self, found: Any, namespace: str) -> ConnectSchema:
-        if isinstance(found, list):
-            return self._union(found, namespace)
-        if isinstance(found, str):
-            if found in _BACK:
-                return ConnectSchema(_BACK[found])
-            return self._known(found, namespace)
-        kind = found.get("type")
-        if isinstance(kind, (list, dict)):
-            return self.schema(kind, namespace)
-        if kind in ("record", "enum", "fixed"):
-            return self._named(found, kind, namespace)
-        if kind == "array":
-            return self._array(found, namespace)
-        if kind == "map":
-            key = ConnectSchema(Type.STRING)
-            value = self.schema(found["values"], namespace)
-            return _described(ConnectSchema(Type.MAP, key=key, value=value), found)
-        if kind in _BACK:
-            return _described(_logical(ConnectSchema(_BACK[kind]), found), found)
-        if isinstance(kind, str):
-            return self._known(kind, namespace)
-        raise ValueError(f"an Avro schema has no type {kind!r}")
-
-    def _known(self, name: str, namespace: str) -> ConnectSchema:
-        for full in (f"{namespace}.{name}" if namespace and "." not in name else name, name):
-            if full in self.begun:
-                raise ValueError(f"{full} contains itself, which Kafka Connect has no schema for")
-            if full in self.named:
-                return self.named[full]
-        raise ValueError(f"an Avro schema has no type {name!r}")
-
-    def _named(self, found: Mapping[str, Any], kind: str, namespace: str) -> ConnectSchema:
-        simple: str = found["name"]
-        own: str = found.get("namespace", namespace)
-        full = simple if "." in simple or not own else f"{own}.{simple}"
-        inner = full.rpartition(".")[0]
-        if kind == "enum":
-            pairs = {ENUM: full} | {f"{ENUM}.{symbol}": symbol for symbol in found["symbols"]}
-            schema = ConnectSchema(Type.STRING, name=full, parameters=tuple(pairs.items()))
-            schema = _described(schema, found)
-        elif kind == "fixed":
-            if type(found["size"]) is not int or found["size"] < 0:
-                raise ValueError(f"{full} has a size of {found['size']!r}")
-            size = ((_FIXED_SIZE, str(found["size"])),)
-            schema = _logical(ConnectSchema(Type.BYTES, name=full, parameters=size), found)
-        else:
-            self.begun.add(full)
-            fields = tuple((each["name"], self._field(each, inner)) for each in found["fields"])
-            self.begun.discard(full)
-            name = None if full.startswith(f"{_NAMESPACE}.{_DEFAULT_NAME}") else full
-            doc = found.get("doc")
-            schema = ConnectSchema(Type.STRUCT, name=name, doc=doc, fields=fields)
-            schema = _described(schema, found)
-        self.named[full] = schema
-        return schema
-
-    def _field(self, found: Mapping[str, Any], namespace: str) -> ConnectSchema:
-        schema = self.schema(found["type"], namespace)
-        if found.get("default") is not None and schema.default is None:
-            schema = replace(schema, default=_json(found["default"]))
-        if found.get("doc") is not None and schema.doc is None:
-            schema = replace(schema, doc=found["doc"])
-        return schema
-
-    def _array(self, found: Mapping[str, Any], namespace: str) -> ConnectSchema:
-        items = found["items"]
-        schema = self.schema(items, namespace)
-        is_entry = isinstance(items, dict) and (
-            items.get("connect.internal.type") == MAP_ENTRY
-            or (items.get("name") == MAP_ENTRY and items.get("namespace") == _NAMESPACE)
-        )
-        if is_entry and [name for name, _ in schema.fields] == ["key", "value"]:
-            key, value = (each for _, each in schema.fields)
-            return _described(ConnectSchema(Type.MAP, key=key, value=value), found)
-        return _described(ConnectSchema(Type.ARRAY, value=schema), found)
-
-    def _union(self, branches: list[Any], namespace: str) -> ConnectSchema:
-        kinds = [branch for branch in branches if branch != "null"]
-        if len(kinds) == 1:
-            schema = self.schema(kinds[0], namespace)
-            return schema.as_optional() if len(kinds) < len(branches) else schema
-        raise ValueError("a union of several types has no column")
+def recoded(value: Any, schema: ConnectSchema, bytes_of: Callable[[str], str]) -> Any:
+    """Return *value* with the text of each value of bytes changed."""
+    if isinstance(value, str) and schema.type is Type.BYTES:
+        return bytes_of(value)
+    if isinstance(value, list) and schema.type is Type.ARRAY:
+        return [recoded(item, schema.items, bytes_of) for item in value]
+    if isinstance(value, dict) and schema.type is Type.MAP:
+        return {key: recoded(item, schema.items, bytes_of) for key, item in value.items()}
+    if isinstance(value, dict) and schema.type is Type.STRUCT:
+        fields = dict(schema.fields)
+        return {
+            name: recoded(each, fields[name], bytes_of) if name in fields else each
+            for name, each in value.items()
+        }
+    return value
 
 
-def _logical(schema: ConnectSchema, found: Mapping[str, Any]) -> ConnectSchema:
-    logical = found.get("logicalType")
-    if logical == "decimal" and schema.type is Type.BYTES:
-        pairs = [("scale", str(found.get("scale", 0)))]
-        if found.get("precision", 64) != 64:
-            pairs.insert(0, (_PRECISION, str(found["precision"])))
-        return replace(schema, name=DECIMAL, version=1, parameters=tuple(pairs))
-    name = _LOGICAL_BACK.get((found.get("type", ""), str(logical)))
-    return schema if name is None else replace(schema, name=name, version=1)
-
-
-def _described(schema: ConnectSchema, found: Mapping[str, Any]) -> ConnectSchema:
-    """Return *schema* with what its writer stored in ``connect.*``."""
-    more: dict[str, Any] = {}
-    if schema.type is Type.INT32 and found.get("connect.type") in ("int8", "int16"):
-        more["type"] = Type(found["connect.type"])
-    for name in ("name", "version", "doc"):
-        if f"connect.{name}" in found:
-            more[name] = found[f"connect.{name}"]
-    if "connect.parameters" in found:
-        pairs = dict(schema.parameters) | dict(found["connect.parameters"])
-        more["parameters"] = tuple((name, str(text)) for name, text in pairs.items())
-    if found.get("connect.default") is not None:
-        more["default"] = _json(found["connect.default"])
-    return replace(schema, **more) if more else schema
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _latin(text: str) -> str:
+    return base64.b64decode(text).decode("latin-1")

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kbackup.connect import avro_walk
-from kbackup.connect.avro_schema import from_avro
+from kbackup.connect.avro_schema_reading import from_avro
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.plurals import counted, form
 

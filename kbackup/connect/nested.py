@@ -7,11 +7,16 @@ from kbackup.connect.json_values import default_of
 from kbackup.connect.schema import ConnectSchema
 
 
-def fields(values: pa.StructArray, schema: ConnectSchema) -> list[pa.Array]:
+def fields(
+    values: pa.StructArray, schema: ConnectSchema, *, fills_defaults: bool = True
+) -> list[pa.Array]:
     """Return the columns of a struct, null where the struct is, defaults in place of null.
 
-    Connect's ``Struct.get`` returns the default of a field that is null.
+    Connect's ``Struct.get`` returns the default of a field that is null; `fills_defaults` is
+    false where ``getWithoutDefault`` is asked.
     """
+    if not fills_defaults:
+        return list(values.flatten())
     return [
         filled(column, field)
         for column, (_, field) in zip(values.flatten(), schema.fields, strict=True)

@@ -120,8 +120,12 @@ class Message:
         return "\n".join([*lines, "", *_lines(self, ""), ""])
 
 
-def planned(schema: ConnectSchema) -> Message:
+def planned(schema: ConnectSchema, *, fills_defaults: bool = True) -> Message:
     """Return the message that corresponds to *schema*.
+
+    Args:
+        schema: What the values are to Connect.
+        fills_defaults: A field that is null is written as its default, where there is one.
 
     Raises:
         ValueError: If there is none: for a list in a list, a name with characters other than
@@ -129,7 +133,7 @@ def planned(schema: ConnectSchema) -> Message:
     """
     if schema.type is Type.STRUCT:
         package, _, name = (schema.name or "").rpartition(".")
-        return _Planning(_type_name(name)).message(schema, package)
+        return _Planning(_type_name(name), fills_defaults).message(schema, package)
     if schema.type not in KINDS:
         raise ValueError(f"a message has fields, and {schema.type} has none")
     plain = ConnectSchema(schema.type)
@@ -142,6 +146,7 @@ class _Planning:
     """One message being planned."""
 
     name: str
+    fills_defaults: bool
     inner: dict[str, tuple[ConnectSchema, Message]] = field(default_factory=dict)
     enums: dict[str, Symbols] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
@@ -176,6 +181,8 @@ class _Planning:
             found = self._value(name, schema.items)
             return replace(found, name=name, number=number, label="repeated")
         label = "optional" if schema.optional or schema.default is not None else ""
+        if not self.fills_defaults:
+            schema = replace(schema, default=None)
         return replace(self._value(name, schema), name=name, number=number, label=label)
 
     def _entry(self, schema: ConnectSchema) -> tuple[Field, Field]:
@@ -208,7 +215,7 @@ class _Planning:
                 return found
         wanted = _type_name((schema.name or "").rpartition(".")[2])
         unique = self._unique(wanted if wanted != name else f"{wanted}Message")
-        message = _Planning(unique).message(schema)
+        message = _Planning(unique, self.fills_defaults).message(schema)
         self.inner[unique] = alike, message
         return message
 

@@ -22,6 +22,7 @@ from kbackup.converters.avro_options import CONNECT_META, ENHANCED
 from kbackup.converters.registered import Asked, Under
 from kbackup.registry import AVRO, RegisteredSchema
 from kbackup.registry.framing import framed
+from kbackup.registry.options import IGNORE_DEFAULTS
 
 
 class AvroConverter:
@@ -47,7 +48,11 @@ class AvroConverter:
             ConfigurationError: If these settings cannot make a connection to the registry.
         """
         self.asked = Asked.of(properties)
-        self._style = AvroStyle(CONNECT_META.of(properties), ENHANCED.of(properties))
+        self._style = AvroStyle(
+            CONNECT_META.of(properties),
+            ENHANCED.of(properties),
+            fills_defaults=not IGNORE_DEFAULTS.of(properties),
+        )
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
         """Read *column* as Avro with the schemas that its rows name.
@@ -77,7 +82,10 @@ class AvroConverter:
             return registered.no_schema(column, "Avro schema", problem)
         datums = avro_datums.encode(column, replace(found, optional=False), self._style)
         what = "a value does not match its schema"
-        why = "something in it is null and must not be, or is not a symbol of its enum"
+        why = (
+            "something in it is null and must not be, is not a symbol of its enum, or has not the "
+            "size of its fixed type"
+        )
         bad = registered.lost(datums, column, what, why)
         if datums.null_count == len(datums):  # nothing is written that would need a schema
             return Column(datums, bad=bad)

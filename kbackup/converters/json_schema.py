@@ -30,6 +30,7 @@ from kbackup.converters.json_schema_options import ADDITIONAL, NOT_REQUIRED
 from kbackup.converters.registered import Asked, Under
 from kbackup.registry import JSON, RegisteredSchema
 from kbackup.registry.framing import framed
+from kbackup.registry.options import IGNORE_DEFAULTS
 
 _DO: Final = (
     f"set {NOT_REQUIRED.name}=true if properties may be absent, choose the converter that fits "
@@ -63,7 +64,8 @@ class JsonSchemaConverter:
         self.asked = Asked.of(properties)
         self._schemas = JsonSchemaStyle(NOT_REQUIRED.of(properties), ADDITIONAL.of(properties))
         is_numeric = DECIMAL_FORMAT.of(properties) == "numeric"
-        self._texts = JsonStyle(numeric_decimals=is_numeric, form=FORM)
+        form = replace(FORM, fills_defaults=not IGNORE_DEFAULTS.of(properties))
+        self._texts = JsonStyle(numeric_decimals=is_numeric, form=form)
 
     def decode(self, column: pa.BinaryArray) -> Sequence[Column]:
         """Read *column* as JSON with the schemas that its rows name; JSON ``null`` is null.

@@ -17,6 +17,7 @@ from kbackup.converters import registered
 from kbackup.converters.registered import Asked, Under
 from kbackup.registry import PROTOBUF, RegisteredSchema
 from kbackup.registry.framing import FIRST_MESSAGE, framed, message_at, unframed_messages
+from kbackup.registry.options import IGNORE_DEFAULTS
 
 if TYPE_CHECKING:
     from kbackup.connect.protobuf_schema import ProtobufStyle
@@ -38,6 +39,7 @@ class ProtobufConverter:
     def __init__(self) -> None:
         self.asked: Asked | None = None
         self._style: ProtobufStyle | None = None
+        self._fills_defaults = True
 
     def configure(self, properties: Mapping[str, Any]) -> None:
         """Set the registry, and how messages become columns.
@@ -50,6 +52,7 @@ class ProtobufConverter:
         from kbackup.connect.protobuf_schema import ProtobufStyle  # noqa: PLC0415
 
         self.asked = Asked.of(properties)
+        self._fills_defaults = not IGNORE_DEFAULTS.of(properties)
         self._style = ProtobufStyle(
             options.ENHANCED.of(properties),
             options.INT_ENUMS.of(properties),
@@ -83,7 +86,9 @@ class ProtobufConverter:
             return Column(pa.nulls(len(column), pa.binary()))
         try:
             found = connect.of(schema) or connect.of_arrow(column.type)
-            message = protobuf_plan.planned(replace(found, optional=False))
+            message = protobuf_plan.planned(
+                replace(found, optional=False), fills_defaults=self._fills_defaults
+            )
         except ValueError as problem:
             return registered.no_schema(column, "Protobuf message", problem)
         bodies = protobuf_messages.encode(column, message)

@@ -167,10 +167,14 @@ class AvroWriter:
             datums = avro_datums.encode(batch[self._column], self._schema, self._style)
         blocks.write(datums)
 
-    @staticmethod
-    def _as_they_came(batch: pa.RecordBatch, schema: str) -> pa.BinaryArray | None:
-        """Return the producers' datums, None if they do not have the file's schema."""
+    def _as_they_came(self, batch: pa.RecordBatch, schema: str) -> pa.BinaryArray | None:
+        """Return the producers' datums, None if they do not have the file's schema.
+
+        Nor where a null in them may have a default, which the connector writes in its place.
+        """
         if ENCODED not in batch.schema.names or batch[ENCODED].null_count:
+            return None
+        if self._schema is not None and self._schema.fills_null:
             return None
         theirs = columns.schema_of(batch.schema.field(ENCODED))
         if theirs is None or not avro_wire.is_same(theirs.text, schema):

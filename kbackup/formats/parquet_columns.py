@@ -32,8 +32,9 @@ def to_parquet(values: pa.Array, schema: ConnectSchema) -> pa.Array:
     if schema.logical == DECIMAL:
         kind = pa.decimal256(max(_precision(schema), schema.scale, 1), schema.scale)
         return pa.array([_decimal(value, schema.scale) for value in values.to_pylist()], kind)
-    if schema.logical in LOGICAL:
-        return values.cast(LOGICAL[schema.logical])
+    kind = LOGICAL.get(schema.logical or "")
+    if kind is not None or schema.fixed_size:
+        return values.cast(kind or pa.binary(schema.fixed_size))
     if schema.type is Type.STRUCT:
         parts = [  # not as `nested.fields` has them: a column that may not be null is not, here
             to_parquet(nested.filled(values.field(at), field), field)

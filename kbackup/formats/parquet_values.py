@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from kbackup.columns import Schema
 from kbackup.connect import avro_datums, nested
 from kbackup.connect import schema as connect
-from kbackup.connect.avro_schema import AvroStyle, from_avro, to_avro
+from kbackup.connect.avro_schema import AvroStyle, to_avro
+from kbackup.connect.avro_schema_reading import from_avro
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError, UnsupportedObjectError
 from kbackup.formats.column_schema import column_schema

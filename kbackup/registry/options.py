@@ -114,16 +114,17 @@ AUTO_REGISTER: Final = boolean(
     commands="restore",
 )
 
+IGNORE_DEFAULTS: Final = boolean(
+    "ignore.default.for.nullables",
+    "When writing, a field that is null stays null, even if its schema has a default.",
+    False,
+    commands="restore",
+)
+
 SUM_TYPES: Final = Unsupported(
     "generalized.sum.type.support",
     true,
     "it gives unions and enums other names in files, and this version does not write them",
-)
-NULL_DEFAULTS: Final = Unsupported(
-    "ignore.default.for.nullables",
-    true,
-    "it writes null where this version writes the default",
-    commands="restore",
 )
 LATEST: Final = Unsupported(
     "use.latest.version",
@@ -142,7 +143,7 @@ OPTIONS: Final = (
     URL, SOURCE, USER_INFO, CA, TRUST_STORE_TYPE, CERTIFICATE, KEY, KEY_STORE_TYPE,
     KEY_PASSWORD, PROXY_HOST, PROXY_PORT, CONNECT_MS, READ_MS, RETRIES, WAIT_MS,
     WAIT_MAX_MS, KEY_STRATEGY, VALUE_STRATEGY, AUTO_REGISTER,
-    SUM_TYPES, NULL_DEFAULTS, LATEST, RULES,
+    IGNORE_DEFAULTS, SUM_TYPES, LATEST, RULES,
 )  # fmt: skip
 
 

@@ -63,7 +63,7 @@ class Data:
         """
         assert self.schema is not None  # noqa: S101
         names = [name for name, _ in self.schema.fields]
-        found = nested.fields(self.values, self.schema) if fills_defaults else self.values.flatten()
+        found = nested.fields(self.values, self.schema, fills_defaults=fills_defaults)
         return dict(zip(names, found, strict=True))
 
     def rebuilt(

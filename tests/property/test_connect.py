@@ -24,7 +24,8 @@ from kbackup.connect import (
     protobuf_plan,
     protobuf_values,
 )
-from kbackup.connect.avro_schema import AvroStyle, from_avro, to_avro
+from kbackup.connect.avro_schema import AvroStyle, to_avro
+from kbackup.connect.avro_schema_reading import from_avro
 from kbackup.connect.avro_wire import AVRO
 from kbackup.connect.json_schema import FORM, to_json_schema
 from kbackup.connect.json_schema_reading import from_json_schema

@@ -88,7 +88,7 @@ PROTOBUF = AVRO.replace("avro.AvroConverter", "protobuf.ProtobufConverter")
         pytest.param(SINK, "generalized.sum.type.support=true", False, id="of no registry"),
         pytest.param(AVRO, "generalized.sum.type.support=true", True, id="of three"),
         pytest.param(AVRO, "generalized.sum.type.support=false", False, id="the default"),
-        pytest.param(AVRO, "ignore.default.for.nullables=true", False, id="of a restore"),
+        pytest.param(AVRO, "use.latest.version=true", False, id="of a restore"),
         pytest.param(SINK, "replace.null.with.default=false", False, id="supported"),
     ],
 )
