@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from kbackup.kafka import Position
 from kbackup.records import UNKNOWN, TopicIdentity
 from kbackup.reports.done import NOTHING, Done
 
@@ -24,23 +25,30 @@ Of = TypeVar("Of", bound=Ground)
 class Bookmark(Generic[Of]):
     """What is kept beside a committed offset: what it rests on, and who committed it.
 
-    It lets the next run see that group, bucket and target agree; an offset that someone else moved
-    has lost it.
+    It lets the next run see that group, bucket and target agree.  It carries the offset itself:
+    what moves an offset may keep the metadata.
 
     Attributes:
         of: What the offset rests on: of a sink the `LastObject`, of a restore the `Mark`.
         run: Id of the run that committed; empty where it was not kept.
         done: What that run had done in this partition by then: where a task dies, the one that
             takes over continues from here, and no count is lost.
+        at: The offset that it was committed with; None where it was not kept, or not committed yet.
     """
 
     of: Of
     run: str = ""
     done: Done = NOTHING
+    at: int | None = None
+
+    def position(self, offset: int) -> Position:
+        """Return *offset* with this beside it, to commit."""
+        return Position(offset, replace(self, at=offset).to_metadata())
 
     def to_metadata(self) -> str:
         """Return the text to commit with the offset; a broker takes 4,096 bytes."""
-        data = {**self.of.to_dict(), "run": self.run, "done": self.done.to_dict()}
+        at = {} if self.at is None else {"at": self.at}
+        data = {**self.of.to_dict(), **at, "run": self.run, "done": self.done.to_dict()}
         return json.dumps(data, separators=(",", ":"))
 
     @classmethod
@@ -54,10 +62,10 @@ class Bookmark(Generic[Of]):
         """
         try:
             data = json.loads(text)
-            run, done = data.get("run", ""), data.get("done") or {}
-            if not (isinstance(run, str) and isinstance(done, dict)):
+            run, done, at = data.get("run", ""), data.get("done") or {}, data.get("at")
+            if not (isinstance(run, str) and isinstance(done, dict) and isinstance(at, int | None)):
                 return None
-            return cls(of(data), run, Done.from_dict(done))
+            return cls(of(data), run, Done.from_dict(done), at)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             return None
 
@@ -112,3 +120,14 @@ class LastObject:
     def read(cls, text: str) -> "Bookmark[LastObject] | None":
         """Read what a sink committed; None where it is anyone else's."""
         return Bookmark.read(text, cls.from_dict)
+
+    @classmethod
+    def beside(cls, position: Position | None) -> "Bookmark[LastObject] | None":
+        """Read what a sink committed with that offset; None where somebody has moved it since.
+
+        Where an earlier version committed it, which offset that was is not known.
+        """
+        if position is None:
+            return None
+        found = cls.read(position.metadata)
+        return found if found is not None and found.at in (None, position.offset) else None

@@ -147,14 +147,24 @@ class Mark:
 
     @classmethod
     def read(cls, position: Position, layout: Layout) -> "Bookmark[Mark] | None":
-        """Read what a restore committed; None where it is anyone else's."""
+        """Read what a restore committed with that offset; None where it is anyone else's.
+
+        Whoever has moved the offset and kept the text has made it theirs.  Version 2 did not
+        always say which offset it was; whole records alone show it.
+        """
 
         def of(data: Mapping[str, Any]) -> Mark:
             if "v" in data:
                 return cls.from_dict(data, position.offset)
             return _version_1(position.offset, data, layout)
 
-        return Bookmark.read(position.metadata, of)
+        found = Bookmark.read(position.metadata, of)
+        if found is None:
+            return None
+        at, place = found.at, found.of.place
+        if at is None and place.offset and not place.values:
+            at = place.offset
+        return found if at in (None, position.offset) else None
 
     def follows(self, earlier: "Mark") -> bool:
         """Whether this is of the same restore into the same log as *earlier*, or a later one."""

@@ -78,7 +78,7 @@ class Lane:
 
     def position(self) -> Position:
         """Return what to commit."""
-        return Position(self.bookmark.of.place.reached, self.bookmark.to_metadata())
+        return self.bookmark.position(self.bookmark.of.place.reached)
 
     def marked(self, target_id: str) -> Self:
         """Return it with the id of a target that was created meanwhile."""

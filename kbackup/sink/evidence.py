@@ -163,6 +163,8 @@ def _confirm(
     if bookmark is None:
         return _UNKNOWN
     last = bookmark.of
+    if bookmark.at != position.offset:  # moved since, or of a version that did not keep it
+        return _Confirmation(identities=(last.identity,))
     is_behind = last.again_to is not None
     if last.key is None:  # kbackup committed that it had nothing to store before this offset
         return _Confirmation(True, (last.identity,), is_behind)

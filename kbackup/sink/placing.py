@@ -11,7 +11,6 @@ from kbackup.backup.ledger.rows import TOMBSTONES, Entry, stored
 from kbackup.channel import Line
 from kbackup.events import ObjectStored
 from kbackup.flow.write import ClosedFile
-from kbackup.kafka import Position
 from kbackup.records import Facts, Span, TopicPartition, joined
 from kbackup.reports import SPANS_MOST, Bookmark, LastObject, OfSink, PartitionReport
 from kbackup.sink.dated import UploadDates, keep_indexed, point
@@ -116,8 +115,8 @@ class Placing:
             last, done = LastObject(*ends_with), replace(done, last=ends_with[1])
         again_to = self.again.to(next_offset)
         last = replace(last, identity=self.unit.identity, again_to=again_to)
-        bookmark = Bookmark(last, self.job.run, done)
-        position = Position(next_offset, bookmark.to_metadata())
+        bookmark = Bookmark(last, self.job.run, done, next_offset)
+        position = bookmark.position(next_offset)
         cut = StoredCut(where, rows, position, self.stored_as.topic)
         skipped = joined((*report.own.skipped, *lacks.bad))[:SPANS_MOST]
         own = replace(report.own, bookmark=bookmark, skipped=skipped)

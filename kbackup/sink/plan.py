@@ -51,7 +51,7 @@ class PlannedPartition:
             return None
         stands = self.position() or self.seen.committed
         keeps = stands is not None and stands.offset == self.start.offset
-        bookmark = LastObject.read(stands.metadata) if stands is not None and keeps else None
+        bookmark = LastObject.beside(stands) if keeps else None
         span = Span(self.start.offset, self.seen.log.end_offset)
         return SinkUnit(self.where, span, bookmark, self.identity, self._held())
 
@@ -67,8 +67,7 @@ class PlannedPartition:
             start = self.start.offset
             kept = tuple(span for span in self.seen.kept if span.end_offset > start)
             return replace(unit, kept=kept)
-        committed = self.seen.committed
-        bookmark = None if committed is None else LastObject.read(committed.metadata)
+        bookmark = LastObject.beside(self.seen.committed)
         start = self.start.offset
         return SinkUnit(self.where, Span(start, start), bookmark, self.identity)
 
@@ -83,8 +82,8 @@ class PlannedPartition:
         committed = self.seen.committed
         is_left_behind = committed is not None and committed.offset < self.start.offset
         if self.start.expired or is_left_behind:
-            if committed is not None and self.seen.is_confirmed:
-                return Position(self.start.offset, committed.metadata)
+            if self.seen.is_confirmed and (bookmark := LastObject.beside(committed)) is not None:
+                return bookmark.position(self.start.offset)
             again_to = Again(self.where, self._held()).to(self.start.offset)
             return self._empty(self.start.offset, again_to)
         if self.start.moves_group:
@@ -104,21 +103,25 @@ class PlannedPartition:
 
     def _empty(self, offset: int, again_to: int | None = None) -> Position:
         """Return a position before which nothing has been stored."""
-        bookmark = Bookmark(LastObject(identity=self.identity, again_to=again_to))
-        return Position(offset, bookmark.to_metadata())
+        return Bookmark(LastObject(identity=self.identity, again_to=again_to)).position(offset)
 
     def _counted(self, committed: Position) -> Position | None:
-        """Return the group's own position with the object that was counted, where one was.
+        """Return the group's own position with the object that was found to end there.
 
+        It was counted, or is the one that an earlier version named without saying of which offset.
         The next run then need only see that the object is there.
         """
         left = self.seen.inherited
         if not isinstance(left, Inherited):
-            return None
+            bookmark = LastObject.beside(committed)
+            agrees = self.seen.stored_to == committed.offset
+            if bookmark is None or bookmark.at is not None or not agrees:
+                return None
+            return bookmark.position(committed.offset)
         if left.counted[0].start_offset >= committed.offset:
             return None  # it is to be written again, so it is not what was stored last
         bookmark = Bookmark(LastObject(left.counted[0].key, identity=self.identity))
-        return Position(committed.offset, bookmark.to_metadata())
+        return bookmark.position(committed.offset)
 
 
 @dataclass(frozen=True, slots=True)

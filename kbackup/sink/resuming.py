@@ -27,7 +27,7 @@ def resumed(
         store: Where the ledger is.
         position: Of the group in the unit's partition.
     """
-    bookmark = None if position is None else LastObject.read(position.metadata)
+    bookmark = LastObject.beside(position)
     if position is None or bookmark is None or bookmark.run != job.run:
         return report
     return replace(

@@ -15,7 +15,7 @@ from kbackup.errors import KbackupError, StoppedError, TopicChangedError
 from kbackup.events import PROGRESS, Event, Plain, Progress
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicPartition
-from kbackup.reports import OfSink, PartitionReport
+from kbackup.reports import LastObject, OfSink, PartitionReport
 from kbackup.runs import history, wiring
 from kbackup.runs.beats import Beats
 from kbackup.runs.frame import Frame, Show
@@ -217,9 +217,10 @@ class SinkRun:
             return
         cluster = self._frame.world.kafka.cluster()
         behind = {
-            where: Position(ends[where], position.metadata)
+            where: Position(end) if bookmark is None else bookmark.position(end)
             for where, position in cluster.committed(group, ends).items()
-            if position.offset < ends[where]
+            if position.offset < (end := ends[where])
+            for bookmark in [LastObject.beside(position)]
         }
         cluster.set_positions(group, behind)
 

@@ -115,7 +115,21 @@ def test_what_a_restore_commits_can_be_read_again() -> None:
     """
     bookmark = Bookmark(MARK, "run", Done(records=12, commits=2, first=0, last=11))
 
-    assert bookmark == Mark.read(Position(12, bookmark.to_metadata()), Layout())
+    assert replace(bookmark, at=12) == Mark.read(bookmark.position(12), Layout())
+
+
+def test_what_was_committed_with_another_offset_is_not_taken_for_ours() -> None:
+    """
+    Whoever moves an offset may keep the text beside it, which names the offset that it is of.
+    """
+    last = Bookmark(LastObject("topics/a", 41))
+    moved = Position(50, last.position(42).metadata)
+    mark = Position(13, Bookmark(MARK).position(12).metadata)
+    whole = Mark(MARK.source, "copy-id", Span(7, 19), Place(12, 12))  # shows it without being told
+
+    assert replace(last, at=42) == LastObject.beside(last.position(42))
+    assert (None, None) == (LastObject.beside(moved), Mark.read(mark, Layout()))
+    assert Mark.read(Position(13, Bookmark(whole).to_metadata()), Layout()) is None
 
 
 def test_what_earlier_versions_committed_is_understood() -> None:
@@ -195,7 +209,7 @@ def test_a_position_has_room_in_an_offset_whatever_the_directory(character: str)
     counts = Done(**dict.fromkeys(names, highest))
     last = LastObject(longest, highest, TopicIdentity("c" * 22, "t" * 22))
 
-    text = Bookmark(last, "2026-11-21T02:00:00Z-7f3a", counts).to_metadata()
+    text = Bookmark(last, "2026-11-21T02:00:00Z-7f3a", counts).position(highest).metadata
 
     assert KEY_BYTES_MAX - 2 < len(longest.encode()) <= KEY_BYTES_MAX
     assert len(text.encode()) < 4096

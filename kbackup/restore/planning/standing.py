@@ -171,8 +171,8 @@ def _changed(where: TopicPartition, why: str) -> TopicChangedError:
 def _of_others(group: str, where: TopicPartition) -> RefusedError:
     return RefusedError(
         f"consumer group {group} has a position in {where} that no restore committed",
-        "a sink or a consumer uses the group, and would lose its place",
-        "choose another --group",
+        "a sink or a consumer uses the group and would lose its place, or somebody has moved it",
+        "choose another --group; where it was moved, restore into a new topic with --rename",
         topic=where.topic,
         partition=where.partition,
     )

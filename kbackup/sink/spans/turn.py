@@ -111,7 +111,7 @@ class SpanTurn:
         """Compare what the driver said with the group's position."""
         if self._is_first:
             return
-        bookmark = None if position is None else LastObject.read(position.metadata)
+        bookmark = LastObject.beside(position)
         is_ours = bookmark is not None and bookmark.run == run
         if position is None or not is_ours or position.offset < self._span.start:
             stands = "has none" if position is None else f"is at {position.offset}"

@@ -230,6 +230,22 @@ def test_a_sinks_position_is_not_a_restores(again: Restoring) -> None:
     assert sinks == again.cluster.groups["shared"][COPY]
 
 
+@pytest.mark.parametrize("views", LAYOUTS)
+def test_a_position_that_was_moved_with_its_metadata_is_refused(
+    again: Restoring, views: tuple[ViewSpec, ...]
+) -> None:
+    """
+    What moves a group may keep the text beside its offset: nothing is left out, or written twice.
+    """
+    again.backup.put("orders", 0, range(10), range(10, 20), views=views)
+    again.restore(group="mine")
+    stood = again.cluster.groups["mine"][COPY]
+    again.cluster.set_positions("mine", {COPY: replace(stood, offset=15)})
+
+    with pytest.raises(RefusedError, match="that no restore committed"):
+        again.restore(group="mine")
+
+
 def test_another_backup_begins_in_a_target_that_is_empty(again: Restoring) -> None:
     """
     A recreated source is another one, though its name is the same.

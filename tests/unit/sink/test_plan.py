@@ -1,5 +1,7 @@
 """Where a planned partition's group is set before anything is read."""
 
+from dataclasses import replace
+
 import pytest
 
 from kbackup.kafka import Position
@@ -10,7 +12,7 @@ from kbackup.sink.start import Evidence, decide
 
 WHERE = TopicPartition("orders", 0)
 BOOKMARK = Bookmark(LastObject("topics/orders/x", 499), "r1", Done(records=500))
-KEPT = BOOKMARK.to_metadata()
+KEPT = BOOKMARK.position(500)
 
 
 def planned(seen: Evidence) -> PlannedPartition:
@@ -23,11 +25,12 @@ def test_the_group_goes_on_behind_what_has_expired(end: int) -> None:
     """
     A gap is committed whether or not records are left, so the next run does not repeat it.
     """
-    at = planned(Evidence(Span(1000, end), Position(500, KEPT), True, has_objects=True))
+    at = planned(Evidence(Span(1000, end), KEPT, True, has_objects=True))
     unit = at.unit()
 
-    assert Position(1000, KEPT) == at.position()
-    assert (None if end == 1000 else BOOKMARK) == (None if unit is None else unit.bookmark)
+    assert BOOKMARK.position(1000) == at.position()
+    bookmark = None if unit is None else unit.bookmark
+    assert (None if end == 1000 else replace(BOOKMARK, at=1000)) == bookmark
 
 
 def test_a_group_whose_object_is_not_known_is_believed_behind_a_gap() -> None:
@@ -39,18 +42,29 @@ def test_a_group_whose_object_is_not_known_is_believed_behind_a_gap() -> None:
     position = at.position()
 
     assert position is not None
-    assert (1000, Bookmark(LastObject())) == (
-        position.offset, LastObject.read(position.metadata),
-    )  # fmt: skip
+    assert Bookmark(LastObject()).position(1000) == position
 
 
 def test_a_group_that_stands_right_is_left_alone() -> None:
     """
     A group's offset is not committed again if it is already right.
     """
-    at = planned(Evidence(Span(0, 1500), Position(500, KEPT), True, has_objects=True))
+    at = planned(Evidence(Span(0, 1500), KEPT, True, has_objects=True))
 
     assert at.position() is None
+
+
+def test_what_an_earlier_version_committed_gets_its_offset() -> None:
+    """
+    A position that does not carry its offset is committed with it once the bucket agrees.
+    """
+    at = planned(
+        Evidence(
+            Span(0, 500), Position(500, BOOKMARK.to_metadata()), stored_to=500, has_objects=True
+        )
+    )
+
+    assert KEPT == at.position()
 
 
 def test_a_group_too_far_ahead_is_set_back() -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 from collections import Counter
+from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
@@ -49,6 +50,11 @@ class Bench:
         """The group's offset."""
         return self.kafka.positions_[WHERE].offset
 
+    def starts(self) -> set[int]:
+        """The start offsets of the objects."""
+        keys = [one.key for one in self.store.list("topics/orders/")]
+        return {int(key.rsplit("+", 1)[1].split(".")[0]) for key in keys}
+
     def rows(self) -> dict[int, list[int]]:
         """The numbers in each object, by its start offset."""
         found = {}
@@ -85,6 +91,24 @@ def test_values_are_stored_once_wherever_the_group_is_set_to(offset: int, size: 
     assert not bench.doubled()
     assert before.items() <= bench.rows().items()
     assert set(range(65)) == {number for rows in bench.rows().values() for number in rows}
+
+
+@pytest.mark.parametrize("layout", [{}, {"format_class": None}], ids=["values", "whole"])
+def test_a_group_that_was_moved_ahead_with_its_metadata_leaves_no_hole(
+    layout: dict[str, None],
+) -> None:
+    """
+    What moves a group may keep the text beside its offset: the text says which offset it was of.
+    """
+    bench = Bench(40)
+    bench.sink(20, **layout)
+    bench.kafka.append(WHERE, 30)
+    bench.kafka.positions_[WHERE] = replace(bench.kafka.positions_[WHERE], offset=60)
+
+    summary = bench.sink(20, **layout)
+
+    assert ["bucket_behind"] == [one["code"] for one in summary["warnings"]]
+    assert (0, 70, {0, 20, 40, 60}) == (summary["exit_code"], bench.position, bench.starts())
 
 
 def test_a_run_that_stops_on_its_way_back_is_continued_with_the_same_cuts() -> None:
