@@ -129,6 +129,7 @@ def gather(
             (*said.identities, cut.identity),
             known_to=ledger.reached(),
             kept=joined([*ledger.kept(keys), *whole.get(where, ())]),
+            lost=joined(one.span for one in ledger.missing(keys)),
             unentered=tuple((at.start_offset, at.key) for at in unentered.get(where, ())),
             is_astray=pointer is not None and pointer != mains[where][-1].start_offset,
             inherited=legacies.get(where),

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from kbackup.alignment import pairs
-from kbackup.errors import RefusedError, TopicChangedError
+from kbackup.errors import ObjectKeyError, RefusedError, StoreError, TopicChangedError
 from kbackup.flow.write import ClosedFile, inner_metadata
 from kbackup.naming import View
 from kbackup.records import Facts, TopicIdentity
@@ -33,7 +33,7 @@ def keep(store: Store, file: ClosedFile) -> Facts:
         TopicChangedError: If the object that is there holds other records: the topic was
             recreated, or the bucket holds another cluster's backup.
         RefusedError: If an object of values that is there goes on beyond the cut.
-        StoreError: If the store refuses.
+        StoreError: If the store refuses, or cannot have such a key.
     """
     head, wanted = None, file
     try:
@@ -65,14 +65,17 @@ def _close(united: ClosedFile, file: ClosedFile) -> None:
 
 def _put(store: Store, file: ClosedFile, replaced: ObjectHead | None) -> bool:
     """Put the file in place of that object, or of none; return whether it was stored."""
-    return store.put(
-        file.key,
-        file.body,
-        sha256=file.facts.sha256,
-        metadata=file.metadata,
-        if_absent=replaced is None,
-        if_match=None if replaced is None else replaced.etag,
-    )
+    try:
+        return store.put(
+            file.key,
+            file.body,
+            sha256=file.facts.sha256,
+            metadata=file.metadata,
+            if_absent=replaced is None,
+            if_match=None if replaced is None else replaced.etag,
+        )
+    except ObjectKeyError as error:  # nothing is left out: the partition cannot go on
+        raise StoreError(error.what, error.why, error.do, key=file.key) from error
 
 
 def _longer(store: Store, file: ClosedFile, head: ObjectHead) -> Facts | ClosedFile | None:

@@ -8,7 +8,7 @@ sink's position is not touched: a group of this run alone is what the tasks comm
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from kbackup.backup import catalog
 from kbackup.backup.agreement import sha256_of
@@ -49,10 +49,12 @@ class Repair:
     Attributes:
         at: Its partition and offsets, as a task is given them.
         keys: The objects it had, as far as the ledger says.
+        first: Offset of its first record then; None where the ledger does not say.
     """
 
     at: PlannedPartition
     keys: tuple[str, ...]
+    first: int | None = None
 
 
 class RepairRun:
@@ -131,14 +133,15 @@ class RepairRun:
             if report.failure is not None:
                 self._summary.fail(report.failure)
             else:
-                self._check(repair, store)
+                self._check(repair, store, report.done.first)
 
-    def _check(self, repair: Repair, store: Store) -> None:
+    def _check(self, repair: Repair, store: Store, first: int | None) -> None:
         """Report objects that are not there, or not whole: a store keeps what it has."""
         where = repair.at.where
+        is_thinned = repair.first is not None and (first is None or first > repair.first)
         for key in repair.keys:
             try:
-                _check_object(store, key)
+                _check_object(store, key, _THINNED if is_thinned else _RENAMED)
             except KbackupError as error:
                 error.place |= {"topic": where.topic, "partition": where.partition}
                 self._summary.fail(error)
@@ -182,8 +185,23 @@ def _places(settings: Settings, there: Iterable[str]) -> list[Place]:
     return found
 
 
-def _check_object(store: Store, key: str) -> None:
+_RENAMED: Final = (
+    "its records were written again under other names: the sink's settings have changed since",
+    "check the partition with kbackup restore verify",
+)
+_THINNED: Final = (
+    "its first record, after which it is named, was removed by compaction or retention",
+    "what is left of it is stored; accept it with kbackup restore verify --accept-missing",
+)
+
+
+def _check_object(store: Store, key: str, lacking: tuple[str, str]) -> None:
     """Check that an object is there, and holds what was stored.
+
+    Args:
+        store: Where it is.
+        key: Its key.
+        lacking: Why it is not there, where it is not, and what to do.
 
     Raises:
         IncompleteBackupError: If it is missing: what was written has other names.
@@ -191,12 +209,7 @@ def _check_object(store: Store, key: str) -> None:
     """
     head = store.head(key)
     if head is None:
-        raise IncompleteBackupError(
-            key,
-            "its records were written again under other names: the sink's settings have changed "
-            "since, or some of them have expired",
-            "check the partition with kbackup restore verify",
-        )
+        raise IncompleteBackupError(key, *lacking)
     facts = Facts.from_metadata(head.metadata)
     with store.open(key) as body:
         if facts is not None and sha256_of(body) != facts.sha256:
@@ -252,7 +265,8 @@ class _Planner:
         cut = next((cut for cut in there if cut.span == span), HeldCut(span, 0, is_whole=False))
         seen = Evidence(span, held=(cut,))
         at = PlannedPartition(where, seen, Start(span.start_offset), identity=identity)
-        return Repair(at, tuple(row.key for row in rows if row.key is not None))
+        first = min((row.first for row in _mains(rows)), default=None)
+        return Repair(at, tuple(row.key for row in rows if row.key is not None), first)
 
     def _of(self, name: str) -> tuple[Known, Catalog]:
         if name not in self._known:

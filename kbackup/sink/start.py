@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from kbackup.errors import KbackupError, TopicChangedError
 from kbackup.kafka import Position
-from kbackup.records import Span, TopicIdentity, TopicPartition, without
+from kbackup.records import Span, TopicIdentity, TopicPartition, joined, without
 from kbackup.sink.held import HeldCut, around, unreachable, untold
 from kbackup.sink.inherited import Inherited
 
@@ -31,6 +31,8 @@ class Evidence:
         kept: The offsets for which the bucket holds everything there was, and known gaps,
             according to the ledger and to what a run stored but died before entering; empty if
             neither was read.
+        lost: The offsets of objects that the ledger knows and the bucket lacks, and that nobody has
+            accepted as removed.
         unentered: The bucket's objects that the ledger lacks, each with its start offset.
         is_astray: The pointer of a dated layout names another object than the newest.
         inherited: What another tool, whose objects are the newest, has left; why that cannot be
@@ -50,6 +52,7 @@ class Evidence:
     reached: int | None = None
     known_to: int | None = None
     kept: tuple[Span, ...] = ()
+    lost: tuple[Span, ...] = ()
     unentered: tuple[tuple[int, str], ...] = ()
     is_astray: bool = False
     inherited: Inherited | KbackupError | None = None
@@ -122,8 +125,10 @@ def _decide(where: TopicPartition, seen: Evidence, reset: str) -> Start:
         known_to = seen.known_to
         if known_to is None and seen.committed is not None:
             known_to = seen.committed.offset  # only the group is known
-        # What had been stored before *known_to* is missing.
-        expired = () if known_to is None else _expired(seen, Span(known_to, first))
+        known = first if known_to is None else known_to
+        # Of what had been stored before, what is missing cannot be read any more.
+        lost = [part for span in seen.lost for part in _expired(seen, _before(span, first))]
+        expired = joined([*lost, *_expired(seen, Span(known, first))])
         return Start(first, expired, warnings, seen.committed is not None)
     if wanted > seen.log.end_offset:
         raise TopicChangedError(
@@ -138,6 +143,10 @@ def _decide(where: TopicPartition, seen: Evidence, reset: str) -> Start:
         expired = _expired(seen, Span(wanted, seen.log.start_offset))
         return Start(seen.log.start_offset, expired, warnings, moves)
     return Start(wanted, (), warnings, moves)
+
+
+def _before(span: Span, end: int) -> Span:
+    return Span(span.start_offset, min(span.end_offset, end))
 
 
 def _astray(where: TopicPartition, seen: Evidence) -> tuple[tuple[str, str], ...]:

@@ -28,6 +28,7 @@ class FakeKafka:
         opened: How often a reader was opened.
         values: Values of records that are not the usual ones.
         keys: Keys of records that are not the usual ones.
+        compacted: Offsets whose records compaction has removed.
         letters: What was written to topics, and acknowledged: topic, and the record's columns.
         configs: Settings of topics that were created over the connection.
         unwritten: Errors of the next writes, one each; None for a write that goes well.
@@ -45,6 +46,7 @@ class FakeKafka:
     opened: int = 0
     values: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
     keys: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
+    compacted: set[tuple[TopicPartition, int]] = field(default_factory=set)
     letters: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     unwritten: list[KbackupError | None] = field(default_factory=list)
@@ -178,7 +180,9 @@ class _Reader:
         if span.start_offset < start:
             raise LogStartMovedError(f"{where} no longer has the next offset")
         made = batch(range(span.start_offset, span.end_offset))
-        rows = made.to_pylist()
+        rows = [
+            row for row in made.to_pylist() if (where, row["offset"]) not in self.kafka.compacted
+        ]
         for row in rows:
             row["value"] = self.kafka.values.get((where, row["offset"]), row["value"])
             row["key"] = self.kafka.keys.get((where, row["offset"]), row["key"])

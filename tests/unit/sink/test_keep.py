@@ -1,6 +1,7 @@
 """What lies under a key is replaced only by more of the same."""
 
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -8,10 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from backup_samples import JSON, RECORD, Backup, batch
 
-from kbackup.errors import RefusedError, TopicChangedError
+from kbackup.errors import RefusedError, StoreError, TopicChangedError
+from kbackup.naming import Layout
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.sink.job import SinkUnit
-from kbackup.stores import Store
+from kbackup.stores import Store, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from tests.support.fakes import CrashError, FakePositions, FakeReader, SilentLine, run_task
 
@@ -52,6 +54,18 @@ def test_other_records_under_the_key_stop_the_run(count: int, has_metadata: bool
         backup.put("orders", 0, range(count))
 
     assert before == backup.body(key)
+
+
+def test_a_key_that_the_store_cannot_have_stops_the_partition(tmp_path: Path) -> None:
+    """
+    No record is left out where a folder cannot have the name: it is the store that fails.
+    """
+    backup = Backup(StoreSettings(f"file://{tmp_path}"), Layout(topics_dir="d" * 256))
+
+    with pytest.raises(StoreError, match="255 bytes a file name may have") as caught:
+        backup.put("orders", 0, range(10))
+
+    assert 6 == caught.value.exit_code
 
 
 def test_values_that_differ_may_be_compactions_doing() -> None:

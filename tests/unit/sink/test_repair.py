@@ -159,6 +159,25 @@ def test_records_under_other_names_are_no_repair() -> None:
     assert key in {one["what"] for one in summary["errors"]}
 
 
+@pytest.mark.parametrize("left", [range(13, 20), range(0)], ids=["some", "none"])
+def test_a_repair_after_compaction_says_what_compaction_did(left: range) -> None:
+    """
+    An object is named after its first record: where compaction took it, no setting is to blame.
+    """
+    bucket = Bucket()
+    key = next(key for key in bucket.objects() if "orders+0+0000000010" in key)
+    bucket.store.delete(key)
+    bucket.kafka.compacted = {(ORDERS, at) for at in range(10, 20) if at not in left}
+
+    summary = bucket.repair("orders:0:10")
+
+    (error,) = summary["errors"]
+    assert (7, key) == (summary["exit_code"], error["what"])
+    assert "removed by compaction" in error["why"]
+    assert "--accept-missing" in error["do"]
+    assert bool(left) == any("orders+0+0000000013" in key for key in bucket.objects())
+
+
 def test_another_topic_of_the_name_is_refused() -> None:
     """
     A topic that was created again holds other records.

@@ -111,6 +111,26 @@ def test_a_group_that_was_moved_ahead_with_its_metadata_leaves_no_hole(
     assert (0, 70, {0, 20, 40, 60}) == (summary["exit_code"], bench.position, bench.starts())
 
 
+@pytest.mark.parametrize("keeps_group", [True, False], ids=["group", "no group"])
+def test_what_expired_after_the_bucket_was_emptied_by_hand_is_a_gap(*, keeps_group: bool) -> None:
+    """
+    A run begins anew where the log begins, and names what neither log nor bucket has any more.
+    """
+    bench = Bench(60)
+    bench.sink(20)
+    for one in list(bench.store.list("topics/orders/")):
+        bench.store.delete(one.key)
+    bench.kafka.logs[WHERE] = Span(30, 60)
+    if not keeps_group:
+        bench.kafka.positions_.clear()
+
+    summary = bench.sink(20)
+
+    assert (3, 60, {30, 50}) == (summary["exit_code"], bench.position, bench.starts())
+    assert {"expired_offsets": 30} == summary["skipped"]
+    assert 0 == bench.sink(20)["exit_code"]
+
+
 def test_a_run_that_stops_on_its_way_back_is_continued_with_the_same_cuts() -> None:
     """
     A position on the way says that what follows it is stored a second time.
