@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def wheel(session: nox.Session) -> None:
-    """Build the wheel, install it elsewhere, and run its command outside the checkout."""
+    """Build the wheel, install it elsewhere, and run its command on a bare machine."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         session.run(
@@ -67,11 +68,11 @@ def wheel(session: nox.Session) -> None:
             external=True,
         )  # fmt: skip
         site = str(Path(nox.__file__).parent.parent)  # the libraries of this environment
-        with session.chdir(folder):
+        with session.chdir(folder), bare_machine() as variables:
             for words in (["--version"], ["sink", "--help"], ["plugins"], ["config", "show"]):
                 session.run(
                     str(place / "venv" / "bin" / "kbackup"), *words,
-                    env={"PYTHONPATH": site}, silent=True, external=True,
+                    env={**variables, "PYTHONPATH": site}, silent=True, external=True,
                 )  # fmt: skip
             if native.compiler() is not None:
                 session.run(
@@ -82,15 +83,30 @@ def wheel(session: nox.Session) -> None:
                 )  # fmt: skip
 
 
+class LeftOutError(Exception):
+    """A step cannot be done on this machine; the text says why."""
+
+
 @nox.session
 def sanitize(session: nox.Session) -> None:
-    """The C libraries under AddressSanitizer and UndefinedBehaviorSanitizer, in all its tests.
+    """The C libraries under AddressSanitizer and UndefinedBehaviorSanitizer, in all their tests."""
+    try:
+        sanitized(session)
+    except LeftOutError as why:
+        session.skip(str(why))
+
+
+def sanitized(session: nox.Session) -> None:
+    """Run the tests of the C libraries under the sanitizers.
 
     They need the compiler's runtime; a finding ends the process, and so the session.
+
+    Raises:
+        LeftOutError: If this machine has no compiler.
     """
     compiler = native.compiler()
     if compiler is None:
-        session.skip("there is no C compiler")
+        raise LeftOutError("the C libraries under sanitizers: there is no C compiler")
     with tempfile.TemporaryDirectory() as folder:
         kafka, avro = Path(folder) / "kafka.so", Path(folder) / "avro.so"
         flags = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -133,13 +149,17 @@ MEETS_JAVA_OR_A_TERMINAL = (
     "tests/integration/test_doctor.py::test_everything_in_order",
     "tests/integration/test_doctor.py::test_the_doctor_makes_the_archive_that_lets_spark_start_faster",
 )  # fmt: skip
-HIDDEN = ("docker", "jar", "java", "jcmd", "keytool", "mvn")
+HIDDEN = (
+    "docker", "jar", "java", "jcmd", "keytool", "mvn",
+    "c++", "c89", "c99", "cc", "clang", "cpp", "g++", "gcc",
+    "aarch64-linux-gnu-", "x86_64-linux-gnu-",
+)  # fmt: skip
 """How the names of programs begin that a bare machine does not have."""
 
 
 @contextmanager
 def bare_machine() -> Iterator[dict[str, str | None]]:
-    """Yield the variables of a machine without a system Java, Maven, Docker, home and terminal.
+    """Yield the variables of a machine without Java, compiler, Maven, Docker, home and terminal.
 
     What was downloaded stays in its place: the network is not what is tried.
     """
@@ -155,7 +175,7 @@ def bare_machine() -> Iterator[dict[str, str | None]]:
                     link.symlink_to(program)
         yield {
             "HOME": str(home), "PATH": str(programs), "TERM": "dumb", "JAVA_HOME": None,
-            "KBACKUP_CACHE_DIR": cache,
+            "KBACKUP_CACHE_DIR": cache, "CC": None,
         }  # fmt: skip
 
 
@@ -233,12 +253,28 @@ def brokers(session: nox.Session) -> None:
 @nox.session
 def ci(session: nox.Session) -> None:
     """Everything the gate asks for; the tests last, for their closing line is read."""
-    lint(session)
-    docs(session)
-    wheel(session)
-    sanitize(session)
-    bare(session)
-    tests(session)
+    through(session, lint, docs, wheel, sanitized, bare, tests)
+
+
+def through(session: nox.Session, *steps: Callable[[nox.Session], object]) -> None:
+    """Take *steps* one after the other, and say how long each took and what was left out.
+
+    A step that this machine cannot do ends nothing: `nox.Session.skip` would end the session as
+    if all had been well.
+    """
+    took: list[str] = []
+    for step in steps:
+        if step is steps[-1]:
+            for line in took:
+                session.log(line)
+        begun = time.monotonic()
+        try:
+            step(session)
+        except LeftOutError as why:
+            took.append(f"LEFT OUT: {why}")
+            session.warn(took[-1])
+        else:
+            took.append(f"{step.__name__}: {time.monotonic() - begun:.0f} s")
 
 
 @nox.session

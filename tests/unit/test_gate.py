@@ -1,0 +1,68 @@
+"""The gate: what a machine lacks is named, and hides no test."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def gate() -> Any:
+    """The checkout's ``noxfile.py``."""
+    spec = importlib.util.spec_from_file_location("gate", ROOT / "noxfile.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Session:
+    """A session of nox that runs nothing and notes what it is told."""
+
+    posargs: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.warned: list[str] = []
+
+    def run(self, *words: str, **_: object) -> None:
+        """Note a command."""
+        self.ran.append(" ".join(words))
+
+    def log(self, _line: str) -> None:
+        """Say nothing."""
+
+    def warn(self, line: str) -> None:
+        """Note a warning."""
+        self.warned.append(line)
+
+    def skip(self, *_: object) -> None:
+        """End the whole session, as nox does, with exit code 0."""
+        pytest.fail("the session was skipped")
+
+
+def test_a_machine_without_a_compiler_runs_the_tests_and_names_what_it_leaves_out(
+    gate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a C compiler the gate leaves out the sanitizers alone, by name."""
+    monkeypatch.setenv("CC", "/nowhere/cc")
+    session = Session()
+
+    gate.through(session, gate.sanitized, gate.tests)
+
+    left_out = "LEFT OUT: the C libraries under sanitizers: there is no C compiler"
+    assert [left_out] == session.warned
+    assert ["-m pytest"] == [" ".join(line.split()[1:3]) for line in session.ran]
+
+
+def test_a_bare_machine_has_neither_java_nor_a_compiler(gate: Any) -> None:
+    """What a release is tried on has Python, and nothing to compile or to run Java with."""
+    with gate.bare_machine() as variables:
+        there = {program.name for program in Path(variables["PATH"]).iterdir()}
+
+    assert set() == there & {"cc", "gcc", "clang", "c++", "java", "javac", "mvn", "docker"}
+    assert "python3" in there
