@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,12 +40,12 @@ def content(key: str, data: bytes) -> Content:
     """Decode an object by the extension of its key."""
     if key.endswith(".avro"):
         reader = fastavro.reader(io.BytesIO(data))
-        return Content((_named(reader.writer_schema), reader.codec), list(reader))
+        return Content((_named(reader.writer_schema), reader.codec), _comparable(list(reader)))
     if key.endswith(".parquet"):
         file = pq.ParquetFile(io.BytesIO(data))
         avro = json.loads((file.metadata.metadata or {})[b"parquet.avro.schema"])
         about = _named(fastavro.parse_schema(avro)), file.schema_arrow.names
-        return Content(about, file.read().to_pylist())
+        return Content(about, _comparable(file.read().to_pylist()))
     plain = gzip.decompress(data) if key.endswith(".gz") else data
     if key.removesuffix(".gz").endswith(".json"):
         return Content(None, [Line(text) for text in plain.split(b"\n") if text])
@@ -67,6 +68,15 @@ class Line:
         ):
             return self.text == other.text
         return bool(json.loads(self.text) == json.loads(other.text))
+
+
+def _comparable(value: Any) -> Any:
+    """Return *value* with one NaN for all, so that a row equals itself."""
+    if isinstance(value, dict):
+        return {name: _comparable(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_comparable(each) for each in value]
+    return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 
 def _named(schema: Any) -> Any:

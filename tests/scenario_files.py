@@ -7,10 +7,12 @@ tests are run.  A scenario holds ``scenario.json`` (the connector's configuratio
 
 import base64
 import json
+import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from decimal import Decimal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal, localcontext
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -95,13 +97,14 @@ class Scenario:
             committed[topic, int(partition)] = offset
         return cls(folder.name, folder, found["config"], found["result"], committed)
 
-    @property
+    @cached_property
     def given(self) -> list[Given]:
         """The records in the order in which they were given."""
         text = (self.folder / "input_records.jsonl").read_text("utf-8")
-        return [_exact(Given(**json.loads(line))) for line in text.split("\n") if line]
+        lines = [line for line in text.split("\n") if line]
+        return [_exact(Given(**json.loads(line, parse_float=Decimal))) for line in lines]
 
-    @property
+    @cached_property
     def objects(self) -> list[Listed]:
         """The objects that came of them."""
         return [
@@ -117,7 +120,7 @@ class Scenario:
             for one in json.loads((self.folder / "objects.json").read_bytes())
         ]
 
-    @property
+    @cached_property
     def converters(self) -> dict[str, str]:
         """The converters from which the records can come, where the file names none of these.
 
@@ -162,28 +165,69 @@ def scenarios(*, ended_well: bool) -> list[Any]:
 
 
 def _exact(record: Given) -> Given:
-    """Write decimals as the converters do: the base64 of their digits."""
-    for data in (record.key, record.value):
-        if data is not None and "schema" in data:
-            data["payload"] = _with_decimals(data["schema"], data["payload"])
-    return record
+    """Write decimals as the converters do, the base64 of their digits, and NaN as Jackson does."""
+    headers = [{**each, "value": _exact_data(each["value"])} for each in record.headers]
+    key, value = _exact_data(record.key), _exact_data(record.value)
+    return replace(record, key=key, value=value, headers=headers)
 
 
-def _with_decimals(schema: Any, payload: Any) -> Any:
+def _exact_data(data: Any) -> Any:
+    if data is None or "schema" not in data:
+        return plain(data)
+    payload = data["payload"]
+    exact = (
+        plain(payload)
+        if data["schema"] is None
+        else each_value(data["schema"], payload, _of_schema)
+    )
+    return {"schema": plain(data["schema"]), "payload": exact}
+
+
+def each_value(schema: Any, payload: Any, change: Callable[[Any, Any], Any]) -> Any:
+    """Return data with each value that holds no others changed, by its schema."""
     if payload is None:
         return None
+    within = partial(each_value, change=change)
     if schema["type"] == "struct":
         fields = {field["field"]: field for field in schema["fields"]}
-        return {name: _with_decimals(fields[name], each) for name, each in payload.items()}
+        return {name: within(fields[name], each) for name, each in payload.items()}
     if schema["type"] == "array":
-        return [_with_decimals(schema["items"], each) for each in payload]
-    is_decimal = schema.get("name") == "org.apache.kafka.connect.data.Decimal"
-    if is_decimal and isinstance(payload, int | float):
-        return LOST_DIGITS.get(payload) or _digits(payload, int(schema["parameters"]["scale"]))
-    return payload
+        return [within(schema["items"], each) for each in payload]
+    if schema["type"] == "map" and isinstance(payload, dict):
+        return {key: within(schema["values"], each) for key, each in payload.items()}
+    if schema["type"] == "map":
+        kinds = schema["keys"], schema["values"]
+        return [[*map(within, kinds, pair)] for pair in payload]
+    return change(schema, payload)
 
 
-def _digits(number: float, scale: int) -> str:
-    unscaled = int(Decimal(repr(number)).scaleb(scale))
+def _of_schema(schema: Any, value: Any) -> Any:
+    if is_decimal(schema) and isinstance(value, int | float | Decimal):
+        digits = _digits(Decimal(value), int(schema["parameters"]["scale"]))
+        return LOST_DIGITS.get(float(value)) or digits
+    return plain(value)
+
+
+def is_decimal(schema: Any) -> bool:
+    """Whether a schema in JSON is Connect's Decimal."""
+    return bool(schema.get("name") == "org.apache.kafka.connect.data.Decimal")
+
+
+def plain(data: Any) -> Any:
+    """Return data with its numbers as doubles, and those that are none as Jackson's text."""
+    if isinstance(data, Decimal | float):
+        number = float(data)
+        return number if math.isfinite(number) else _NO_NUMBERS[str(number)]
+    if isinstance(data, dict):
+        return {name: plain(each) for name, each in data.items()}
+    return [plain(each) for each in data] if isinstance(data, list) else data
+
+
+_NO_NUMBERS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def _digits(number: Decimal, scale: int) -> str:
+    with localcontext(prec=1000):
+        unscaled = int(number.scaleb(scale))
     size = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
     return base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()

@@ -5,14 +5,16 @@ Keys of objects hold the topic's name, so a scenario has its topics for itself w
 
 import base64
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from object_content import Line, content
-from scenario_files import BYTES, STRING, Given, Scenario, raw
+from scenario_files import BYTES, STRING, Given, Scenario, each_value, is_decimal, plain, raw
 
 from kbackup import config
 from kbackup.clock import SystemClock
@@ -27,6 +29,8 @@ from kbackup.sink.run import SinkRun
 from tests.support.cluster import Record, TestCluster
 from tests.support.in_turn import InTurn
 from tests.support.placing import place
+
+_DELIM: Final = "directory.delim"
 
 
 def sent(data: Any, converter: dict[str, str], part: str) -> bytes | None:
@@ -70,14 +74,43 @@ def form(data: Any) -> bytes:
     return json.dumps(data, sort_keys=True, default=str).encode()
 
 
-def meant(data: Any) -> bytes | None:
-    """Return what the connector was given in the same form; a null of JSON becomes a tombstone."""
+def parsed(text: bytes) -> Any:
+    """Return JSON with numbers that are equal where they are, however they are spelt."""
+    return json.loads(text, parse_float=lambda digits: number_of(Decimal(digits)))
+
+
+def number_of(value: Decimal) -> str:
+    """Return what is equal for equal numbers, and for no text."""
+    return f"\0{value.normalize()}"
+
+
+def meant(data: Any, *, numeric: bool = False) -> bytes | None:
+    """Return what the connector was given in the same form; a null of JSON becomes a tombstone.
+
+    Args:
+        data: A key or value.
+        numeric: Decimals are numbers in it.
+    """
     if data is None:
         return None
     if (found := raw(data)) is not None:
         return found
     payload = data.get("payload", data.get("$schemaless"))
-    return None if payload is None else form(payload)
+    if numeric and data.get("schema") is not None:
+        payload = each_value(data["schema"], payload, _number)
+    return None if payload is None else form(parsed(json.dumps(payload, default=str).encode()))
+
+
+def _number(schema: Any, value: Any) -> Any:
+    """Return a Decimal as the number that `parsed` makes of it, anything else as it is."""
+    if not is_decimal(schema):
+        return value
+    scale = int(schema["parameters"]["scale"])
+    unscaled = int.from_bytes(base64.b64decode(value), "big", signed=True)
+    if scale <= 0:
+        return unscaled * 10**-scale
+    with localcontext(prec=1000):
+        return number_of(Decimal(unscaled).scaleb(-scale))
 
 
 def text(data: Any) -> bytes | None:
@@ -194,31 +227,60 @@ class Bench:
         """
         has_keys = self.scenario.config.get("store.kafka.keys") == "true"
         has_headers = self.scenario.config.get("store.kafka.headers") == "true"
+        numeric = self.scenario.config.get("json.decimal.format", "").upper() == "NUMERIC"
+        keeps_null = self.scenario.config.get("behavior.on.null.values", "").lower() != "ignore"
         return [
             Same(
-                meant(one.key) if has_keys else None,
-                meant(one.value),
+                meant(one.key, numeric=numeric) if has_keys else None,
+                meant(one.value, numeric=numeric),
                 tuple((each["key"], text(each["value"])) for each in one.headers)
                 if has_headers
                 else (),
             )
             for one in self.scenario.given
             if (one.topic, one.partition) == (topic, partition) and one.offset < end
+            if keeps_null or meant(one.value) is not None
         ]
 
     def directories(
         self, topic: str, partition: int, objects: Mapping[str, bytes]
     ) -> dict[str, list[bytes]]:
-        """Return the values in each directory of a partition, in the order of its objects."""
+        """Return the values in each directory of a partition, in the order of its objects.
+
+        Tombstones have no values, so their directory is not among them.
+        """
         delim = self.scenario.config.get("file.delim", "+")
         found: dict[str, list[bytes]] = {}
         for key in sorted(objects):
-            directory, _, name = key.rpartition(f"{topic}{delim}{partition}{delim}")
-            if ".keys." not in name and ".headers." not in name:
+            directory, own, name = key.rpartition(f"{topic}{delim}{partition}{delim}")
+            is_own = bool(own) and directory.endswith(("/", self.scenario.config.get(_DELIM, "/")))
+            if is_own and ".keys." not in name and ".headers." not in name:
                 rows = content(key, objects[key]).rows
                 values = found.setdefault(directory, [])
-                values += [form(json.loads(r.text) if isinstance(r, Line) else r) for r in rows]
+                texts = [
+                    r.text if isinstance(r, Line) else json.dumps(plain(r), default=str).encode()
+                    for r in rows
+                ]
+                values += [form(parsed(text)) for text in texts]
         return found
+
+    @property
+    def closes_earlier(self) -> bool:
+        """Whether files close before a key comes again whose tombstone is in them.
+
+        The connector keeps them open, and so loses the order of that key's records.
+        """
+        if self.scenario.config.get("behavior.on.null.values", "").lower() != "write":
+            return False
+        keys = [
+            (one.topic, one.partition, json.dumps(one.key))
+            for one in self.scenario.given
+            if one.value is None
+        ]
+        again = Counter(
+            (one.topic, one.partition, json.dumps(one.key)) for one in self.scenario.given
+        )
+        return any(again[key] > 1 for key in keys)
 
     @property
     def is_projected(self) -> bool:
@@ -238,7 +300,7 @@ class Bench:
             return data
         if self._converter(part) == STRING:
             return form(data.decode())
-        found = json.loads(data)
+        found = parsed(data)
         is_whole = isinstance(found, dict) and found.keys() == {"schema", "payload"}
         return form(found["payload"] if is_whole else found)
 
