@@ -31,14 +31,13 @@ from kbackup.kafka.client import Complaints, calls, kafka_error
 from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patiently
 from kbackup.kafka.creation import create
+from kbackup.kafka.positions import position_of
 from kbackup.kafka.properties import check_properties
 from kbackup.plurals import counted
 from kbackup.records import Span
 from kbackup.records import TopicPartition as Where
 
 _log = logging.getLogger(__name__)
-
-_NO_OFFSET: Final = -1001
 
 _LOOK_S: Final = 0.02
 
@@ -185,9 +184,9 @@ class Cluster:
             )[group],
         )
         return {
-            Where(at.topic, at.partition): Position(at.offset, at.metadata or "")
+            Where(at.topic, at.partition): position
             for at in found.topic_partitions
-            if at.offset != _NO_OFFSET
+            if (position := position_of(at)) is not None
         }
 
     def set_positions(self, group: str, positions: Mapping[Where, Position]) -> None:

@@ -72,7 +72,7 @@ class Positions:
             self._complaints,
             lambda: patiently(ask, self._patience_s),
         )
-        return _position(found)
+        return position_of(found)
 
     def read_all(self, wheres: Sequence[Where]) -> dict[Where, Position | None]:
         """Return the group's positions, in one request: `Positions.read_all`."""
@@ -86,7 +86,7 @@ class Positions:
                 lambda: self._consumer.committed(asked, self._patience_s), self._patience_s
             ),
         )
-        return {Where(at.topic, at.partition): _position(at) for at in found if at.error is None}
+        return {Where(at.topic, at.partition): position_of(at) for at in found if at.error is None}
 
     def advance_all(self, positions: Mapping[Where, Position]) -> dict[Where, KbackupError]:
         """Commit positions, in one request: `Positions.advance_all`.
@@ -175,8 +175,21 @@ class Positions:
             self._answers[at.topic, at.partition, at.offset] = error or at.error
 
 
-def _position(found: TopicPartition) -> Position | None:
-    return Position(found.offset, found.metadata or "") if found.offset >= 0 else None
+def position_of(found: TopicPartition) -> Position | None:
+    """Return a position that was read, None where the group has none.
+
+    The client's copy of the metadata ends where the text does, and the client for Python reads on
+    to the next zero byte.  What that client itself has committed has one at its end; what others
+    commit has none, and whatever is behind it in memory follows: who reads the metadata leaves out
+    what follows its text.
+    """
+    if found.offset < 0:
+        return None
+    try:
+        metadata = found.metadata or ""
+    except UnicodeDecodeError as error:
+        metadata = error.object.decode(errors="replace")
+    return Position(found.offset, metadata)
 
 
 def _is_behind(position: Position, found: Position | None) -> bool:

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from kbackup.kafka import Position
 from kbackup.records import UNKNOWN, TopicIdentity
 from kbackup.reports.done import NOTHING, Done
+
+_JSON: Final = json.JSONDecoder()
 
 
 class Ground(Protocol):
@@ -56,12 +58,13 @@ class Bookmark(Generic[Of]):
         """Read what `to_metadata` wrote; None where it is anyone else's.
 
         Args:
-            text: What was committed, by whomever.
+            text: What was committed, by whomever; what follows it is left out, as a client may
+                read on behind it (`kbackup.kafka.positions.position_of`).
             of: Reads what the offset rests on.  Whatever it raises for data that is not ours, of
                 the errors that reading plain data raises, makes it anyone else's.
         """
         try:
-            data = json.loads(text)
+            data, _ = _JSON.raw_decode(text)
             run, done, at = data.get("run", ""), data.get("done") or {}, data.get("at")
             if not (isinstance(run, str) and isinstance(done, dict) and isinstance(at, int | None)):
                 return None

@@ -38,6 +38,10 @@ class MockKafka:
             logger=_SILENT,
         )
 
+    def create(self, topic: str) -> None:
+        """Have a topic, without records."""
+        self._producer.list_topics(topic, 10)
+
     def write(self, topic: str, records: Iterable[Record], partition: int = 0) -> None:
         """Append records to a partition."""
         for record in records:

@@ -118,6 +118,20 @@ def test_what_a_restore_commits_can_be_read_again() -> None:
     assert replace(bookmark, at=12) == Mark.read(bookmark.position(12), Layout())
 
 
+@pytest.mark.parametrize("behind", ["a", "}", "5", "\x01", "\ufffd", " {}", '"'])
+def test_what_a_client_reads_behind_the_text_changes_nothing(behind: str) -> None:
+    """
+    Bytes that follow what was committed neither refuse a position of ours nor confirm another's.
+    """
+    last = Bookmark(LastObject("topics/a", 41)).position(42)
+    mark = Bookmark(MARK).position(12)
+    ours, moved = Position(42, last.metadata + behind), Position(421, last.metadata + behind)
+
+    assert LastObject.beside(last) == LastObject.beside(ours) is not None
+    assert LastObject.beside(moved) is None
+    assert Mark.read(mark, Layout()) == Mark.read(Position(12, mark.metadata + behind), Layout())
+
+
 def test_what_was_committed_with_another_offset_is_not_taken_for_ours() -> None:
     """
     Whoever moves an offset may keep the text beside it, which names the offset that it is of.

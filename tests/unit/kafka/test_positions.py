@@ -12,6 +12,9 @@ from kbackup.errors import KafkaError
 from kbackup.kafka import KafkaSettings, Position, coordinator, positions
 from kbackup.kafka.positions import Positions
 from kbackup.records import TopicPartition
+from kbackup.reports import Bookmark, LastObject
+from tests.support.mock_kafka import MockKafka
+from tests.support.raw_commit import commit_as_others_do
 
 WHERE = TopicPartition("orders", 0)
 
@@ -187,3 +190,27 @@ def test_many_commits_that_are_not_answered_are_waited_for_once(group: Positions
 
     assert time.monotonic() - begin < 30
     assert 20 == len(errors)
+
+
+def test_a_position_that_another_client_committed_is_read(mock_kafka: MockKafka) -> None:
+    """
+    Metadata without a zero byte at their end, as other clients commit them, say what they said.
+    """
+    wheres = [TopicPartition(f"t{at // 4}", at % 4) for at in range(60)]
+    lasts = {
+        where: Bookmark(LastObject("topics/" + "ö" * at)).position(at)
+        for at, where in enumerate(wheres)
+    }
+    for topic in {where.topic for where in wheres}:
+        mock_kafka.create(topic)
+    connection = KafkaSettings(mock_kafka.bootstrap_servers)
+    commit_as_others_do(mock_kafka.bootstrap_servers, "others", lasts)
+    group = Positions(connection, "others")
+
+    by_task = group.read_all(wheres)
+    by_driver = connection.cluster().committed("others", wheres)
+
+    group.close()
+    expected = [LastObject.beside(last) for last in lasts.values()]
+    assert expected == [LastObject.beside(by_task[where]) for where in wheres]
+    assert expected == [LastObject.beside(by_driver[where]) for where in wheres]
