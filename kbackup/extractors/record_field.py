@@ -7,6 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup import fields
+from kbackup.columns import schema_of
+from kbackup.connect import schema as connect
 from kbackup.extractors.record import RecordExtractor
 from kbackup.extractors.record_field_options import TIMESTAMP_FIELD
 from kbackup.joda import iso, zones
@@ -14,10 +16,11 @@ from kbackup.joda import iso, zones
 _UTC: Final = zones.by_id("UTC")
 _MS: Final = (pa.int32(), pa.int64())
 """Types whose numbers are ms; the connectors take no other number of a struct."""
+_DAY_MS: Final = 86_400_000
 
 
 class RecordFieldExtractor:
-    """Epoch ms, or text with epoch ms or a date of ISO 8601, at a place inside the value.
+    """Epoch ms, a Date, or text with epoch ms or a date of ISO 8601, inside the value.
 
     Text without an offset is UTC; the connectors take the zone of their JVM.  A record without a
     value has no field, and goes by its own timestamp, as theirs do.
@@ -37,9 +40,21 @@ class RecordFieldExtractor:
             found = pa.array(map(_from_json, each), pa.int64())
         else:
             found = _from_typed(fields.typed(column, self._path), len(batch))
+            if self._is_date(batch):
+                found = pc.multiply(found, _DAY_MS)
         if not column.null_count:
             return found
         return pc.if_else(column.is_null(), RecordExtractor().extract(batch, now_ms), found)
+
+    def _is_date(self, batch: pa.RecordBatch) -> bool:
+        """Whether the field is Connect's Date, whose numbers are days; the connectors die of it."""
+        if fields.DECODED not in batch.schema.names:
+            return False
+        schema = connect.of(schema_of(batch.schema.field(fields.DECODED)))
+        for name in self._path:
+            if schema is not None:
+                schema = schema.value or dict(schema.fields).get(name)
+        return schema is not None and schema.logical == connect.DATE
 
 
 def _from_typed(field: pa.Array | None, rows: int) -> pa.Int64Array:

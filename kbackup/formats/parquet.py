@@ -96,7 +96,12 @@ class ParquetFormat:
         return True
 
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
-        """Refuse null keys, and values that are not structs."""
+        """Refuse null keys, values that are not structs, and structs without fields."""
+        if view is not View.HEADERS and _has_empty(values.type):
+            do = "choose format.class=avro or json, or whole records (without format.class)"
+            why = "each column of a Parquet file is a field of a struct, and it has none"
+            what = f"a {COLUMNS[view]} is or has a struct without fields"
+            return [Bad(row, what, why, do) for row in range(len(values))]
         if view is View.VALUE and not pa.types.is_struct(values.type):
             do = "choose format.class=avro or json, or whole records (without format.class)"
             why = "each column of a Parquet file is a field of a struct"
@@ -159,6 +164,15 @@ class ParquetFormat:
         columns = parquet_table.columns(pq.read_schema(file))
         extensions = tuple(EXTENSIONS.values())
         return Files(columns, extensions, "parquet", parquet_table.stored_as)
+
+
+def _has_empty(kind: pa.DataType) -> bool:
+    """Whether a type is or contains a struct without fields."""
+    if pa.types.is_struct(kind) and not kind.num_fields:
+        return True
+    return pa.types.is_nested(kind) and any(
+        _has_empty(kind.field(at).type) for at in range(kind.num_fields)
+    )
 
 
 class RecordWriter:

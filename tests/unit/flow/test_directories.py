@@ -5,7 +5,7 @@ import pytest
 from flow_samples import WHERE
 from record_samples import batch_of
 
-from kbackup.connect.schema import ConnectSchema, Type
+from kbackup.connect.schema import DATE, ConnectSchema, Type
 from kbackup.extractors.record import RecordExtractor
 from kbackup.extractors.record_field import RecordFieldExtractor
 from kbackup.flow.affix import NO_AFFIX, Affix, AffixKind
@@ -58,6 +58,26 @@ def test_a_tombstone_has_a_directory() -> None:
 
     assert ["r=null"] == directories(by_field(None))
     assert ["year=2023/month=11/day=14"] == directories(by_time)
+
+
+def test_a_date_is_counted_in_days() -> None:
+    """
+    ``RecordField`` on Kafka Connect's Date, also inside a struct, files under the date itself.
+    """
+    day = ConnectSchema(Type.INT32, optional=True, name=DATE, version=1)
+    inner = ConnectSchema(Type.STRUCT, fields=(("on", day),))
+    schema = ConnectSchema(Type.STRUCT, fields=(("at", inner),))
+    values = pa.array([{"at": {"on": 19_000}}], schema.arrow())
+    field = schema.of_column().on(pa.field("value", values.type))
+    whole = batch_of([{"value": b"", "timestamp": 0}])
+    batch = pa.RecordBatch.from_arrays([values], schema=pa.schema([field]))
+    extractor, partitioner = RecordFieldExtractor(), DailyPartitioner()
+    extractor.configure({"timestamp.field": "at.on"})
+    partitioner.configure({"timezone": "UTC", "locale": "en"})
+
+    found = route(Rows(whole, (Part(batch, schema.of_column()),)), WHERE, partitioner, extractor, 0)
+
+    assert ["year=2022/month=01/day=08"] == directories(found)
 
 
 @pytest.mark.parametrize(

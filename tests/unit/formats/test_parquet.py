@@ -392,3 +392,26 @@ def test_two_columns_of_one_name_are_refused() -> None:
 
     with pytest.raises(UnsupportedObjectError, match="two columns a"):
         read(PARQUET, View.VALUE, foreign(table))
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_refused"),
+    [
+        (pa.struct([]), True),
+        (pa.struct([("a", pa.list_(pa.struct([])))]), True),
+        (pa.struct([("a", pa.map_(pa.string(), pa.struct([])))]), True),
+        (pa.struct([("a", pa.list_(pa.int8()))]), False),
+    ],
+)
+@pytest.mark.parametrize("view", [View.VALUE, View.KEY])
+def test_a_struct_without_fields_is_refused(
+    view: View, kind: pa.StructType, is_refused: bool
+) -> None:
+    """
+    Parquet has no column for it, so the file would have fewer rows than records.
+    """
+    values = pa.array([{"a": []} if kind.num_fields else {}] * 2, kind)
+
+    found = ParquetFormat().refuses(view, values)
+
+    assert ([0, 1] if is_refused else []) == [bad.row for bad in found]
