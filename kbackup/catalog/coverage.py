@@ -1,0 +1,493 @@
+"""What covers an offset: one pure function, for one partition of one backup.
+
+A *holding* is what one listed object, with its siblings, has of the partition: full records, which
+know their offsets, or values as the connectors write them, which do not.  Full records may overlap:
+they are merged by offset as they are read.  Values cannot be: where two of them may hold the same
+record, or full records hold a part of one, it has to be known exactly which offsets each has.
+
+A stated end is exact.  One that is not stated is at least the start, and at most what the next name
+in the same directory leaves: a connector writes a directory's objects one after the other.  A count
+of rows gives a lower bound alone: a connector that drops records has fewer rows than offsets.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final
+
+from kbackup.records import UNKNOWN, Span, TopicIdentity, joined, without
+
+
+class State(StrEnum):
+    """What is known of a range of offsets; of several that apply the first one counts."""
+
+    DISPUTED = "disputed"
+    """Several hold it, and nothing shows that they hold the same."""
+    MISSING = "missing"
+    """An object that was stored here is not there, and nothing replaces it."""
+    REPEATED = "repeated"
+    """Several hold it, proven equal; one of them is read."""
+    HELD = "held"
+    """One holding has whatever there is."""
+    OPEN = "open"
+    """Behind the last known offset of an object whose end is not known."""
+    GONE = "gone"
+    """Expired in the cluster before it was backed up."""
+    REJECTED = "rejected"
+    """Records that do not fit the layout were left out."""
+    REMOVED = "removed"
+    """Someone accepted that what was stored here is gone."""
+    EMPTY = "empty"
+    """There was nothing to store."""
+    UNCLAIMED = "unclaimed"
+    """Nobody says anything of it: compaction, markers, or lost where no ledger was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """The files that were closed together.
+
+    Attributes:
+        span: From the position before them to the one after them.
+        files: How many there are, over all directories; siblings do not count.
+    """
+
+    span: Span
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one file set has of a partition.
+
+    Attributes:
+        key: The object that stands for it.
+        directory: Where it is.
+        start: Offset of the first record, from its name.
+        is_full: Whether it holds full records.
+        last: Offset of the last record, if that is stated.
+        records: How many there are, if that is stated.
+        sha256: Of the object, in hexadecimal; empty where it is not stated.
+        rotation: What it was closed with; None where it does not say.
+        identity: Which topic it is of, as far as it says.
+        counted: How many rows were counted in it, where nothing states that.
+        is_tombstones: Whether it holds records without a value, which lie between those with one.
+    """
+
+    key: str
+    directory: str
+    start: int
+    is_full: bool
+    last: int | None = None
+    records: int | None = None
+    sha256: str = ""
+    rotation: Rotation | None = None
+    identity: TopicIdentity = UNKNOWN
+    counted: int | None = None
+    is_tombstones: bool = False
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether each of its offsets has a record, so that rows can be counted from the first."""
+        return self.last is not None and self.records == self.last - self.start + 1
+
+    @property
+    def least(self) -> int:
+        """The offset that its last record has at least."""
+        return self.start + max(self.counted or 1, 1) - 1 if self.last is None else self.last
+
+    @property
+    def span(self) -> Span:
+        """From its first offset to the lowest that its end can be."""
+        return Span(self.start, self.least + 1)
+
+    @property
+    def accounted(self) -> Span:
+        """The offsets of which nothing is elsewhere, if these are full records."""
+        return self.span if self.rotation is None else _hull(self.span, self.rotation.span)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A holding that is to be read.
+
+    Attributes:
+        holding: Which.
+        only: Only these of its offsets: full records hold the others.  None for all.
+    """
+
+    holding: Holding
+    only: Span | None = None
+
+    @property
+    def start(self) -> int:
+        """The first offset that is read."""
+        return self.holding.start if self.only is None else self.only.start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A holding that need not be read.
+
+    Attributes:
+        holding: Which.
+        of: The object that it is a copy of; None where full records hold its offsets.
+    """
+
+    holding: Holding
+    of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dispute:
+    """Objects of which it is not known how to restore each record once.
+
+    Attributes:
+        keys: The objects.
+        span: The offsets.
+        why: What is known of them.
+    """
+
+    keys: tuple[str, ...]
+    span: Span
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets of one state, and the objects that have them."""
+
+    span: Span
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What covers a partition's offsets.
+
+    Attributes:
+        reads: What to read, in order, so that each record comes once.
+        repeats: What is left out since something else that is read holds the same.
+        disputes: What cannot be decided; while there are any, *reads* restores nothing soundly.
+        asks: Objects whose rows have to be counted before all is decided; then ask again.
+        ranges: The offsets from 0 to the highest known end, disjoint and in order.
+        foreign: Of another topic: no part of this log.
+    """
+
+    reads: tuple[Read, ...] = ()
+    repeats: tuple[Repeat, ...] = ()
+    disputes: tuple[Dispute, ...] = ()
+    asks: tuple[Holding, ...] = ()
+    ranges: tuple[Range, ...] = ()
+    foreign: tuple[Holding, ...] = ()
+
+    @property
+    def end(self) -> int:
+        """The highest known end; 0 where nothing is known."""
+        return self.ranges[-1].span.end_offset if self.ranges else 0
+
+    def at(self, offset: int) -> Range | None:
+        """Return the range that holds *offset*, None behind the highest known end."""
+        place = bisect_right(self.ranges, offset, key=lambda one: one.span.start_offset) - 1
+        found = self.ranges[place] if place >= 0 else None
+        return found if found is not None and offset < found.span.end_offset else None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the ledger says of offsets that are in no object.
+
+    Attributes:
+        gone: Expired before they were backed up.
+        rejected: Of records that were left out.
+        empty: Where there was nothing to store.
+        removed: Of objects whose absence was accepted.
+        missing: Of objects that are not there.
+    """
+
+    gone: Sequence[Span] = ()
+    rejected: Sequence[Span] = ()
+    empty: Sequence[Span] = ()
+    removed: Sequence[Span] = ()
+    missing: Sequence[Span] = ()
+
+
+NOTHING_SAID: Final = Said()
+
+
+def cover(
+    holdings: Iterable[Holding], said: Said = NOTHING_SAID, identity: TopicIdentity = UNKNOWN
+) -> Coverage:
+    """Return what covers the offsets of a partition.
+
+    Args:
+        holdings: All that is there of it.
+        said: What the ledger says of what is not.
+        identity: Which topic it is of, as far as that is known: another one's log has nothing to
+            do with these offsets, and what is of it is in no answer but `Coverage.foreign`.
+    """
+    everything = sorted(
+        holdings, key=lambda one: (one.start, not one.is_full, one.directory, one.key)
+    )
+    foreign = tuple(one for one in everything if identity.conflicts(one.identity))
+    ordered = [one for one in everything if one not in foreign] if foreign else everything
+    values, copies = _without_copies([one for one in ordered if not one.is_full])
+    full = [one for one in ordered if one.is_full]
+    found = _Found(list(copies), list(_crowded(values)))
+    known = [one for one in values if one.last is not None]
+    found.disputes += _overlapping(known)
+    upper = _bounds(values)
+    found.disputes += _begun_inside(known, [one for one in values if one.last is None], upper)
+    reads = [Read(one) for one in full]
+    accounted = _accounted(full, said) if full else []
+    told = [[one.start for one in known if one.is_tombstones is kind] for kind in (False, True)]
+    for one in values:
+        reads += found.beside(one, accounted, told[one.is_tombstones], upper.get(one.key))
+    reads.sort(key=lambda read: (read.start, not read.holding.is_full, read.holding.directory))
+    return Coverage(
+        tuple(reads), tuple(found.repeats), tuple(dict.fromkeys(found.disputes)), tuple(found.asks),
+        tuple(_ranges(ordered, found, upper, said)), foreign,
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Found:
+    """What `cover` has come to so far."""
+
+    repeats: list[Repeat]
+    disputes: list[Dispute]
+    asks: list[Holding] = field(default_factory=list)
+
+    def beside(
+        self, one: Holding, accounted: Sequence[Span], told: Sequence[int], bound: int | None
+    ) -> Iterator[Read]:
+        """Yield what is to be read of values beside what others have.
+
+        Args:
+            one: The values.
+            accounted: The offsets that full records account for, disjoint, in order.
+            told: Where values begin whose end is stated, in order.
+            bound: The offset before which it must end; None where nothing says.
+        """
+        place = _place(accounted, one.start)
+        around = next(iter(accounted[place : place + 1]), None)
+        if around is not None and around.start_offset > one.start:
+            around = None
+        later = place if around is None else place + 1
+        starts = [span.start_offset for span in accounted[later : later + 1]]
+        begun = bisect_right(told, one.start)
+        following = min([*starts, *told[begun : begun + 1]], default=None)
+        if one.last is not None:
+            yield from self._stated(one, accounted)
+        elif around is not None:
+            if bound is not None and bound <= around.end_offset:
+                self.repeats.append(Repeat(one))
+            elif one.counted is None:
+                self.asks.append(one)
+            elif one.least >= around.end_offset:
+                why = "it begins among full records and reaches beyond their end"
+                self.disputes.append(Dispute((one.key,), one.span, why))
+            else:
+                self.repeats.append(Repeat(one))
+        elif following is None or self.ends_before(one, following, bound):
+            yield Read(one)
+
+    def ends_before(self, one: Holding, following: int, bound: int | None) -> bool:
+        """Whether values whose end is not stated end before another's first offset.
+
+        Where that is not known, their rows are to be counted; where they do not, it is disputed.
+        """
+        if bound is not None and bound <= following:
+            return True
+        if one.counted is None:
+            self.asks.append(one)
+        elif one.least >= following:
+            why = f"it reaches beyond offset {following}, where another begins that holds the same"
+            self.disputes.append(Dispute((one.key,), one.span, why))
+        return one.counted is not None and one.least < following
+
+    def _stated(self, one: Holding, accounted: Sequence[Span]) -> Iterator[Read]:
+        first = _place(accounted, one.start)
+        end = bisect_right(accounted, one.least, key=lambda span: span.start_offset)
+        left = without(one.span, accounted[first:end])
+        if left == (one.span,):
+            yield Read(one)
+        elif not left:
+            self.repeats.append(Repeat(one))
+        elif one.is_dense:
+            yield from (Read(one, only) for only in left)
+        else:
+            why = "full records hold a part of it, and it does not say which offsets its rows have"
+            self.disputes.append(Dispute((one.key,), one.span, why))
+
+
+def _without_copies(values: Sequence[Holding]) -> tuple[list[Holding], list[Repeat]]:
+    """Return *values* without those that are the same file as an earlier one."""
+    first: dict[tuple[int, str], Holding] = {}
+    kept, copies = [], []
+    for one in values:
+        same = first.setdefault((one.start, one.sha256), one) if one.sha256 else one
+        if same is one:
+            kept.append(one)
+        else:
+            copies.append(Repeat(one, same.key))
+    return kept, copies
+
+
+def _crowded(values: Sequence[Holding]) -> Iterator[Dispute]:
+    """Name the rotations of which there are more files than were closed together."""
+    for rotation, files in _by_rotation(values).items():
+        if len(files) > rotation.files:
+            why = f"they say that they are of one rotation, of {rotation.files}"
+            yield Dispute(tuple(one.key for one in files), rotation.span, why)
+
+
+def _by_rotation(values: Iterable[Holding]) -> Mapping[Rotation, Sequence[Holding]]:
+    found: defaultdict[Rotation, list[Holding]] = defaultdict(list)
+    for one in values:
+        if one.rotation is not None:
+            found[one.rotation].append(one)
+    return found
+
+
+def _overlapping(known: Sequence[Holding]) -> Iterator[Dispute]:
+    """Name values with stated ends that overlap and were not closed together.
+
+    Files of one rotation have no record in common, and neither have tombstones and values.  Where
+    one of two does not say what it was closed with, they may lie side by side in two directories.
+    """
+    for lane in _lanes(known, lambda one: (one.is_tombstones, one.directory)):
+        yield from _reaching(lane, lambda one: one.key)
+    told = [one for one in known if one.rotation is not None]
+    for lane in _lanes(told, lambda one: (one.is_tombstones, "")):
+        yield from _reaching(lane, lambda one: one.rotation)
+
+
+def _reaching(lane: Iterable[Holding], of: Callable[[Holding], Hashable]) -> Iterator[Dispute]:
+    """Name the holdings of a lane that begin before an earlier one of another kind ends."""
+    furthest: list[Holding] = []  # of all kinds, then of those of another kind than that one
+    for one in lane:
+        earlier = next((far for far in furthest if of(far) != of(one)), None)
+        if earlier is not None and one.start <= earlier.least:
+            last = min(earlier.least, one.least)
+            why = "both hold these offsets, and nothing shows that they hold the same records"
+            yield Dispute((earlier.key, one.key), Span(one.start, last + 1), why)
+        ranked = sorted([*furthest, one], key=lambda far: far.least, reverse=True)
+        furthest = ranked[:1] + [far for far in ranked if of(far) != of(ranked[0])][:1]
+
+
+def _lanes(
+    holdings: Iterable[Holding], place: Callable[[Holding], tuple[bool, str]]
+) -> Iterable[list[Holding]]:
+    """Return *holdings* by *place*, each lane in their order."""
+    lanes: defaultdict[tuple[bool, str], list[Holding]] = defaultdict(list)
+    for one in holdings:
+        lanes[place(one)].append(one)
+    return lanes.values()
+
+
+def _bounds(values: Sequence[Holding]) -> dict[str, int]:
+    """Return, of values whose end is not stated, the offset before which each must end."""
+    return {
+        one.key: following.start
+        for lane in _lanes(values, lambda one: (one.is_tombstones, one.directory))
+        for one, following in pairwise(lane)
+        if one.last is None and following.start > one.start
+    }
+
+
+def _begun_inside(
+    known: Sequence[Holding], unknown: Sequence[Holding], upper: Mapping[str, int]
+) -> Iterator[Dispute]:
+    """Name values without a stated end that begin where others are, or reach into the next."""
+    spans = joined(one.span for one in known)
+    for one in unknown:
+        place = _place(spans, one.start)
+        if place < len(spans) and spans[place].start_offset <= one.start and not one.is_tombstones:
+            keys = [at.key for at in known if at.start <= one.start <= at.least]
+            why = "it begins among the offsets of another object"
+            yield Dispute((*keys, one.key), one.span, why)
+    for earlier, later in pairwise(unknown):
+        if earlier.start == later.start and earlier.is_tombstones == later.is_tombstones:
+            why = "both begin at this offset, and nothing shows that they hold the same records"
+            yield Dispute((earlier.key, later.key), later.span, why)
+    for one in unknown:
+        if one.least >= upper.get(one.key, one.least + 1):
+            why = "it has more rows than offsets up to the next object of its directory"
+            yield Dispute((one.key,), one.span, why)
+
+
+def _accounted(full: Sequence[Holding], said: Said) -> list[Span]:
+    """Return the offsets of which full records, or the ledger's word, have all there was.
+
+    Args:
+        full: Holdings of full records, at least one.
+        said: What the ledger says of the offsets between them.
+    """
+    own = [one.accounted for one in full]
+    nothing = [*said.gone, *said.empty]
+    return [
+        span
+        for span in joined([*own, *nothing])
+        if any(span.start_offset <= one.start_offset < span.end_offset for one in own)
+    ]
+
+
+def _ranges(
+    holdings: Sequence[Holding], found: _Found, upper: Mapping[str, int], said: Said
+) -> Iterator[Range]:
+    """Yield the ranges from 0 on, each of one state."""
+    left_out = {repeat.holding.key for repeat in found.repeats}
+    painted: list[tuple[State, Span]] = [
+        (State.DISPUTED, dispute.span) for dispute in found.disputes
+    ]
+    for one in holdings:
+        span = one.accounted
+        painted.append((State.REPEATED if one.key in left_out else State.HELD, span))
+        if one.last is None and one.key in upper and span.end_offset < upper[one.key]:
+            painted.append((State.OPEN, Span(span.end_offset, upper[one.key])))
+    for state, spans in (
+        (State.MISSING, said.missing), (State.GONE, said.gone), (State.REJECTED, said.rejected),
+        (State.REMOVED, said.removed), (State.EMPTY, said.empty),
+    ):  # fmt: skip
+        painted += [(state, span) for span in spans]
+    yield from _flattened(painted)
+
+
+def _flattened(painted: Iterable[tuple[State, Span]]) -> Iterator[Range]:
+    """Yield disjoint ranges, of several states the first, and what nothing is said of."""
+    order = {state: rank for rank, state in enumerate(State)}
+    edges: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for state, span in painted:
+        if len(span):
+            edges[span.start_offset].append((order[state], 1))
+            edges[span.end_offset].append((order[state], -1))
+    states = tuple(State)
+    counts = [0] * len(states)
+    last: Range | None = None
+    places = sorted({0, *edges})
+    for here, after in pairwise(places):
+        for rank, change in edges.get(here, ()):
+            counts[rank] += change
+        rank = next((rank for rank, count in enumerate(counts) if count), -1)
+        state = State.UNCLAIMED if rank < 0 else states[rank]
+        if last is not None and last.state is state:
+            last = replace(last, span=Span(last.span.start_offset, after))
+            continue
+        if last is not None:
+            yield last
+        last = Range(Span(here, after), state)
+    if last is not None:
+        yield last
+
+
+def _place(spans: Sequence[Span], offset: int) -> int:
+    """Return the place of the first of *spans* that ends behind *offset*."""
+    return bisect_right(spans, offset, key=lambda span: span.end_offset)
+
+
+def _hull(one: Span, other: Span) -> Span:
+    return Span(min(one.start_offset, other.start_offset), max(one.end_offset, other.end_offset))

@@ -1,0 +1,186 @@
+"""What covers an offset, against an answer record by record."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbackup.catalog.coverage import Coverage, Holding, Rotation, Said, State, cover
+from kbackup.records import Span, TopicIdentity
+
+END = 40
+
+
+@dataclass(frozen=True)
+class Written:
+    """A holding, and the offsets of the records that are in it."""
+
+    holding: Holding
+    offsets: tuple[int, ...]
+
+
+@st.composite
+def written(draw: st.DrawFn) -> list[Written]:
+    """Objects of writers of all kinds, over offsets of one log."""
+    log = [at for at in range(END) if draw(st.integers(0, 9)) or at == 0]
+    found: list[Written] = []
+    for writer in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, END - 1))
+        # of two connectors in two directories nothing tells that they are not one
+        kinds = ("full", "stated", "spread", *(("connector",) if not writer else ()))
+        kind = draw(st.sampled_from(kinds))
+        for number in range(draw(st.integers(1, 4))):
+            span = Span(at, min(END, at + draw(st.integers(1, 12))))
+            inside = [one for one in log if span.start_offset <= one < span.end_offset]
+            if kind in ("stated", "spread") and draw(st.integers(0, 5)) == 0:
+                inside = inside[::2]  # records without a value were dropped
+            name, at = f"{writer}-{number}", span.end_offset
+            found += _objects(kind, name, writer, span, inside)
+    is_copied = draw(st.booleans())
+    if found and is_copied:
+        copied = draw(st.sampled_from(found))
+        key = f"{copied.holding.key}-copy"
+        found.append(replace(copied, holding=replace(copied.holding, key=key, directory="copies")))
+    return found
+
+
+def _objects(kind: str, name: str, writer: int, span: Span, inside: list[int]) -> list[Written]:
+    parts = [inside[::2], inside[1::2]] if kind == "spread" else [inside]
+    parts = [part for part in parts if part]
+    rotation = Rotation(span, len(parts))
+    found = []
+    for number, part in enumerate(parts):
+        directory = f"connector-{writer}" if kind == "connector" else f"d{number}"
+        one = Holding(f"{name}-{number}", directory, part[0], is_full=kind == "full")
+        if kind != "connector":
+            one = replace(one, last=part[-1], records=len(part), sha256=one.key, rotation=rotation)
+        found.append(Written(one, tuple(part)))
+    return found
+
+
+def answered(everything: list[Written]) -> Coverage:
+    """The coverage, after what it asks for was counted."""
+    holdings = {one.holding.key: one for one in everything}
+    found = cover(one.holding for one in everything)
+    for ask in found.asks:
+        one = holdings[ask.key]
+        holdings[ask.key] = replace(one, holding=replace(one.holding, counted=len(one.offsets)))
+    return cover(one.holding for one in holdings.values())
+
+
+def delivered(everything: list[Written], found: Coverage) -> Counter[int]:
+    """How often each record comes: full records are merged by offset."""
+    offsets = {one.holding.key: one.offsets for one in everything}
+    full: set[int] = set()
+    rows: Counter[int] = Counter()
+    for read in found.reads:
+        mine = offsets[read.holding.key]
+        if read.only is not None:  # by counting rows from the first, as a restore does
+            places = range(read.holding.start, read.holding.start + len(mine))
+            kept = [at for at in places if read.only.start_offset <= at < read.only.end_offset]
+            mine = tuple(mine[at - read.holding.start] for at in kept)
+        if read.holding.is_full:
+            full |= {*mine}
+        else:
+            rows.update(mine)
+    return rows + Counter(full)
+
+
+@given(written())
+def test_each_record_comes_once_or_it_is_said_why_that_is_not_known(
+    everything: list[Written],
+) -> None:
+    """What is not disputed is read so that every record of every object comes exactly once."""
+    honest = [one for one in everything if len(one.offsets) == _width(one) or _is_told(one)]
+
+    found = answered(honest)
+
+    assert () == found.asks
+    if not found.disputes:
+        expected = Counter({at for one in honest for at in one.offsets})
+        assert expected == delivered(honest, found)
+
+
+def _is_told(one: Written) -> bool:
+    return one.holding.last is not None
+
+
+def _width(one: Written) -> int:
+    return one.offsets[-1] - one.offsets[0] + 1
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.integers(0, 40), st.data())
+def test_what_the_facts_decide_is_not_disputed(
+    sizes: list[int], begin: int, data: st.DataObject
+) -> None:
+    """Dense values one after the other, and full records from any offset on, are restored."""
+    starts = [sum(sizes[:number]) for number in range(len(sizes))]
+    values = [
+        Written(
+            Holding(f"v{start}", "d", start, is_full=False, last=start + size - 1, records=size,
+                    sha256=f"v{start}"),
+            tuple(range(start, start + size)),
+        )
+        for start, size in zip(starts, sizes, strict=True)
+    ]  # fmt: skip
+    end = max(begin, sum(sizes)) + data.draw(st.integers(1, 9))
+    full = Written(
+        Holding("full", "d", begin, is_full=True, last=end - 1, records=end - begin),
+        tuple(range(begin, end)),
+    )
+
+    found = cover(one.holding for one in (*values, full))
+
+    assert () == found.disputes
+    assert {1} == set(delivered([*values, full], found).values())
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.sampled_from("pq")), unique_by=lambda at: at[0]))
+def test_a_connectors_bucket_is_restored_as_it_stands(places: list[tuple[int, str]]) -> None:
+    """Objects that say nothing of themselves are all read, and nothing is opened before."""
+    holdings = [Holding(f"{at}", directory, at, is_full=False) for at, directory in places]
+
+    found = cover(holdings)
+
+    assert ((), (), ()) == (found.asks, found.disputes, found.repeats)
+    assert sorted(at for at, _ in places) == [read.start for read in found.reads]
+
+
+@given(written())
+def test_ranges_are_disjoint_and_leave_nothing_out(everything: list[Written]) -> None:
+    """From offset 0 to the highest known end each offset is in one range."""
+    found = cover(
+        (one.holding for one in everything), Said(gone=[Span(3, 7)], empty=[Span(90, 95)])
+    )
+
+    ends = [one.span.end_offset for one in found.ranges]
+    assert [0, *ends[:-1]] == [one.span.start_offset for one in found.ranges]
+    assert 95 == found.end
+    at = found.at(92)
+    assert at is not None
+    assert State.EMPTY is at.state
+
+
+def test_objects_of_another_topic_are_no_part_of_the_log() -> None:
+    """A topic that was made anew under the same name has another log."""
+    mine = Holding("a", "d", 0, is_full=False, last=9, identity=TopicIdentity("c", "new"))
+    other = Holding("b", "e", 5, is_full=False, last=9, identity=TopicIdentity("c", "old"))
+
+    found = cover([mine, other], identity=TopicIdentity("c", "new"))
+
+    assert ((other,), ()) == (found.foreign, found.disputes)
+
+
+def test_a_connectors_object_that_reaches_beyond_full_records_is_named() -> None:
+    """Its rows are counted: more of them than full records after its start, and it is disputed."""
+    objects = [Holding("v0", "d", 0, is_full=False), Holding("v100", "d", 100, is_full=False)]
+    half = Holding("f0", "d", 0, is_full=True, last=149, records=150)
+    whole = replace(half, last=199, records=200)
+
+    asked = cover([*objects, half])
+    counted = [objects[0], replace(objects[1], counted=100)]
+
+    assert ["v100"] == [one.key for one in asked.asks]
+    assert [("v100",)] == [one.keys for one in cover([*counted, half]).disputes]
+    assert () == cover([*counted, whole]).disputes
