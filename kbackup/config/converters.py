@@ -123,5 +123,6 @@ def _given_options(given: Mapping[str, Value], prefix: str, converter: str) -> d
 
 def _schemaless(name: str, format_name: str | None, value: Value | None) -> Doubt:
     why = f"{format_name} files need a schema, and JSON without schemas has none"
-    do = f"set {name}.schemas.enable=true if the records carry theirs, or format.class=json"
+    form = "keys.format.class" if name == "key.converter" else "format.class"
+    do = f"set {name}.schemas.enable=true if the records carry theirs, or {form}=json"
     return error("combination", name, value, why, do)

@@ -1,6 +1,7 @@
 """One configuration judged: sorted, refused if necessary, completed, turned into `Settings`."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -93,6 +94,7 @@ class Judgement:
         self.doubts += checks.blanks(self.given)
         bad = {doubt.name for doubt in self.doubts if doubt.level == "error"}
         self._sort(bad)
+        self._excuse()
         unreadable = list(plugin_options.check(self.used, self.given))
         self.doubts += unreadable
         bad |= {doubt.name for doubt in unreadable}
@@ -318,7 +320,19 @@ class Judgement:
             needed, self.given, cuts_by_number=cuts_by_number, elsewhere=elsewhere
         )
 
+    def _excuse(self) -> None:
+        """Let placeholders be that nobody filled in, where the value is not read."""
+        unread = {*self.without_effect}
+        unread |= {doubt.name for doubt in self.doubts if doubt.code == "unknown_name"}
+        self.doubts = [
+            replace(doubt, level="warning")
+            if doubt.code == "placeholder" and doubt.name in unread
+            else doubt
+            for doubt in self.doubts
+        ]
+
     def _say_without_effect(self) -> None:
+        self._excuse()
         refused = {doubt.name for doubt in self.doubts if doubt.level == "error"}
         idle = [name for name in dict.fromkeys(self.without_effect) if name not in refused]
         for belongs in _FAMILIES:

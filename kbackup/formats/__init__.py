@@ -218,6 +218,13 @@ def of_any_name(
     return own + ("" if codec is None else codec.extension), only
 
 
+def choose(view: View, *names: str) -> str:
+    """Return the advice to write *view* in another format, one of *names*."""
+    setting = {View.KEY: "keys.format.class", View.HEADERS: "headers.format.class"}
+    property_ = setting.get(view, "format.class")
+    return f"choose {property_}={' or '.join(names)}, or whole records (without format.class)"
+
+
 def refuse_view(name: str, view: View) -> ConfigurationError:
     """Return the error of a format that cannot hold *view*."""
     words = {View.RECORD: "whole records", View.KEY: "keys", View.HEADERS: "headers"}

@@ -21,7 +21,7 @@ from kbackup.connect.avro_schema import AvroStyle, to_avro
 from kbackup.connect.avro_wire import AVRO
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError
-from kbackup.formats import FormatOptions, avro_table, refuse_view
+from kbackup.formats import FormatOptions, avro_table, choose, refuse_view
 from kbackup.formats.avro_blocks import Block, BlockReader, BlockWriter
 from kbackup.formats.avro_options import CODEC, CONNECT_META, ENHANCED, OPTIONAL_KEYS
 from kbackup.formats.column_schema import column_schema
@@ -72,12 +72,15 @@ class AvroFormat:
         if view is View.HEADERS:
             return ()
         if isinstance(values.type, pa.JsonType):
-            do = "set schemas.enable=true of its converter, or choose format.class=json"
+            do = f"set schemas.enable=true of its converter, or {choose(view, 'json')}"
             return [
                 Bad(row, f"a {_COLUMNS[view]} has no schema", "an Avro file needs one", do)
                 for row in range(len(values))
             ]
-        return [*(null_keys(values) if view is View.KEY else ()), *_too_many_empty_items(values)]
+        return [
+            *(null_keys(values) if view is View.KEY else ()),
+            *_too_many_empty_items(values, view),
+        ]
 
     def writer(
         self, file: BinaryIO, view: View, options: FormatOptions, schema: Schema | None = None
@@ -194,14 +197,14 @@ class AvroWriter:
                 raise ConfigurationError(
                     f"{self._column}s have a schema that Avro cannot express",
                     str(error),
-                    "choose format.class=json, or whole records (without format.class)",
+                    choose(self._view, "json"),
                 ) from None
             text = json.dumps(avro, separators=(",", ":"))
             self._blocks = BlockWriter(self._file, text, self._codec)
         return self._blocks
 
 
-def _too_many_empty_items(values: pa.Array) -> list[Bad]:
+def _too_many_empty_items(values: pa.Array, view: View) -> list[Bad]:
     """Return the rows whose lists have more empty structs than a reader accepts."""
     empty = _empty_items(values.type)
     if empty is None:
@@ -212,8 +215,8 @@ def _too_many_empty_items(values: pa.Array) -> list[Bad]:
             try:
                 walk(datum, 0)
             except ValueError as why:
-                do = "choose format.class=json, or whole records (without format.class)"
-                found.append(Bad(row, "lists of empty structs are too long for Avro", str(why), do))
+                what = "lists of empty structs are too long for Avro"
+                found.append(Bad(row, what, str(why), choose(view, "json")))
     return found
 
 

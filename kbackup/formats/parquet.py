@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kbackup.columns import ANY_KIND, Bad, Kind, Schema
-from kbackup.formats import FormatOptions, parquet_table
+from kbackup.formats import FormatOptions, choose, parquet_table
 from kbackup.formats.keys import null_keys
 from kbackup.formats.parquet_options import CODEC
 from kbackup.formats.parquet_values import COLUMNS, ValueWriter, read_values
@@ -98,16 +98,16 @@ class ParquetFormat:
     def refuses(self, view: View, values: pa.Array) -> Sequence[Bad]:
         """Refuse null keys, values that are not structs, and structs without fields."""
         if view is not View.HEADERS and _has_empty(values.type):
-            do = "choose format.class=avro or json, or whole records (without format.class)"
             why = "each column of a Parquet file is a field of a struct, and it has none"
             what = f"a {COLUMNS[view]} is or has a struct without fields"
+            do = choose(view, "avro", "json")
             return [Bad(row, what, why, do) for row in range(len(values))]
         if view is View.VALUE and not pa.types.is_struct(values.type):
-            do = "choose format.class=avro or json, or whole records (without format.class)"
+            do = choose(view, "avro", "json")
             why = "each column of a Parquet file is a field of a struct"
             return [Bad(row, "a value is not a struct", why, do) for row in range(len(values))]
         if isinstance(values.type, pa.JsonType):
-            do = "set schemas.enable=true of its converter, or keys.format.class=json"
+            do = f"set schemas.enable=true of its converter, or {choose(view, 'json')}"
             why = "a Parquet file needs one"
             return [Bad(row, "a key has no schema", why, do) for row in range(len(values))]
         return null_keys(values) if view is View.KEY else ()

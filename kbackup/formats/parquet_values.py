@@ -23,6 +23,7 @@ from kbackup.connect.avro_schema import AvroStyle, to_avro
 from kbackup.connect.avro_schema_reading import from_avro
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError, UnsupportedObjectError
+from kbackup.formats import choose
 from kbackup.formats.column_schema import column_schema
 from kbackup.formats.parquet_columns import from_parquet, to_parquet
 from kbackup.formats.parquet_types import of_parquet
@@ -81,7 +82,7 @@ class ValueWriter:
             raise ConfigurationError(
                 f"a parquet file cannot hold values of the type {self._schema.type}",
                 "each of its columns is a field of a struct",
-                "choose format.class=avro or json, or whole records (without format.class)",
+                choose(self._view, "avro", "json"),
             )
         column = batch[self._column]
         while len(column):
@@ -140,7 +141,7 @@ class ValueWriter:
             raise ConfigurationError(
                 f"{self._column}s do not fit into a Parquet file",
                 str(error),
-                "choose format.class=avro or json, or whole records (without format.class)",
+                choose(self._view, "avro", "json"),
             ) from None
         found = pa.schema(
             pa.field(name, array.type, nullable=schema.optional)

@@ -133,3 +133,22 @@ def test_a_file_names_its_providers(tmp_path: Path) -> None:
     assert ("unsupported", "config.providers.vault.class") in errors
     assert ("placeholder", "s3.bucket.name") in errors
     assert not [doubt for doubt in found if doubt.name in ("s3.region", "config.providers")]
+
+
+def test_a_placeholder_in_what_is_not_read_is_a_warning(tmp_path: Path) -> None:
+    """
+    Nobody has to fill in what has no effect: Connect's own, another partitioner's, unknown names.
+    """
+    path = tmp_path / "c.properties"
+    path.write_text(
+        "connector.class=io.confluent.connect.s3.S3SinkConnector\ntasks.max=$tasks\n"
+        "path.format=$path\nmy.own=${unset}\nflush.size=3\ntopics=t\nname=n\ns3.bucket.name=b\n"
+        "format.class=io.confluent.connect.s3.format.json.JsonFormat\ns3.region=$region\n"
+    )
+
+    found = [doubt for doubt in config.check([path], {}) if doubt.code == "placeholder"]
+
+    assert {
+        ("tasks.max", "warning"), ("path.format", "warning"), ("my.own", "warning"),
+        ("s3.region", "error"),
+    } == {(doubt.name, doubt.level) for doubt in found}  # fmt: skip
