@@ -11,11 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.connect import nested
+from kbackup.connect.avro_schema import AvroStyle
 from kbackup.connect.json_values import unscaled
 from kbackup.connect.schema import DECIMAL, ConnectSchema, Type
 from kbackup.formats.parquet_types import LOGICAL, unsupported
 
 _INT64_MAX: Final = 2**63 - 1
+STYLE: Final = AvroStyle()
+"""Of the Avro schema in the footer, which the columns correspond to."""
 _DIGITS: Final = 76
 """The most digits of Arrow's widest decimal."""
 _UUID_BYTES: Final = 16
@@ -32,9 +35,12 @@ def to_parquet(values: pa.Array, schema: ConnectSchema) -> pa.Array:
     if schema.logical == DECIMAL:
         kind = pa.decimal256(max(_precision(schema), schema.scale, 1), schema.scale)
         return pa.array([_decimal(value, schema.scale) for value in values.to_pylist()], kind)
-    kind = LOGICAL.get(schema.logical or "")
-    if kind is not None or schema.fixed_size:
-        return values.cast(kind or pa.binary(schema.fixed_size))
+    kind = _plain_type(schema)
+    if kind is not None:
+        if schema.fixed_size:  # what stands in a struct that is null may be of any length
+            fits = pc.equal(pc.binary_length(values), schema.fixed_size)
+            values = pc.if_else(fits, values, pa.scalar(None, pa.binary()))
+        return values.cast(kind)
     if schema.type is Type.STRUCT:
         parts = [  # not as `nested.fields` has them: a column that may not be null is not, here
             to_parquet(nested.filled(values.field(at), field), field)
@@ -50,14 +56,31 @@ def to_parquet(values: pa.Array, schema: ConnectSchema) -> pa.Array:
         offsets = _offsets(values)
         kind = pa.list_(pa.field("element", items.type, nullable=schema.items.optional))
         return pa.ListArray.from_arrays(offsets, items, type=kind)
-    if schema.type is Type.MAP:
-        lists = nested.lists(values)
-        keys, items = lists.flatten().flatten()
-        key, item = to_parquet(keys, schema.keys), to_parquet(items, schema.items)
-        value = pa.field("value", item.type, nullable=schema.items.optional)
-        kind = pa.map_(pa.field("key", key.type, nullable=False), value)
-        return pa.MapArray.from_arrays(_offsets(lists), key, item, type=kind)
-    return values
+    return _map(values, schema) if schema.type is Type.MAP else values
+
+
+def _map(values: pa.MapArray, schema: ConnectSchema) -> pa.Array:
+    """Return maps as maps, or as lists of entries where their keys are not plain text."""
+    lists = nested.lists(values)
+    keys, items = lists.flatten().flatten()
+    key, item = to_parquet(keys, schema.keys), to_parquet(items, schema.items)
+    value = pa.field("value", item.type, nullable=schema.items.optional)
+    if STYLE.has_entries(schema):
+        key_field = pa.field("key", key.type, nullable=schema.keys.optional)
+        entries = pa.StructArray.from_arrays([key, item], fields=[key_field, value])
+        kind = pa.list_(pa.field("element", entries.type, nullable=False))
+        return pa.ListArray.from_arrays(_offsets(lists), entries, type=kind)
+    kind = pa.map_(pa.field("key", key.type, nullable=False), value)
+    return pa.MapArray.from_arrays(_offsets(lists), key, item, type=kind)
+
+
+def _plain_type(schema: ConnectSchema) -> pa.DataType | None:
+    """Return the type of the file for values of another type in Arrow; None for the others."""
+    if schema.logical in LOGICAL:
+        return LOGICAL[schema.logical]
+    if schema.type in (Type.INT8, Type.INT16):  # as in Avro, which has none that short
+        return pa.int32()
+    return pa.binary(schema.fixed_size) if schema.fixed_size else None
 
 
 def _offsets(lists: pa.ListArray) -> pa.Int32Array:

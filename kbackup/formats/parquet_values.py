@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 from kbackup.columns import Schema
 from kbackup.connect import avro_datums, nested
 from kbackup.connect import schema as connect
-from kbackup.connect.avro_schema import AvroStyle, to_avro
+from kbackup.connect.avro_schema import to_avro
 from kbackup.connect.avro_schema_reading import from_avro
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError, UnsupportedObjectError
 from kbackup.formats import choose
 from kbackup.formats.column_schema import column_schema
-from kbackup.formats.parquet_columns import from_parquet, to_parquet
+from kbackup.formats.parquet_columns import STYLE, from_parquet, to_parquet
 from kbackup.formats.parquet_types import of_parquet
 from kbackup.formats.record_reading import METADATA_PREFIX, READ_BYTES
 from kbackup.formats.row_groups import BYTES, RECORDS
@@ -40,10 +40,10 @@ _HEADERS: Final = ConnectSchema(
     Type.ARRAY, value=ConnectSchema(Type.STRUCT, fields=(("key", _TEXT), ("value", _TEXT)))
 )
 _ENVELOPES: Final = {View.KEY: "RecordKey", View.HEADERS: "RecordHeaders"}
-_STYLE: Final = AvroStyle()
 _SETTINGS: Final[dict[str, Any]] = {
     "write_page_checksum": True,
     "store_schema": False,  # Parquet's own types say all, to every reader alike
+    "write_time_adjusted_to_utc": True,  # as parquet-avro; only then older readers see a time
     "version": "2.6",
 }
 
@@ -120,7 +120,7 @@ class ValueWriter:
         """The first rows that the open group takes, their bytes, and whether they fill it."""
         assert self._schema is not None  # noqa: S101
         part = column.slice(0, RECORDS - self._held_rows)
-        sizes = pc.binary_length(avro_datums.encode(part, self._schema, _STYLE)).cast(pa.int64())
+        sizes = pc.binary_length(avro_datums.encode(part, self._schema, STYLE)).cast(pa.int64())
         up_to = pc.cumulative_sum(pc.fill_null(sizes, 0))
         left = BYTES - self._held_bytes
         if up_to[-1].as_py() < left:
@@ -135,7 +135,7 @@ class ValueWriter:
         parts = nested.fields(column, self._schema) if self._view is View.VALUE else [column]
         schemas = [schema for _, schema in whole.fields]
         try:
-            self._avro = json.dumps(to_avro(whole, _STYLE), separators=(",", ":"))
+            self._avro = json.dumps(to_avro(whole, STYLE), separators=(",", ":"))
             arrays = [to_parquet(*each) for each in zip(parts, schemas, strict=True)]
         except ValueError as error:  # Arrow raises it too: a Decimal with too many digits
             raise ConfigurationError(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scenario_files
 from object_content import content
@@ -143,6 +144,28 @@ def test_the_connectors_objects_are_written(name: str, size: int, tmp_path: Path
 
     assert expected == {key: content(key, data) for key, data in found.objects.items()}
     assert [found.next_offset] == [*scenario["committed_next_offset"].values()]
+
+
+def column_types(data: bytes) -> dict[str, tuple[str, str]]:
+    """Return the physical and the logical type of each column of a Parquet file."""
+    schema = pq.ParquetFile(io.BytesIO(data)).schema
+    columns = [schema.column(at) for at in range(len(schema.names))]
+    return {each.path: (each.physical_type, str(each.logical_type)) for each in columns}
+
+
+def test_columns_of_parquet_have_the_connectors_types(tmp_path: Path) -> None:
+    """
+    But for decimals, which Arrow writes in a fixed length.
+    """
+    [listing] = listed("parquet-all-types")
+    theirs = column_types((SCENARIOS / "parquet-all-types" / listing["file"]).read_bytes())
+
+    ours = column_types(made("parquet-all-types", 100, tmp_path).objects[listing["key"]])
+
+    decimal = "Decimal(precision=64, scale=4)"
+    assert ("BYTE_ARRAY", decimal) == theirs.pop("dec")
+    assert ("FIXED_LEN_BYTE_ARRAY", decimal) == ours.pop("dec")
+    assert theirs == ours
 
 
 @pytest.mark.parametrize("size", [1, 3])
