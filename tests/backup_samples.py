@@ -139,7 +139,7 @@ class Backup:
         *,
         views: tuple[ViewSpec, ...] = RECORD,
     ) -> str:
-        """Store one cut as a partitioner would that has this directory; return the last key."""
+        """Store one directory's part of a cut, which it does not tell; return the last key."""
         scratch = Backup(layout=self.layout)
         moved = ""
         for key in scratch.put(topic, partition, offsets, views=views):
@@ -147,7 +147,8 @@ class Backup:
             head = scratch.store.head(key)
             assert head is not None
             with scratch.store.open(key) as body:
-                metadata = {k: v for k, v in head.metadata.items() if k != "sha256"}
+                left_out = {"sha256", "cut-start", "cut-end", "cut-files"}
+                metadata = {k: v for k, v in head.metadata.items() if k not in left_out}
                 sha256 = head.metadata["sha256"]
                 self.store.put(moved, body, sha256=sha256, metadata=metadata)
         return moved

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kbackup.naming import View
-from kbackup.records import TopicPartition
+from kbackup.records import Span, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,7 @@ class FileSet:
         is_generic: An expression over keys has found it, so its records have no offsets that mean
             anything, unless the expression has read the first one, and what it says of itself is
             about another place.
+        only: Of values, only these offsets: full records hold the others.  None for all.
     """
 
     where: TopicPartition
@@ -63,6 +64,7 @@ class FileSet:
     headers: BackupFile | None = None
     index: str | None = None
     is_generic: bool = False
+    only: Span | None = None
 
     @property
     def files(self) -> list[BackupFile]:

@@ -8,6 +8,7 @@ from typing import Final
 from kbackup.backup import judging, recorded, siblings
 from kbackup.backup.altered import altered
 from kbackup.backup.checked import Checked
+from kbackup.backup.covered import covered
 from kbackup.backup.file_sets import FileSet
 from kbackup.backup.findings import TEMPLATES, Finding
 from kbackup.backup.judging import Extent
@@ -95,6 +96,27 @@ class JudgedPartition:
                 yield Finding(problem.code, self.where, problem.key, offsets, problem.text)
         yield from judging.left_out(self.where, self.ledger.skipped)
         yield from judging.order(extents, self.gaps, missed, self.ledger.skipped)
+
+    def overlaps(
+        self, store: Store, options: ReadOptions, findings: Sequence[Finding]
+    ) -> Iterator[Finding]:
+        """Yield where objects hold the same offsets, of those that nothing is wrong with.
+
+        Args:
+            store: Asked for what the ledger does not say.
+            options: How objects are read.
+            findings: All that `findings` yielded.
+        """
+        bad = {finding.key for finding in findings if finding.is_error}
+        yield from covered(
+            store,
+            self.where,
+            [files for files in self.sets if files.id not in bad],
+            self.ledger,
+            options,
+            identity=self.identity,
+            counts={key: report.records for key, report in self.reports.items()},
+        ).findings()
 
     def _missing(self, layout: Layout) -> Iterator[Finding]:
         """Name what the ledger says was stored and is not there.

@@ -16,7 +16,6 @@ from kbackup.backup.file_sets import FileSet
 from kbackup.backup.findings import Finding
 from kbackup.backup.ledger.rows import Entry
 from kbackup.backup.recorded import Recorded
-from kbackup.backup.shadowed import without_shadowed
 from kbackup.backup.siblings import key_of
 from kbackup.naming import Layout
 from kbackup.plurals import counted, form
@@ -168,7 +167,7 @@ def order(
         text = f"{_count(holes)} {_named(holes)}"
         offsets = (holes[0][0], holes[-1][1])
         yield Finding("gap", where, None, offsets, text, is_error=False)
-    yield from _overlaps(extents)
+    yield from _overlaps([extent for extent in extents if extent.files.is_whole])
 
 
 def _is_explained(hole: tuple[int, int], explained: Iterable[tuple[int, int]]) -> bool:
@@ -239,41 +238,27 @@ def _twice(stored: Iterable[_Stored]) -> int | None:
 
 
 def _overlaps(extents: Sequence[Extent]) -> Iterator[Finding]:
-    """Judge sets of one directory that hold the same offsets.
+    """Judge sets of whole records of one directory that hold the same offsets.
 
-    Retries leave such objects.  Whole records are restored once, so it matters only whether they
-    are the same; the connectors' rows do not say their offsets, and would be restored twice.
+    Retries leave such objects.  Each record is restored once, so it matters only whether they are
+    the same.
     """
-    before: dict[tuple[str, bool], Extent] = {}
+    before: dict[str, Extent] = {}
     for extent in extents:
         files = extent.files
-        earlier = before.get((files.encoded_partition, files.is_whole))
-        before[files.encoded_partition, files.is_whole] = extent
+        earlier = before.get(files.encoded_partition)
+        before[files.encoded_partition] = extent
         if earlier is None or earlier.last is None or earlier.last < files.start_offset:
             continue
         ends = [end for end in (earlier.last, extent.last) if end is not None]
         offsets = (files.start_offset, min(ends))
         key, other = files.files[0].key, earlier.files.files[0].key
-        if files.is_whole and earlier.is_same:
+        if earlier.is_same:
             text = f"{other} holds the same records; each is restored once"
             yield Finding("overlap", files.where, key, offsets, text, is_error=False)
-        elif files.is_whole and earlier.is_same is False:
+        elif earlier.is_same is False:
             text = f"{other} holds other records at the same offsets"
             yield Finding("overlap", files.where, key, offsets, text)
-        elif files.is_whole:
+        else:
             text = f"{other} reaches into it; what both hold is restored once"
             yield Finding("overlap", files.where, key, offsets, text, is_error=False)
-        else:
-            text = f"{other} reaches into it: these records would be restored twice"
-            yield Finding("overlap", files.where, key, offsets, text)
-    yield from _beside_whole(extents)
-
-
-def _beside_whole(extents: Sequence[Extent]) -> Iterator[Finding]:
-    ends = {extent.files.files[0].key: extent.last for extent in extents}
-    sets = [extent.files for extent in extents]
-    kept = without_shadowed(sets, lambda files: ends[files.files[0].key])
-    if left := len(sets) - len(kept):
-        text = f"{counted(left, 'value object')} {form(left, 'is', 'are')} beside whole records, "
-        text += "which are used instead"
-        yield Finding("overlap", sets[0].where, None, text=text, is_error=False)

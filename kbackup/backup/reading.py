@@ -1,9 +1,11 @@
 """From a file set to the records in it."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kbackup import formats
 from kbackup.backup import agreement, blocks, generic
@@ -34,7 +36,7 @@ def read(
     """Read the records of a file set, lazily.
 
     Offsets outside *wanted* may be left out, where the set can be read in parts; then what was
-    read is compared with the index of the parts.
+    read is compared with the index of the parts.  Those outside of `FileSet.only` are left out.
 
     What its objects say about themselves is compared with their names, with each other and with
     *identity*, the topic they are of as far as that is known, before the first row is read, and
@@ -49,7 +51,15 @@ def read(
         IncompleteBackupError: If an object that belongs to the set is missing.
         ObjectNotFoundError: If an object has gone since it was listed.
     """
-    if files.main is None:
+    if files.only is not None:
+        for batch in read(store, replace(files, only=None), options, identity, wanted):
+            offset, only = batch["offset"], files.only
+            is_in = pc.and_(
+                pc.greater_equal(offset, only.start_offset), pc.less(offset, only.end_offset)
+            )
+            if len(inside := batch.filter(is_in)):
+                yield inside
+    elif files.main is None:
         yield from _keys_alone(store, files, options)
     elif files.is_whole:
         yield from _whole(store, files, options, identity)

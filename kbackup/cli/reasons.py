@@ -137,8 +137,6 @@ def skip_sentence(skipped: Mapping[str, int]) -> str:
         state, _, nouns = words.partition(" ")
         if state in ("missing", "incomplete"):
             sentences.append(f"{count(number, nouns.removesuffix('s'))} {state}")
-        elif state == "repeated":
-            sentences.append(f"{count(number, nouns.removesuffix('s'))} with repeated records")
         elif name not in records:
             sentences.append(f"{_counted(number, name)} skipped")
     return ", ".join(sentences)

@@ -23,7 +23,6 @@ from kbackup.restore.planning.plan import RestorePlan, confirm
 from kbackup.restore.planning.planner import Planner
 from kbackup.restore.planning.routing import check_archived, to_survey
 from kbackup.restore.planning.shares import Shares, Surveyed
-from kbackup.restore.planning.soundness import REPEATED
 from kbackup.restore.planning.standing import LEFT_OUT
 from kbackup.restore.planning.target import asked
 from kbackup.restore.schemas.target import TargetSchemas
@@ -244,8 +243,6 @@ class RestoreRun:
                 self._frame.tell(self._summary.warn(code, text))
                 if code == LEFT_OUT:  # the target still differs from the backup
                     self._summary.skip("incomplete_partitions")
-                elif code == REPEATED:
-                    self._summary.skip("repeated_topics")
             for unit in topic.units:
                 self._account.plan(unit)
         self._schemas.show()

@@ -142,6 +142,7 @@ def verify(
             identity=known.identity(where.topic), present=found.keys,
         )  # fmt: skip
         findings = list(part.findings(store, layout, options, patterns.get(where.topic)))
+        findings += part.overlaps(store, options, findings)
         told += findings
         yield from findings
         for failure in part.failures():

@@ -9,11 +9,10 @@ from kbackup.events import Event, Tell, TopicPlanned, Warned
 from kbackup.records import TopicPartition
 from kbackup.restore.follow.asides import Subject
 from kbackup.restore.planning.plan import PlannedTopic
-from kbackup.restore.planning.soundness import REPEATED
 from kbackup.restore.planning.standing import LEFT_OUT
 from kbackup.runs.summary import Summary
 
-_COUNTED: Final = {LEFT_OUT: "incomplete_partitions", REPEATED: "repeated_topics"}
+_COUNTED: Final = {LEFT_OUT: "incomplete_partitions"}
 """Warnings that make a restore less than whole, and under what they are counted."""
 
 

@@ -6,11 +6,11 @@ from functools import partial
 from typing import Final
 
 from kbackup.backup.catalog import Catalog, nothing_there
+from kbackup.backup.covered import Covered, covered
 from kbackup.backup.file_sets import FileSet
 from kbackup.backup.findings import Finding
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.reading import facts
-from kbackup.backup.shadowed import without_shadowed
 from kbackup.config import Settings
 from kbackup.errors import IncompleteBackupError
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
@@ -40,7 +40,7 @@ class Inventory:
         """
         self._settings, self._store, self._catalog, self._known = settings, store, catalog, known
         self._heads: dict[TopicPartition, ObjectHead | None] = {}
-        self._chosen: dict[TopicPartition, list[FileSet]] = {}
+        self._covered: dict[TopicPartition, Covered] = {}
         self._places: dict[TopicPartition, dict[str, int]] = {}
         self._stored = _by_topic(catalog.sets)
         self._there = _by_topic({*known.partitions(), *catalog.sets})
@@ -79,16 +79,18 @@ class Inventory:
         """Yield every set of *topic*, in order."""
         return (files for where in self.stored(topic) for files in self._catalog.sets[where])
 
-    def chosen(self, where: TopicPartition) -> tuple[list[FileSet], int]:
-        """Return the sets to restore, and how many are left out: whole records cover them."""
-        if where not in self._chosen:
-            self._chosen[where] = without_shadowed(self._catalog.sets[where], self._last_of)
-        kept = self._chosen[where]
-        return kept, len(self._catalog.sets[where]) - len(kept)
+    def covered(self, where: TopicPartition) -> Covered:
+        """Return the sets to restore, what is left out, and what cannot be decided."""
+        if where not in self._covered:
+            self._covered[where] = covered(
+                self._store, where, self._catalog.sets[where], self._known.ledger(where),
+                wiring.reading(self._settings), identity=self._known.identity(where.topic),
+            )  # fmt: skip
+        return self._covered[where]
 
     def among(self, where: TopicPartition, ids: Collection[str]) -> list[FileSet]:
         """Return those of the sets to restore that have an id of *ids*, in order."""
-        kept, _ = self.chosen(where)
+        kept = self.covered(where).sets
         if where not in self._places:
             self._places[where] = {files.id: place for place, files in enumerate(kept)}
         places = self._places[where]
@@ -187,10 +189,6 @@ class Inventory:
             where, sets, entries, (), {}, is_deep=False, ledger=self._known.ledger(where),
             identity=self._known.identity(where.topic), present=self._catalog.keys,
         )  # fmt: skip
-
-    def _last_of(self, files: FileSet) -> int | None:
-        known = self.facts(files)
-        return None if known is None else known.last_offset
 
     def _is_wanted(self, where: TopicPartition) -> bool:
         return self._settings.partitions is None or where.partition in self._settings.partitions

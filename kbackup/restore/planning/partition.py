@@ -7,7 +7,6 @@ from kbackup.backup.file_sets import FileSet
 from kbackup.backup.window import Window
 from kbackup.config import Settings
 from kbackup.errors import KbackupError
-from kbackup.plurals import counted, form
 from kbackup.records import TopicPartition
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.planning import soundness
@@ -65,7 +64,8 @@ class PartitionPlanner:
             max_message_bytes: Largest record that it takes; None for what the broker says.
         """
         facts = self.inventory.facts
-        sets, shadowed = self.inventory.chosen(where)
+        found = self.inventory.covered(where)
+        sets = found.sets
         share = None if self.shares is None else self.shares.of(where, target)
         bookmark = lanes.standing(where).bookmark
         mark = None if bookmark is None else bookmark.of
@@ -73,11 +73,10 @@ class PartitionPlanner:
         reads_all = share is None or share.counts_rest or (begun is not None and begun.is_all)
         if share is not None and not reads_all:
             sets = self.inventory.among(where, share.sets)
-        warnings, refusals = [], []
-        if shadowed and (share is None or share.counts_rest):
-            text = f"{where}: {counted(shadowed, 'value object')} {form(shadowed, 'is', 'are')} in "
-            text += "the whole-record objects too"
-            warnings.append(("shadowed", text))
+        warnings: list[tuple[str, str]] = []
+        refusals = found.refusals()
+        if share is None or share.counts_rest:
+            warnings += found.warnings()
         records = self.inventory.records(where, sets) if share is None else share.records
         if not self.window.is_everything:
             records = None  # not known before they are read

@@ -235,7 +235,6 @@ class Planner:
                 self._inventory.entered,
                 had_objects=self._inventory.had_objects(intent.source),
             )
-            warnings += soundness.repeated(intent.source, chosen, self._inventory.entered)
         cold = frozen(
             self._store, (file for unit in units for one in unit.sets for file in one.files)
         )

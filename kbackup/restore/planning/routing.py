@@ -36,7 +36,7 @@ def to_survey(settings: Settings, inventory: Inventory, topics: Sequence[str]) -
     inventory.look_at(topics)
     for name in topics:
         wheres = inventory.wanted(name)
-        chosen = {where: inventory.chosen(where)[0] for where in wheres}
+        chosen = {where: inventory.covered(where).sets for where in wheres}
         if not window.is_everything:
             chosen = {
                 where: [files for files in sets if window.takes(files, inventory.facts(files))]

@@ -10,12 +10,10 @@ from kbackup.backup.reading import facts
 from kbackup.backup.window import Window
 from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
 from kbackup.naming import View
-from kbackup.plurals import counted, form
+from kbackup.plurals import counted
 from kbackup.records import Facts, TopicPartition
 from kbackup.restore.planning.safety import Intent
 from kbackup.stores import Store
-
-REPEATED: Final = "repeated_values"
 
 PARTITIONS_BELIEVED: Final = 10_000
 """A backup without run records may name partitions below this without a question."""
@@ -102,36 +100,6 @@ def unplaced(
                 )
             ]
     return []
-
-
-def repeated(
-    source: str, sets: Iterable[FileSet], facts_of: Callable[[FileSet], Facts | None]
-) -> list[tuple[str, str]]:
-    """Warn that values come twice because objects of one directory hold the same offsets.
-
-    Their rows do not say their offsets, so none is left out by guess.
-
-    Args:
-        source: The topic.
-        sets: All that is restored of it, of each partition by start offset.
-        facts_of: What is known of the records of a set.
-    """
-    ends: dict[tuple[TopicPartition, str], tuple[int, str]] = {}
-    later = []
-    for files in sets:
-        if files.is_whole or (known := facts_of(files)) is None:
-            continue
-        at = files.where, files.encoded_partition
-        end, earlier = ends.get(at, (-1, ""))
-        if files.start_offset <= end:
-            later.append((files.id, earlier))
-        ends[at] = max((end, earlier), (known.last_offset, files.id))
-    if not later:
-        return []
-    rest = len(later) - 1
-    more = f", and {rest} more {form(rest, 'does', 'do')} so" if rest else ""
-    text = f"{source}: records come twice: {later[0][0]} begins before {later[0][1]} ends{more}"
-    return [(REPEATED, text)]
 
 
 def splittable(store: Store, where: TopicPartition, sets: Sequence[FileSet]) -> list[KbackupError]:

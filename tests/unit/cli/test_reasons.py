@@ -110,11 +110,6 @@ error: the topic orders
             "exit 3: 2 partitions incomplete",
             id="what an earlier run left out",
         ),
-        pytest.param(
-            {"exit_code": 3, "skipped": {"repeated_topics": 1}},
-            "exit 3: 1 topic with repeated records",
-            id="what comes twice",
-        ),
         pytest.param({"exit_code": 3}, "exit 3: records or objects were skipped", id="unnamed"),
         pytest.param(
             {"exit_code": 3, "reason": "kept in orders-dlq"},

@@ -426,9 +426,9 @@ def test_an_object_that_holds_less_than_the_ledger_says_is_no_good_restore(store
     )
 
 
-def test_values_that_two_objects_hold_are_said_to_come_twice(store: Store) -> None:
+def test_values_that_two_objects_may_hold_are_refused(store: Store) -> None:
     """
-    Rows without offsets are not dropped by guess; that they come twice is no silent success.
+    Rows without offsets are not dropped by guess, nor restored twice.
     """
     keys = [f"topics/orders/partition=0/orders+0+{first:010d}.json" for first in (0, 5, 20)]
     for key in keys:
@@ -441,9 +441,9 @@ def test_values_that_two_objects_hold_are_said_to_come_twice(store: Store) -> No
     overlapping = plan(store, FakeCluster(), entries=entries, rename="copy_of_$0")
     only_first = plan(store, FakeCluster(), entries=entries[::2], rename="copy_of_$0")
 
-    (text,) = [text for code, text in overlapping.topics[0].warnings if code == "repeated_values"]
-    assert f"records come twice: {keys[1]} begins before {keys[0]} ends" in text
-    assert "repeated_values" not in dict(only_first.topics[0].warnings)
+    (refusal,) = overlapping.refusals
+    assert f"orders-0: {keys[0]}, {keys[1]}" == refusal.what
+    assert [] == only_first.refusals
 
 
 def test_a_topic_whose_objects_are_all_gone_was_not_empty(store: Store) -> None:

@@ -1,0 +1,111 @@
+"""Values and full records over the same offsets: each record comes back once, or it is refused."""
+
+from collections.abc import Sequence
+
+import pytest
+from backup_samples import JSON, Backup
+
+from kbackup.errors import RefusedError
+from tests.support.target import Restoring, values
+from tests.support.verified import Verified
+
+
+def connector(backup: Backup, *cuts: Sequence[int]) -> list[str]:
+    """Store objects as a connector does, which say nothing of themselves."""
+    keys = backup.put("orders", 0, *cuts, views=JSON)
+    for key in keys:
+        backup.replace(key, backup.body(key), {})
+    return keys
+
+
+@pytest.fixture
+def again() -> Restoring:
+    """A backup, and a cluster to restore it to."""
+    return Restoring()
+
+
+def test_a_connectors_object_that_reaches_beyond_full_records_is_named(again: Restoring) -> None:
+    """A sink that died on its way over a connector's objects hides none of their records."""
+    backup = again.backup
+    _, reaching = connector(backup, range(100), range(100, 200))
+    backup.put("orders", 0, range(100), range(100, 150))
+
+    with pytest.raises(RefusedError) as refused:
+        again.restore()
+    verified = Verified(backup)
+
+    assert f"orders-0: {reaching}" == refused.value.what
+    assert (7, [("overlap", reaching)]) == (verified.exit_code, verified.errors)
+
+    backup.put("orders", 0, range(150, 200))
+    again.restore()
+
+    assert values(range(200)) == again.cluster.values("copy_of_orders")
+    assert 0 == Verified(backup).exit_code
+
+
+def test_dense_values_are_read_up_to_the_full_records(again: Restoring) -> None:
+    """Full records from the middle of an object of values on replace the rest of it."""
+    again.backup.put("orders", 0, range(50), range(50, 100), range(100, 150), views=JSON)
+    again.backup.put("orders", 0, range(60, 110), range(110, 200))
+
+    again.restore()
+
+    assert values(range(200)) == again.cluster.values("copy_of_orders")
+
+
+def test_dense_values_are_read_from_the_end_of_the_full_records_on(again: Restoring) -> None:
+    """Full records up to the middle of an object of values replace its beginning."""
+    again.backup.put("orders", 0, range(50), range(50, 100), views=JSON)
+    again.backup.put("orders", 0, range(60))
+
+    again.restore()
+    again.restore()
+
+    assert values(range(100)) == again.cluster.values("copy_of_orders")
+
+
+def test_values_with_holes_are_cut_by_no_guess(again: Restoring) -> None:
+    """Which of their rows full records hold is not known, so they are named."""
+    (holed,) = again.backup.put("orders", 0, [*range(0, 100, 2)], views=JSON)
+    again.backup.put("orders", 0, range(60, 110))
+
+    with pytest.raises(RefusedError) as refused:
+        again.restore()
+
+    assert f"orders-0: {holed}" == refused.value.what
+
+
+def test_a_copy_in_another_directory_is_read_once(again: Restoring) -> None:
+    """The same object in another directory is left out, with a note, also without a ledger."""
+    backup = again.backup
+    (key,) = backup.put("orders", 0, range(10), views=JSON)
+    copy = key.replace("partition=0", "copied=0")
+    backup.replace(key, backup.body(key), to=copy)
+
+    again.restore()
+    verified = Verified(backup)
+
+    assert values(range(10)) == again.cluster.values("copy_of_orders")
+    assert (0, ["overlap"]) == (verified.exit_code, [code for code, _ in verified.notes])
+
+
+def test_more_files_than_a_rotation_has_are_refused(again: Restoring) -> None:
+    """Three files of a rotation of two: nobody can say which of them is another's."""
+    backup = again.backup
+    (first,) = backup.put("orders", 0, range(10), views=JSON)
+    head = backup.store.head(first)
+    assert head is not None
+    rotation = {**head.metadata, "cut-end": "30", "cut-files": "2"}
+    backup.replace(first, backup.body(first), rotation)
+    for start in (10, 20):
+        (key,) = backup.put("orders", 0, range(start, start + 10), views=JSON)
+        head = backup.store.head(key)
+        assert head is not None
+        rotation = {**head.metadata, "cut-start": "0", "cut-end": "30", "cut-files": "2"}
+        backup.replace(key, backup.body(key), rotation)
+
+    with pytest.raises(RefusedError, match="of one rotation, of 2"):
+        again.restore()
+
+    assert 7 == Verified(backup).exit_code
