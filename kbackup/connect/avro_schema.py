@@ -13,10 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from kbackup.connect.schema import DATE, DECIMAL, ENUM, TIME, TIMESTAMP, ConnectSchema, Type
-
-UNION: Final = "io.confluent.connect.avro.Union"
-"""Name of the struct that represents a union of several types."""
+from kbackup.connect.schema import DATE, DECIMAL, ENUM, TIME, TIMESTAMP, UNION, ConnectSchema, Type
 
 MAP_ENTRY: Final = "MapEntry"
 FIXED_NAME: Final = "connect.fixed.name"
@@ -100,6 +97,9 @@ class _Naming:
 
     def schema(self, schema: ConnectSchema) -> Any:
         """Return *schema*, as a union with null if it is optional."""
+        if schema.name == UNION and schema.type is Type.STRUCT:
+            branches = [self._base(field) for _, field in schema.fields]
+            return ["null", *branches] if schema.optional else branches
         plain = self._base(schema)
         if not schema.optional:
             return plain
@@ -227,7 +227,8 @@ def _metadata(schema: ConnectSchema) -> dict[str, Any]:
 
 def _default_of(schema: ConnectSchema) -> Any:
     """Return the default of *schema* as Avro has it."""
-    return recoded(json.loads(schema.default or ""), schema, _latin)
+    found = recoded(json.loads(schema.default or ""), schema, _latin)
+    return next(iter(found.values())) if schema.name == UNION else found
 
 
 def recoded(value: Any, schema: ConnectSchema, bytes_of: Callable[[str], str]) -> Any:

@@ -33,6 +33,7 @@ from kbackup.connect.schema import (
     FIXED_SIZE,
     TIME,
     TIMESTAMP,
+    UNION,
     ConnectSchema,
     Type,
 )
@@ -60,6 +61,18 @@ def from_avro(found: Any) -> ConnectSchema:
         ValueError: If there is none, for example for a recursive type.
     """
     return _Reading().schema(found, "")
+
+
+def branch_name(found: Any) -> str:
+    """Return the name of the field that holds values of one type of a union.
+
+    As in ``AvroData`` without ``enhanced.avro.schema.support``: a type's own name without its
+    namespace, for types that have one.
+    """
+    if isinstance(found, str):
+        return found.rpartition(".")[2]
+    is_named = found["type"] in ("record", "enum", "fixed")
+    return branch_name(found["name" if is_named else "type"])
 
 
 @dataclass(slots=True)
@@ -96,7 +109,7 @@ class _Reading:
     def _known(self, name: str, namespace: str) -> ConnectSchema:
         for full in (f"{namespace}.{name}" if namespace and "." not in name else name, name):
             if full in self.begun:
-                raise ValueError(f"{full} contains itself, which Kafka Connect has no schema for")
+                raise ValueError(f"{full} contains itself, and no column is as deep as its values")
             if full in self.named:
                 return self.named[full]
         raise ValueError(f"an Avro schema has no type {name!r}")
@@ -147,7 +160,10 @@ class _Reading:
         if found.get("default") is None or schema.default is not None or schema.optional:
             return schema
         parameters = (*schema.parameters, (FIELD_DEFAULT, "true"))
-        default = _default_from(found["default"], schema)
+        default = found["default"]
+        if schema.name == UNION:  # an Avro default is of the first branch
+            default = {schema.fields[0][0]: default}
+        default = _default_from(default, schema)
         return replace(schema, parameters=parameters, default=default)
 
     def _array(self, found: Mapping[str, Any], namespace: str) -> ConnectSchema:
@@ -167,7 +183,12 @@ class _Reading:
         if len(kinds) == 1:
             schema = self.schema(kinds[0], namespace)
             return schema.as_optional() if len(kinds) < len(branches) else schema
-        raise ValueError("a union of several types has no column")
+        names = [*map(branch_name, kinds)]
+        if len({*names}) < len(names):
+            raise ValueError(f"two types of a union are called {max(names, key=names.count)}")
+        fields = [self.schema(kind, namespace).as_optional() for kind in kinds]
+        pairs = tuple(zip(names, fields, strict=True))
+        return ConnectSchema(Type.STRUCT, len(kinds) < len(branches), UNION, fields=pairs)
 
 
 def _logical(schema: ConnectSchema, found: Mapping[str, Any]) -> ConnectSchema:

@@ -4,16 +4,17 @@ fastavro is imported where it is used: a run asks every format what it reads, an
 """
 
 import io
+import itertools
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
 
 from kbackup.connect import avro_walk
-from kbackup.connect.avro_schema_reading import from_avro
+from kbackup.connect.avro_schema_reading import branch_name, from_avro
 from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.plurals import counted, form
 
@@ -132,7 +133,7 @@ def _reading(text: str) -> tuple[bytes, ConnectSchema, Callable[[Any], Any] | No
     try:
         found = json.loads(text)
         schema = from_avro(found)
-        plain = json.dumps(_without_logical(found))
+        plain = json.dumps(_as_stored(found))
         fastavro.parse_schema(json.loads(plain))
     except ValueError:
         raise
@@ -149,20 +150,38 @@ def _reading(text: str) -> tuple[bytes, ConnectSchema, Callable[[Any], Any] | No
 def _parsed(text: str) -> Any:
     import fastavro  # noqa: PLC0415
 
-    return fastavro.parse_schema(_without_logical(json.loads(text)))
+    return fastavro.parse_schema(_as_stored(json.loads(text)))
 
 
-def _without_logical(found: Any) -> Any:
-    """Return *found* changed so that values are read as they are stored."""
+def _as_stored(found: Any) -> Any:
+    """Return *found* changed so that values are read as they are stored.
+
+    They have no logical types.  Each branch of a union of several is a record with the field that
+    stands for it, which is encoded alike, so that values say which branch they are of.
+    """
+    return _stored(found, itertools.count())
+
+
+def _stored(found: Any, numbers: Iterator[int]) -> Any:
     if isinstance(found, list):
-        return [_without_logical(each) for each in found]
+        kinds = [_stored(each, numbers) for each in found]
+        if sum(kind != "null" for kind in kinds) < 2:
+            return kinds
+        return [kind if kind == "null" else _branch(kind, next(numbers)) for kind in kinds]
     if isinstance(found, dict):
         kept = {name: value for name, value in found.items() if name != "logicalType"}
-        for name in ("type", "items", "values", "fields"):
+        for name in ("type", "items", "values"):
             if name in kept:
-                kept[name] = _without_logical(kept[name])
+                kept[name] = _stored(kept[name], numbers)
+        if "fields" in kept:
+            kept["fields"] = [_stored(each, numbers) for each in kept["fields"]]
         return kept
     return found
+
+
+def _branch(kind: Any, number: int) -> dict[str, Any]:
+    fields = [{"name": branch_name(kind), "type": kind}]
+    return {"type": "record", "name": f"kbackup_branch_{number}", "fields": fields}
 
 
 def _row(schema: ConnectSchema) -> Callable[[Any], Any] | None:
@@ -176,7 +195,7 @@ def _row(schema: ConnectSchema) -> Callable[[Any], Any] | None:
         def struct_row(value: Any) -> Any:
             if value is None:
                 return None
-            return value | {name: change(value[name]) for name, change in changed}
+            return value | {name: change(value[name]) for name, change in changed if name in value}
 
         return struct_row
     if schema.type is Type.ARRAY:

@@ -83,7 +83,7 @@ class _Reading:
             raise ValueError(f"a schema that takes any value, {shown(found)}, has no column")
         name = found.get("title") or "a schema"
         if id(found) in self.begun:
-            raise ValueError(f"{name} contains itself, which has no column")
+            raise ValueError(f"{name} contains itself, and no column is as deep as its values")
         self.parts += 1
         if len(self.begun) > _DEPTH_MAX or self.parts > _PARTS_MAX:
             raise ValueError(f"{name} is nested too deeply, or has more than {_PARTS_MAX} parts")

@@ -132,7 +132,9 @@ class _Reading:
 
     def message(self, found: Any) -> ConnectSchema:
         if found.full_name in self.begun:
-            raise ValueError(f"{found.full_name} contains itself, which has no column")
+            raise ValueError(
+                f"{found.full_name} contains itself, and no column is as deep as its values"
+            )
         if len(self.begun) > _DEPTH_MAX:
             raise ValueError(f"{found.full_name} is nested too deeply")
         self.begun.append(found.full_name)

@@ -29,6 +29,8 @@ TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 ENUM: Final = "io.confluent.connect.avro.Enum"
 """Parameter that marks a string as an Avro enum; with ``.SYMBOL`` appended, one for each."""
 
+UNION: Final = "io.confluent.connect.avro.Union"
+"""Name of a struct that stands for a union of several types in Avro: one field is not null."""
 FIXED_SIZE: Final = "connect.fixed.size"
 """Parameter of bytes that are Avro's ``fixed``: how many each value has."""
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from kbackup.connect import nested
 from kbackup.connect.avro_schema import AvroStyle
 from kbackup.connect.json_values import unscaled
-from kbackup.connect.schema import DECIMAL, ConnectSchema, Type
+from kbackup.connect.schema import DECIMAL, UNION, ConnectSchema, Type
 from kbackup.formats.parquet_types import LOGICAL, unsupported
 
 _INT64_MAX: Final = 2**63 - 1
@@ -48,7 +48,7 @@ def to_parquet(values: pa.Array, schema: ConnectSchema) -> pa.Array:
         ]
         fields = [
             pa.field(name, part.type, nullable=field.optional)
-            for part, (name, field) in zip(parts, schema.fields, strict=True)
+            for part, (name, field) in zip(parts, _fields(schema), strict=True)
         ]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=values.is_null())
     if schema.type is Type.ARRAY:
@@ -57,6 +57,13 @@ def to_parquet(values: pa.Array, schema: ConnectSchema) -> pa.Array:
         kind = pa.list_(pa.field("element", items.type, nullable=schema.items.optional))
         return pa.ListArray.from_arrays(offsets, items, type=kind)
     return _map(values, schema) if schema.type is Type.MAP else values
+
+
+def _fields(schema: ConnectSchema) -> list[tuple[str, ConnectSchema]]:
+    """Return the fields of a struct by their names in a file; a union's are numbered."""
+    if schema.name != UNION:
+        return list(schema.fields)
+    return [(f"member{at}", field) for at, (_, field) in enumerate(schema.fields)]
 
 
 def _map(values: pa.MapArray, schema: ConnectSchema) -> pa.Array:
@@ -122,7 +129,7 @@ def from_parquet(values: pa.Array, schema: ConnectSchema) -> pa.Array:
         return pa.array([_unscaled(each, schema.scale) for each in values.to_pylist()], pa.binary())
     if schema.type is Type.STRUCT:
         columns = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
-        parts = [_column(name, columns[name], field) for name, field in schema.fields]
+        parts = [_column(name, columns[name], field) for name, field in _fields(schema)]
         mask = values.is_null()
         return pa.StructArray.from_arrays(parts, fields=list(schema.arrow()), mask=mask)
     if schema.type is Type.ARRAY:

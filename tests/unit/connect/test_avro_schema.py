@@ -185,3 +185,70 @@ def test_parquet_has_fixed_types_of_their_length() -> None:
     [batch] = parquet.read(file, View.VALUE, ".parquet", FormatOptions())
     found = connect.of(schema_of(batch.schema.field("value")))
     assert (values.to_pylist(), under) == (batch["value"].to_pylist(), found)
+
+
+UNION: Any = [
+    "null", "string", "int", "long", "double",
+    {"type": "record", "name": "Inner", "fields": [
+        {"name": "n", "type": ["int", {"type": "enum", "name": "E", "symbols": ["A", "B"]}]}
+    ]},
+    {"type": "array", "items": "string"}, {"type": "map", "values": "long"},
+    {"type": "fixed", "name": "F", "size": 2}, "bytes",
+]  # fmt: skip
+SEVERAL = {
+    "type": "record", "name": "R", "namespace": "x",
+    "fields": [
+        {"name": "a", "type": UNION, "default": None},
+        {"name": "b", "type": ["string", "x.Inner"], "default": "dd"},
+    ],
+}  # fmt: skip
+BRANCHES = [
+    None, "text", ("int", 1), ("long", 1), 1.5, ("x.Inner", {"n": "B"}), ("x.Inner", {"n": 3}),
+    ["a", "b"], {"k": 2**40}, b"\0\1", b"abc",
+]  # fmt: skip
+
+
+def test_a_union_of_several_types_is_a_struct_of_which_one_field_is_set() -> None:
+    """
+    Its fields are called as the connector calls them, and each value is in that of its own type.
+    """
+    text = json.dumps(SEVERAL)
+    rows = [{"a": value, "b": "x"} for value in BRANCHES]
+    datums = pa.array([datum(SEVERAL, row) for row in rows], pa.binary())
+
+    values, bad = avro_values.decode_each(datums, text)
+
+    found = [
+        row["a"] and {name: each for name, each in row["a"].items() if each is not None}
+        for row in values.to_pylist()
+    ]
+    schema = dict(from_avro(SEVERAL).fields)
+    assert ({}, "io.confluent.connect.avro.Union") == (bad, schema["a"].name)
+    assert ["string", "int", "long", "double", "Inner", "array", "map", "F", "bytes"] == [
+        name for name, _ in schema["a"].fields
+    ]
+    assert [
+        None, {"string": "text"}, {"int": 1}, {"long": 1}, {"double": 1.5},
+        {"Inner": {"n": {"int": None, "E": "B"}}}, {"Inner": {"n": {"int": 3, "E": None}}},
+        {"array": ["a", "b"]}, {"map": [("k", 2**40)]}, {"F": b"\0\1"}, {"bytes": b"abc"},
+    ] == found  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["avro", "json", "parquet"])
+def test_unions_of_several_types_are_stored_and_come_back(name: str) -> None:
+    """
+    Avro files hold the producers' datums; others a field for each type.
+    """
+    text = json.dumps(SEVERAL)
+    datums = [datum(SEVERAL, {"a": value, "b": "x"}) for value in BRANCHES]
+    values, _ = avro_values.decode_each(pa.array(datums, pa.binary()), text)
+    schema = from_avro(SEVERAL)
+
+    found = stored(name, SEVERAL, datums)
+
+    assert with_full_names(SEVERAL) == with_full_names(to_avro(schema, AvroStyle(False)))
+    assert datums == avro_datums.encode(values, schema, AvroStyle()).to_pylist()
+    if name != "json":
+        assert values.to_pylist() == found
+    else:
+        assert [None, "text"] == [row["a"] and row["a"]["string"] for row in found[:2]]
