@@ -125,7 +125,7 @@ class Backup:
             rows = cut if isinstance(cut, pa.RecordBatch) else batch(cut)
             ends = rows["offset"][0].as_py(), rows["offset"][-1].as_py() + 1
             for closed in written(rows, where, job, identity).close(Span(*ends)):
-                keep(self.store, closed)
+                keep(self.store, closed, self.layout)
                 closed.body.close()
                 keys.append(closed.key)
         return keys

@@ -84,17 +84,23 @@ class LastObject:
         identity: Which topic the offset is of; not known where an earlier version committed it.
         again_to: The offset up to which values are stored a second time, because the group was set
             back; None where the offset is not before that.
+        size: Of the object, in bytes; None where it was not kept.
     """
 
     key: str | None = None
     last_offset: int | None = None
     identity: TopicIdentity = UNKNOWN
     again_to: int | None = None
+    size: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
         again = {} if self.again_to is None else {"again": self.again_to}
-        return {"key": self.key, "last": self.last_offset, **self.identity.to_metadata(), **again}
+        size = {} if self.size is None else {"size": self.size}
+        return {
+            "key": self.key, "last": self.last_offset, **size, **self.identity.to_metadata(),
+            **again,
+        }  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -106,12 +112,13 @@ class LastObject:
             UnicodeError: If the key is none.
         """
         identity = TopicIdentity.from_metadata(data)
-        found = cls(data["key"], data["last"], identity, data.get("again"))
+        found = cls(data["key"], data["last"], identity, data.get("again"), data.get("size"))
         (found.key or "").encode()  # half of a surrogate pair is no key
         is_sound = (
             isinstance(found.key, str | None)
             and isinstance(found.last_offset, int | None)
             and isinstance(found.again_to, int | None)
+            and isinstance(found.size, int | None)
             and isinstance(identity.cluster_id, str)
             and isinstance(identity.topic_id, str)
         )

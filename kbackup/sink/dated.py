@@ -95,7 +95,7 @@ class UploadDates:
         return datetime.fromtimestamp(self.clock.ms() / 1000, UTC)
 
 
-def keep_indexed(store: Store, file: ClosedFile) -> Facts:
+def keep_indexed(store: Store, file: ClosedFile, layout: Layout) -> Facts:
     """Do what `keep` does, and see to it that the file is never there without an index.
 
     Where the file replaces one with fewer records, its index follows: until then, the index that
@@ -107,7 +107,7 @@ def keep_indexed(store: Store, file: ClosedFile) -> Facts:
     """
     assert file.index is not None  # noqa: S101  (callers chose such files)
     is_there = _put(store, file.index, if_absent=True)
-    facts = keep(store, file)
+    facts = keep(store, file, layout)
     if facts == file.facts and not is_there:
         _put(store, file.index)
     return facts

@@ -17,6 +17,7 @@ from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition,
 from kbackup.reports import LastObject
 from kbackup.runs.known import NOTHING, Known, with_objects
 from kbackup.sink import inherited
+from kbackup.sink.beyond import from_on
 from kbackup.sink.dated import pointed_to
 from kbackup.sink.held import HeldCut, held, one_after_another, untold_to
 from kbackup.sink.inherited import Inherited
@@ -25,6 +26,9 @@ from kbackup.stores import ObjectHead, Store
 
 _THREADS: Final = 16
 """One HEAD a partition decides how long a run with nothing to do takes."""
+
+_ANY: Final = ".any"
+"""An extension that no object has."""
 
 _DENIED: Final = 403
 """The status of an answer that says that this object may not be read, or is archived."""
@@ -44,10 +48,11 @@ def gather(
 ) -> dict[TopicPartition, Evidence]:
     """Return what is known of each partition of *logs*.
 
-    A partition whose committed offset names the object before it costs one HEAD, unless its log
-    begins after it.  The others cost a listing of their topic and its ledger, and a HEAD of each
-    object of their last cut, and of each object that the ledger lacks and the log has no more.
-    Where another tool has written the newest object, it is read.
+    A partition whose committed offset names the object before it costs one listing from there on,
+    unless something else follows or its log begins after it.  The others cost a listing of their
+    topic and its ledger, and a HEAD of each object of their last cut, and of each object that the
+    ledger lacks and that the position, or the log's start, has not passed.  Where another tool has
+    written the newest object, it is read.
 
     Args:
         store: Where the objects are.
@@ -74,9 +79,16 @@ def gather(
             or committed[where].offset < log.start_offset  # what expired may be in the bucket
             or confirmed[where].is_behind
         ]
+        known = _with_spread(known, store, layout, clock, confirmed, logs, committed)
+        for where in logs.keys() - set(doubtful):
+            reached = known.ledger(where).reached()
+            if reached is not None and reached > committed[where].offset:
+                doubtful.append(where)
+                confirmed[where] = replace(confirmed[where], is_confirmed=False)
         topics = sorted({where.topic for where in doubtful})
         begun = [topic for topic in topics if known.has_ledger(topic)]
-        known = with_objects(known, store, layout, clock, begun)
+        unread = [topic for topic in begun if topic not in known.ledgers]
+        known = with_objects(known, store, layout, clock, unread)
         stored = _objects(store, layout, doubtful)
         mains = {
             where: main for where, objects in stored.items() if (main := _mains(layout, objects))
@@ -92,6 +104,17 @@ def gather(
             where: _whole_cuts(store, pool, overtaken, known.identity(where.topic))
             for where, objects in unentered.items()
             if (overtaken := _overtaken(layout, objects, logs[where], committed.get(where)))
+        }
+        unknown = {
+            where: _cuts(
+                store,
+                pool,
+                _around(layout, stored.get(where, ()), known.ledger(where), position),
+                known.identity(where.topic),
+                values,
+            )
+            for where, position in committed.items()
+            if where in stored
         }
         pointed = dict(
             zip(mains, pool.map(lambda at: _pointed_to(store, layout, at), mains), strict=True)
@@ -119,6 +142,12 @@ def gather(
         end = ledger.end(keys)
         if end is None:
             end = cut.stored_to
+        more = unknown.get(where, ())
+        for one in more:  # of a run that died before it entered values in another format
+            is_other = one.is_values and not one.is_same
+            if end is not None and one.is_whole and is_other and one.start <= end:
+                end = max(end, one.end)
+        cuts_there = (*_held(values, ledger, keys, legacies.get(where)), *more)
         pointer = pointed.get(where)
         evidence[where] = Evidence(
             log,
@@ -128,13 +157,17 @@ def gather(
             where in mains,
             (*said.identities, cut.identity),
             known_to=ledger.reached(),
-            kept=joined([*ledger.kept(keys), *whole.get(where, ())]),
+            kept=joined(
+                [*ledger.kept(keys), *whole.get(where, ())]
+                + [one.span for one in more if one.is_whole]
+            ),
             lost=joined(one.span for one in ledger.missing(keys)),
             unentered=tuple((at.start_offset, at.key) for at in unentered.get(where, ())),
             is_astray=pointer is not None and pointer != mains[where][-1].start_offset,
             inherited=legacies.get(where),
-            held=_held(values, ledger, keys, legacies.get(where)),
-            untold_to=None if values is None else untold_to(ledger, keys, values),
+            held=tuple(sorted(cuts_there, key=lambda one: (one.start, -one.end))),
+            untold_to=None if values is None else untold_to(ledger, keys),
+            stores_values=values is not None,
         )
     return evidence
 
@@ -147,11 +180,13 @@ class _Confirmation:
         is_confirmed: The object is in the bucket, or the committer needed none.
         identities: Which topic they are of.
         is_behind: The group was set back, and has not come to the end of what was stored then.
+        is_spread: The partition has several directories, of which one was listed.
     """
 
     is_confirmed: bool = False
     identities: tuple[TopicIdentity, ...] = ()
     is_behind: bool = False
+    is_spread: bool = False
 
 
 _UNKNOWN: Final = _Confirmation()
@@ -167,16 +202,82 @@ def _confirm(
     if bookmark.at != position.offset:  # moved since, or of a version that did not keep it
         return _Confirmation(identities=(last.identity,))
     is_behind = last.again_to is not None
-    if last.key is None:  # kbackup committed that it had nothing to store before this offset
-        return _Confirmation(True, (last.identity,), is_behind)
+    found = _following(store, layout, where, position.offset, last.key)
+    if found.has_more:  # another run has stored what follows
+        return _Confirmation(identities=(last.identity,))
+    said = _Confirmation(True, (last.identity,), is_behind, found.is_spread)
+    if last.key is None or (found.size is not None and found.size == last.size):
+        return said  # without a key, kbackup committed that it had nothing to store before it
     is_ours = last.key.startswith(layout.prefix(where.topic))
-    head = _head(store, last.key) if is_ours else None  # else it is in another topics.dir
+    head = _head(store, last.key) if is_ours else None
     if head is None or last.last_offset is None:  # an object of another tool, counted once
-        return _Confirmation(head is not None, (last.identity,), is_behind)
+        return replace(said, is_confirmed=head is not None)
     facts = Facts.from_metadata(head.metadata)
     is_there = facts is not None and facts.last_offset >= last.last_offset
     identities = (last.identity, TopicIdentity.from_metadata(head.metadata))
-    return _Confirmation(is_there, identities, is_behind)
+    return replace(said, is_confirmed=is_there, identities=identities)
+
+
+@dataclass(frozen=True, slots=True)
+class _Following:
+    """What a listing shows from a partition's last object on.
+
+    Attributes:
+        size: Of that object, in bytes; None where the listing does not have it.
+        has_more: Objects of the partition follow it.
+        is_spread: The partition has other directories too.
+    """
+
+    size: int | None = None
+    has_more: bool = False
+    is_spread: bool = False
+
+
+def _following(
+    store: Store, layout: Layout, where: TopicPartition, offset: int, key: str | None
+) -> _Following:
+    """List from the last object on, in its directory; nothing where that is another backup's."""
+    if key is not None and not key.startswith(layout.prefix(where.topic)):
+        return _Following()  # it is in another topics.dir, or was stored under another name
+    whole = f"partition={where.partition}"
+    size, has_more = None, False
+    try:
+        key = key or layout.key(
+            ObjectKey(where.topic, where.partition, offset, whole, _ANY, View.VALUE)
+        )
+        for one, _ in from_on(store, layout, key):
+            if one.key != key:
+                has_more = True
+                break
+            size = one.size
+        directory = layout.parse(key).encoded_partition
+    except ObjectKeyError:
+        return _Following()
+    return _Following(size, has_more, not layout.is_dated and directory != whole)
+
+
+def _with_spread(
+    known: Known,
+    store: Store,
+    layout: Layout,
+    clock: Clock,
+    confirmed: Mapping[TopicPartition, _Confirmation],
+    logs: Mapping[TopicPartition, Span],
+    committed: Mapping[TopicPartition, Position],
+) -> Known:
+    """Return *known* with the ledgers of topics over several directories that have grown.
+
+    One listing cannot show what other runs have stored of such a partition; their ledger does.
+    """
+    topics = {
+        where.topic
+        for where, said in confirmed.items()
+        if said.is_confirmed
+        and said.is_spread
+        and logs[where].end_offset > committed[where].offset
+        and known.has_ledger(where.topic)
+    }
+    return with_objects(known, store, layout, clock, sorted(topics))
 
 
 def _head(store: Store, key: str) -> ObjectHead | None:
@@ -254,6 +355,39 @@ def _overtaken(
     return [one for one in _mains(layout, objects) if first <= one.start_offset < log.start_offset]
 
 
+def _around(
+    layout: Layout, objects: Sequence[_Stored], ledger: PartitionLedger, at: Position
+) -> list[_Stored]:
+    """Return those of *objects* that the ledger lacks and that may reach behind a position."""
+    mains = _mains(layout, objects)
+    first = max((one.start_offset for one in mains if one.start_offset <= at.offset), default=0)
+    return [one for one in mains if one.start_offset >= first and one.key not in ledger.objects]
+
+
+def _cuts(
+    store: Store,
+    pool: Executor,
+    objects: Sequence[_Stored],
+    identity: TopicIdentity,
+    values: str | None,
+) -> tuple[HeldCut, ...]:
+    """Return the cuts of *objects*, as far as these say which they are of."""
+    counts: Counter[tuple[CutFacts, bool, bool]] = Counter()
+    heads = pool.map(lambda one: store.head(one.key), objects)
+    for one, head in zip(objects, heads, strict=True):
+        cut = None if head is None else CutFacts.from_metadata(head.metadata)
+        if head is None or cut is None:
+            continue
+        if not identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
+            is_values = one.parts.view is not View.RECORD
+            is_same = is_values and values is not None and one.parts.extension == values
+            counts[cut, is_same, is_values] += 1
+    return tuple(
+        HeldCut(cut.span, count, count == cut.files, is_same, is_values)
+        for (cut, is_same, is_values), count in counts.items()
+    )
+
+
 def _whole_cuts(
     store: Store, pool: Executor, objects: Sequence[_Stored], identity: TopicIdentity
 ) -> list[Span]:
@@ -318,10 +452,8 @@ def _held(
     present: Container[str],
     left: Inherited | KbackupError | None,
 ) -> tuple[HeldCut, ...]:
-    """Return the cuts of values that are there, by the ledger and by what another tool has left."""
-    if values is None:
-        return ()
+    """Return the cuts that are there, by the ledger and by what another tool has left."""
     found = held(ledger, present, values)
-    if found or not isinstance(left, Inherited) or not left.is_one_directory:
+    if values is None or found or not isinstance(left, Inherited) or not left.is_one_directory:
         return found
     return tuple(one_after_another(left.starts))

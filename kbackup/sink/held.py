@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from kbackup.backup.ledger.objects import PartitionLedger
-from kbackup.backup.ledger.rows import TOMBSTONES, Entry, named
+from kbackup.backup.ledger.rows import TOMBSTONES, Entry, is_main, named
 from kbackup.errors import RefusedError
 from kbackup.naming import View
 from kbackup.records import Span, TopicPartition
@@ -26,18 +26,22 @@ _DO: Final = (
 
 @dataclass(frozen=True, slots=True)
 class HeldCut:
-    """A cut of which the bucket holds objects of values.
+    """A cut of which the bucket holds objects of values, or of whole records.
 
     Attributes:
         span: Its offsets.
-        objects: How many of its objects of values are there; 0: it is written again where it was,
-            and nothing can be doubled.
+        objects: How many of its objects are there; 0: it is written again where it was, and nothing
+            can be doubled.
         is_whole: None of them is missing.
+        is_same: They are values in the format that is written now.
+        is_values: They are values.
     """
 
     span: Span
     objects: int = 1
     is_whole: bool = True
+    is_same: bool = True
+    is_values: bool = True
 
     @property
     def start(self) -> int:
@@ -50,8 +54,10 @@ class HeldCut:
         return self.span.end_offset
 
 
-def held(ledger: PartitionLedger, present: Container[str], extension: str) -> tuple[HeldCut, ...]:
-    """Return the cuts of values of which an object is there, in order.
+def held(
+    ledger: PartitionLedger, present: Container[str], extension: str | None
+) -> tuple[HeldCut, ...]:
+    """Return the cuts of which an object is there, in order.
 
     Objects of another tool do not say which cut they are of.  Where all of them are in one
     directory, each is a cut of its own, which ends where the next one begins.
@@ -59,31 +65,31 @@ def held(ledger: PartitionLedger, present: Container[str], extension: str) -> tu
     Args:
         ledger: The partition's.
         present: The keys of a listing that was made after the ledger was read.
-        extension: Only objects with this one: another format's are another backup.
+        extension: Of the objects of values that are written now; None where none are.
     """
-    values = _of_values(ledger, extension)
-    found: dict[Span, HeldCut] = {}
-    for one in values:
+    found: dict[tuple[Span, bool, bool], HeldCut] = {}
+    for one in filter(is_main, ledger.objects.values()):
         if one.cut_start is None or one.next_offset is None:
             continue
         span, is_there = Span(one.cut_start, one.next_offset), one.key in present
-        cut = found.get(span, HeldCut(span, 0))
-        found[span] = replace(
+        kind = _is_same(one, extension), one.view != named(View.RECORD)
+        cut = found.get((span, *kind), HeldCut(span, 0, True, *kind))
+        found[span, *kind] = replace(
             cut, objects=cut.objects + is_there, is_whole=cut.is_whole and is_there
         )
-    foreign = [one for one in values if one.cut_start is None]
-    if foreign and not _are_spread(foreign):
-        starts = sorted({one.first for one in foreign} | {span.start_offset for span in found})
-        found |= {
-            cut.span: cut
-            for cut in one_after_another(starts)
-            if any(one.first == cut.start and one.key in present for one in foreign)
-        }
+    foreign = {one.first: one for one in _foreign(ledger)}
+    if foreign and not _are_spread([*foreign.values()]):
+        starts = sorted(foreign.keys() | {span.start_offset for span, *_ in found})
+        for cut in one_after_another(starts):
+            other = foreign.get(cut.start)
+            if other is not None and other.key in present:
+                is_same = _is_same(other, extension)
+                found[cut.span, is_same, True] = replace(cut, is_same=is_same)
     there = (cut for cut in found.values() if cut.objects)
     return tuple(sorted(there, key=lambda cut: (cut.start, -cut.end)))
 
 
-def untold_to(ledger: PartitionLedger, present: Container[str], extension: str) -> int | None:
+def untold_to(ledger: PartitionLedger, present: Container[str]) -> int | None:
     """Return the offset up to which there are values of which nobody knows where each ends.
 
     They are another tool's, in several directories; the first cut after them says where all of
@@ -92,9 +98,8 @@ def untold_to(ledger: PartitionLedger, present: Container[str], extension: str) 
     Args:
         ledger: The partition's.
         present: The keys of a listing that was made after the ledger was read.
-        extension: Only objects with this one: another format's are another backup.
     """
-    foreign = [one for one in _of_values(ledger, extension) if one.cut_start is None]
+    foreign = _foreign(ledger)
     there = [one.first for one in foreign if one.key in present]
     if not there or not _are_spread(foreign):
         return None
@@ -102,14 +107,17 @@ def untold_to(ledger: PartitionLedger, present: Container[str], extension: str) 
     return min((start for start in begun if start > max(there)), default=max(there) + 1)
 
 
-def _of_values(ledger: PartitionLedger, extension: str) -> list[Entry]:
-    """Return the objects of values, and of tombstones, which close together with them."""
-    return [
-        one
-        for one in ledger.objects.values()
-        if one.view == TOMBSTONES
-        or (one.view == named(View.VALUE) and (one.key or "").endswith(extension))
-    ]
+def _foreign(ledger: PartitionLedger) -> list[Entry]:
+    """Return the objects of values that do not say which cut they are of."""
+    kinds = TOMBSTONES, named(View.VALUE)
+    return [one for one in ledger.objects.values() if one.cut_start is None and one.view in kinds]
+
+
+def _is_same(entry: Entry, extension: str | None) -> bool:
+    """Whether an object is written now as it was; tombstones close together with values."""
+    if extension is None or entry.view == named(View.RECORD):
+        return False
+    return entry.view == TOMBSTONES or (entry.key or "").endswith(extension)
 
 
 def _are_spread(foreign: Sequence[Entry]) -> bool:
@@ -208,6 +216,25 @@ class Again:
             topic=self.where.topic,
             partition=self.where.partition,
         )
+
+
+def misplaced(where: TopicPartition, offset: int, cut: HeldCut) -> RefusedError:
+    """Return the error of a backup of values that would go over other objects again.
+
+    Args:
+        where: The partition.
+        offset: Where it would continue.
+        cut: What is there.
+    """
+    return RefusedError(
+        f"{where}: the backup would continue at {offset}, over objects of offsets {cut.start} to "
+        f"{cut.end - 1} that it would not write again as they are",
+        "they have another format, and value objects do not store offsets, so a restore could not "
+        "tell that these records are there twice",
+        _DO.format(end=cut.end),
+        topic=where.topic,
+        partition=where.partition,
+    )
 
 
 def untold(where: TopicPartition, offset: int, end: int) -> RefusedError:

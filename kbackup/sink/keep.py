@@ -14,16 +14,19 @@ import pyarrow as pa
 from kbackup.alignment import pairs
 from kbackup.errors import ObjectKeyError, RefusedError, StoreError, TopicChangedError
 from kbackup.flow.write import ClosedFile, inner_metadata
-from kbackup.naming import View
+from kbackup.naming import Layout, View
 from kbackup.records import Facts, TopicIdentity
+from kbackup.sink.beyond import from_on
 from kbackup.sink.uniting import united
 from kbackup.stores import ObjectHead, Store
 
 _log = logging.getLogger(__name__)
 
 
-def keep(store: Store, file: ClosedFile) -> Facts:
+def keep(store: Store, file: ClosedFile, layout: Layout) -> Facts:
     """Make sure that *file*'s records are stored under its key, and return what is there now.
+
+    An object of values never grows into the next one, which another run may have stored by now.
 
     Returns:
         The facts of the object under the key: this file's, or those of a longer object that was
@@ -32,7 +35,8 @@ def keep(store: Store, file: ClosedFile) -> Facts:
     Raises:
         TopicChangedError: If the object that is there holds other records: the topic was
             recreated, or the bucket holds another cluster's backup.
-        RefusedError: If an object of values that is there goes on beyond the cut.
+        RefusedError: If an object of values that is there goes on beyond the cut, or the file has
+            records of the object that follows it.
         StoreError: If the store refuses, or cannot have such a key.
     """
     head, wanted = None, file
@@ -51,6 +55,7 @@ def keep(store: Store, file: ClosedFile) -> Facts:
                     return longer
                 before, head = head, store.head(file.key)
                 if head == before:  # else another run put more while this one compared
+                    _check_next(store, layout, file)
                     break
         return wanted.facts
     finally:
@@ -159,6 +164,26 @@ def _goes_on(file: ClosedFile, there: Facts) -> bool:
     """Whether values that are there go on behind the cut, so that the next one has them too."""
     is_behind = there.last_offset >= file.cut.span.end_offset
     return is_behind and file.spec.view is not View.RECORD
+
+
+def _check_next(store: Store, layout: Layout, file: ClosedFile) -> None:
+    """Check that values that are to replace a shorter object end before the next one begins.
+
+    Raises:
+        RefusedError: If they do not.
+    """
+    if file.spec.view is View.RECORD:
+        return
+    for one, parts in from_on(store, layout, file.key):
+        if file.facts.first_offset < parts.start_offset <= file.facts.last_offset:
+            raise RefusedError(
+                f"{file.key} would get records that are in {one.key}",
+                "another run has stored what follows, and a restore could not tell that rows of "
+                "values are there twice",
+                "let one run at a time back up a topic, then run again: it continues after what is "
+                "stored",
+                key=file.key,
+            )
 
 
 def _check_room(store: Store, file: ClosedFile) -> None:

@@ -75,7 +75,8 @@ class Placing:
         Raises:
             KbackupError: As `kbackup.sink.keep.keep`.
         """
-        where, ends_with = self.unit.where, None
+        where = self.unit.where
+        ends_with: LastObject | None = None
         files, next_offset, lacks = closed.files, closed.next_offset, closed.lacks
         done = report.done
         done = replace(
@@ -106,13 +107,13 @@ class Placing:
             if file.is_main:
                 first = file.facts.first_offset if done.first is None else done.first
                 done = replace(done, records=done.records + file.facts.records, first=first)
-                if ends_with is None or ends_with[1] < facts.last_offset:
-                    ends_with = file.key, facts.last_offset
+                if ends_with is None or (ends_with.last_offset or 0) < facts.last_offset:
+                    ends_with = LastObject(file.key, facts.last_offset, size=rows[-1].bytes)
             self.line.tell(ObjectStored(self.job.run, file.key, file.facts, file.body.size))
         stands = report.own.bookmark
         last = LastObject() if stands is None else stands.of
         if ends_with is not None:
-            last, done = LastObject(*ends_with), replace(done, last=ends_with[1])
+            last, done = ends_with, replace(done, last=ends_with.last_offset)
         again_to = self.again.to(next_offset)
         last = replace(last, identity=self.unit.identity, again_to=again_to)
         bookmark = Bookmark(last, self.job.run, done, next_offset)
@@ -125,8 +126,8 @@ class Placing:
     def _keep(self, file: ClosedFile) -> Facts:
         """Store a file with all that belongs beside it; return what is there now."""
         if file.index is None:
-            return keep(self.store, file)
-        facts = keep_indexed(self.store, file)
+            return keep(self.store, file, self.job.layout)
+        facts = keep_indexed(self.store, file, self.job.layout)
         if self.job.points:
             point(self.store, self.job.layout, self.stored_as, file.index)
         return facts

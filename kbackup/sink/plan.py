@@ -57,7 +57,7 @@ class PlannedPartition:
 
     def _held(self) -> tuple[HeldCut, ...]:
         """Return the cuts of values in the bucket that are stored a second time."""
-        return () if self.start is None else onward(self.seen.held, self.start.offset)
+        return () if self.start is None else onward(self.seen.again, self.start.offset)
 
     def followed(self) -> SinkUnit | None:
         """Return what a task that follows begins with, None where there is nothing to begin."""

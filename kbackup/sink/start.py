@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from kbackup.errors import KbackupError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicIdentity, TopicPartition, joined, without
-from kbackup.sink.held import HeldCut, around, unreachable, untold
+from kbackup.sink.held import HeldCut, around, misplaced, unreachable, untold
 from kbackup.sink.inherited import Inherited
 
 
@@ -37,10 +37,10 @@ class Evidence:
         is_astray: The pointer of a dated layout names another object than the newest.
         inherited: What another tool, whose objects are the newest, has left; why that cannot be
             known; None where nobody has left any, or the position is confirmed.
-        held: The cuts of values that the bucket holds, in order; empty where whole records are
-            backed up, or the position is confirmed.
+        held: The cuts that the bucket holds, in order; empty where the position is confirmed.
         untold_to: The offset up to which there are values of another tool that do not say where
             they end; None where there are none.
+        stores_values: Values are going to be written, not whole records.
     """
 
     log: Span
@@ -58,6 +58,12 @@ class Evidence:
     inherited: Inherited | KbackupError | None = None
     held: tuple[HeldCut, ...] = ()
     untold_to: int | None = None
+    stores_values: bool = False
+
+    @property
+    def again(self) -> tuple[HeldCut, ...]:
+        """The cuts that would be written again as they are."""
+        return tuple(cut for cut in self.held if cut.is_same)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,7 @@ class Start:
 
 
 def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
-    """Decide where the backup of *where* continues: never in the middle of a cut of values.
+    """Decide where the backup of *where* continues: never so that values are stored twice.
 
     Args:
         where: For the messages.
@@ -91,10 +97,16 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
         RefusedError: If values would be stored twice.
         StoreError: If that object may not be read.
     """
-    start = _decide(where, seen, reset)
+    start = _past_held(where, seen, _decide(where, seen, reset))
+    if not seen.stores_values:
+        return start
     if seen.untold_to is not None and seen.inherited is None and start.offset < seen.untold_to:
         raise untold(where, start.offset, seen.untold_to)
-    cut = around(seen.held, start.offset)
+    others = (cut for cut in seen.held if cut.end > start.offset and not cut.is_same)
+    strange = next((cut for cut in others if cut.is_values or cut.start < start.offset), None)
+    if strange is not None:
+        raise misplaced(where, start.offset, strange)
+    cut = around(seen.again, start.offset)
     if cut is None:
         return start
     said = f"{where}: offset {start.offset} is in the middle of a cut of values"
@@ -110,6 +122,43 @@ def decide(where: TopicPartition, seen: Evidence, *, reset: str) -> Start:
     moves = seen.committed is not None and seen.committed.offset > offset
     warnings = (*start.warnings, ("group_behind", text))
     return replace(start, offset=offset, warnings=warnings, moves_group=moves)
+
+
+def _past_held(where: TopicPartition, seen: Evidence, start: Start) -> Start:
+    """Return *start*, or the end of what is stored where nothing is left to do before it.
+
+    A group may be behind what is stored: it was set back, another group backs up to the same place,
+    or a run died before it committed.  Whole records are stored again, and a restore compares them
+    by offset.  Where values are or would be among them, and nothing is missing, the backup
+    continues after all that is there; in the middle of a cut that is for `decide` to judge.
+    """
+    position, end = seen.committed, seen.stored_to
+    if position is None or end is None or start.offset >= end:
+        return start
+    behind = [cut for cut in seen.held if cut.end > start.offset]
+    if not seen.stores_values and not any(cut.is_values for cut in behind):
+        return start
+    is_inside = any(cut.start < start.offset for cut in behind)
+    if is_inside or without(Span(start.offset, end), seen.kept):
+        return start
+    if end > seen.log.end_offset:
+        raise _cut_back(where, seen.log.end_offset, end)
+    text = (
+        f"{where}: the group's offset is {position.offset}, but the bucket holds all up to {end}: "
+        "continuing there, so that no record is stored twice"
+    )
+    warnings = (*start.warnings, ("group_behind", text))
+    return replace(start, offset=end, warnings=warnings, moves_group=False)
+
+
+def _cut_back(where: TopicPartition, end: int, reached: int) -> TopicChangedError:
+    return TopicChangedError(
+        f"{where} ends at offset {end}, but was backed up to {reached}",
+        "the topic was deleted and created again, or its log was cut back",
+        "back the new topic up to another topics.dir; what is stored stays as it is",
+        topic=where.topic,
+        partition=where.partition,
+    )
 
 
 def _decide(where: TopicPartition, seen: Evidence, reset: str) -> Start:
@@ -131,13 +180,7 @@ def _decide(where: TopicPartition, seen: Evidence, reset: str) -> Start:
         expired = joined([*lost, *_expired(seen, Span(known, first))])
         return Start(first, expired, warnings, seen.committed is not None)
     if wanted > seen.log.end_offset:
-        raise TopicChangedError(
-            f"{where} ends at offset {seen.log.end_offset}, but was backed up to {wanted}",
-            "the topic was deleted and created again, or its log was cut back",
-            "back the new topic up to another topics.dir; what is stored stays as it is",
-            topic=where.topic,
-            partition=where.partition,
-        )
+        raise _cut_back(where, seen.log.end_offset, wanted)
     moves = seen.committed is not None and seen.committed.offset > wanted
     if wanted < seen.log.start_offset:
         expired = _expired(seen, Span(wanted, seen.log.start_offset))

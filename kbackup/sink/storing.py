@@ -9,13 +9,14 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final, Self, TypeVar
 
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.rows import OBJECTS, Entry, table
 from kbackup.clock import Clock
 from kbackup.errors import KbackupError
-from kbackup.kafka import Position, Positions
+from kbackup.kafka import OffsetMovedError, Position, Positions
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
 from kbackup.stores import Store
@@ -24,6 +25,9 @@ _T = TypeVar("_T")
 
 THREADS: Final = 8
 """Files that are stored side by side, as far as their bytes go."""
+
+AGAIN_S: Final = 1.0
+"""How long an answer about a group's position is believed before values are stored."""
 
 CUTS_MOST: Final = 64
 WAIT_S: Final = 0.5
@@ -67,6 +71,7 @@ class Storing:
         self._positions, self._limit_bytes = positions, limit_bytes
         self._pool = ThreadPoolExecutor(THREADS)
         self._known: dict[TopicPartition, Position | None] = {}
+        self._asked: dict[TopicPartition, tuple[float, int]] = {}
         self._turn = threading.Lock()  # held while positions are asked for or committed
         self._changed = threading.Condition()  # guards what follows
         self._bytes = self._jobs = 0
@@ -87,6 +92,8 @@ class Storing:
             KafkaError: If the cluster does not say.
         """
         self._known = self._positions.read_all(list(wheres))
+        for where, found in self._known.items():
+            self._note(where, found)
 
     def position(self, where: TopicPartition) -> Position | None:
         """Return the position of a partition of which nothing has been committed here yet.
@@ -97,7 +104,32 @@ class Storing:
         if where in self._known:
             return self._known.pop(where)
         with self._turn:
-            return self._positions.read(where)
+            found = self._positions.read(where)
+        self._note(where, found)
+        return found
+
+    def check(self, where: TopicPartition, reached: int) -> None:
+        """Check that nobody else has committed what comes after *reached*.
+
+        It is asked again only once a while has passed: that takes a run that slept.
+
+        Raises:
+            KafkaError: If the cluster does not say.
+            OffsetMovedError: If somebody has.
+        """
+        if self._clock.steady_s() - self._asked.get(where, (-inf, 0))[0] >= AGAIN_S:
+            with self._turn:
+                self._note(where, self._positions.read(where))
+        offset = self._asked[where][1]
+        if offset > reached:
+            raise OffsetMovedError(
+                f"storing {where} from offset {reached} on",
+                f"the group's offset is already {offset}: another run has overtaken this one",
+                "no record is lost; let one run at a time work on a group",
+            )
+
+    def _note(self, where: TopicPartition, found: Position | None) -> None:
+        self._asked[where] = self._clock.steady_s(), 0 if found is None else found.offset
 
     def submit(self, size: int, function: Callable[..., _T], *arguments: Any) -> "Future[_T]":
         """Call *function* in another thread, once there is room for *size* bytes."""
@@ -171,6 +203,7 @@ class Storing:
         for cut in cuts:
             error = refused.get(cut.where) if cut.where in entered else failed[cut.topic]
             if error is None:
+                self._note(cut.where, cut.position)
                 cut.settled.set_result(None)
             else:
                 cut.settled.set_exception(type(error)(error.what, error.why, error.do))

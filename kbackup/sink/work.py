@@ -19,6 +19,7 @@ from kbackup.errors import KbackupError, StoppedError
 from kbackup.flow.convert import Conversion
 from kbackup.flow.cut import Append, Cut, cut
 from kbackup.flow.write import OpenFiles
+from kbackup.naming import View
 from kbackup.records import Span
 from kbackup.reports import OfSink, PartitionReport
 from kbackup.sink.clients import Clients, storing
@@ -273,6 +274,8 @@ class Work:
 
     def _store(self, cuts: Storing, closed: ClosedCut) -> Placed:
         """Store the files of one cut, and have it entered into the ledger and committed."""
+        if any(file.spec.view is not View.RECORD for file in closed.files):
+            cuts.check(self.unit.where, self.report.reached)
         placed = self._placing.place(self.report, closed)
         cuts.add(placed.cut)
         if cuts.is_due():

@@ -135,8 +135,12 @@ class Store(Protocol):
         """
         ...
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         """List what begins with *prefix*, by key as UTF-8 bytes, complete or with an error.
+
+        Args:
+            prefix: Of the keys.
+            after: Only keys behind this one; the requests do not grow with what is before it.
 
         Raises:
             StoreError: If a page cannot be had: part of a listing is never taken for the whole.

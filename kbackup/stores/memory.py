@@ -75,10 +75,11 @@ class MemoryStore:
             raise CorruptObjectError(f"{self._url}/{key}", why, key=key)
         return io.BytesIO(part)
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         """List what is there now: `Store.list`."""
         with _LOCK:
-            found = sorted((k, v.head) for k, v in self._objects.items() if k.startswith(prefix))
+            there = {k: v.head for k, v in self._objects.items() if k.startswith(prefix)}
+        found = sorted((k, head) for k, head in there.items() if k > after)
         for key, head in found:
             yield StoredObject(key, head.size, head.modified, head.etag)
 

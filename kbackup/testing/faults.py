@@ -68,10 +68,10 @@ class FaultyStore:
         self._lose(word, "open", key)
         return file
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         """List, or fail as the script says, before the first object or in the middle."""
         word = self._word("list", prefix, in_progress="half")
-        found = [*self._store.list(prefix)]
+        found = [*self._store.list(prefix, after=after)]
         yield from found[: len(found) // 2] if word == "half" else found
         self._lose("lost" if word == "half" else word, "list", prefix)
 

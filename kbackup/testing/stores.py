@@ -236,6 +236,26 @@ class StoreContract:
 
         assert expected == [one.key for one in store.list(prefix)]
 
+    @pytest.mark.parametrize(
+        ("after", "expected"),
+        [
+            pytest.param("topics/a/1", ["topics/a/2"], id="a key"),
+            pytest.param("topics/a/0", ["topics/a/1", "topics/a/2"], id="no key that is there"),
+            pytest.param("other", ["topics/a/1", "topics/a/2"], id="before the prefix"),
+            pytest.param("topics/b", [], id="behind all that begins with it"),
+        ],
+    )
+    def test_a_listing_may_begin_behind_a_key(
+        self, store: Store, after: str, expected: list[str]
+    ) -> None:
+        """
+        What is new is found without listing all that is old.
+        """
+        for key in ("topics/a/1", "topics/a/2", "topics/b/1", "other"):
+            put_bytes(store, key, b"x")
+
+        assert expected == [one.key for one in store.list("topics/a", after=after)]
+
     def test_what_is_listed_agrees_with_head(self, store: Store) -> None:
         """
         A listing and an object's metadata agree, so a plan made from a listing holds.

@@ -115,8 +115,8 @@ class SlowStore(MemoryStore):
             raise StoreError("the answer was lost")
         return done
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
-        last = ""
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
+        last = after
         while True:
             self._world.pause()
             page = [one for one in MemoryStore.list(self, prefix) if one.key > last][:2]

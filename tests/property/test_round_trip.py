@@ -87,7 +87,7 @@ def back_up(
                 files.write(rows)
             case Cut():
                 for closed in files.close(Span(0, 0)):
-                    keep(store, closed)
+                    keep(store, closed, work.layout)
 
 
 def put_back(store: Store, options: ReadOptions) -> Iterator[pa.RecordBatch]:

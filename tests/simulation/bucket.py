@@ -221,8 +221,7 @@ class SimStore:
             raise ObjectNotFoundError(key, "no such object", key=key)
         return io.BytesIO(found.body)
 
-    def list(self, prefix: str, *, limit: int | None = None, **_: Any) -> Iterator[StoredObject]:
-        after = ""
+    def list(self, prefix: str, *, after: str = "", **_: Any) -> Iterator[StoredObject]:
         if prefix.startswith("topics/"):
             self._bucket.history.append(Listed(self._process.name))
         while True:

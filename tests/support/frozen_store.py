@@ -29,9 +29,9 @@ class FrozenStore(MemoryStore):
         self.thaws: dict[str, Thaw] = {}
         self.asked: list[tuple[str, int, Tier]] = []
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         """List with classes."""
-        for entry in super().list(prefix):
+        for entry in super().list(prefix, after=after):
             yield replace(entry, storage_class=self.classes.get(entry.key, "STANDARD"))
 
     def open(self, key: str) -> BinaryIO:

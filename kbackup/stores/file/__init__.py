@@ -204,11 +204,11 @@ class FileStore:
         why = f"its sha256 is {found}; {stored[-1]} was stored"
         raise CorruptObjectError(str(path), why, "restore another copy of it")
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         """Walk the folders that *prefix* leads to: `Store.list`."""
         with self._errors("list", prefix):
             root = self._root.stat()
-            yield from walk(self._root, prefix)
+            yield from walk(self._root, prefix, after)
             if not os.path.samestat(root, self._root.stat()):
                 raise StoreError(f"list {self._root}", "it was unmounted or replaced", "run again")
 

@@ -16,8 +16,8 @@ HIDDEN: Final = ".kbackup"
 """The store's own folder; no key begins with it, and nothing in it is listed."""
 
 
-def walk(root: Path, prefix: str) -> Iterator[StoredObject]:
-    """Yield what is below *root* under *prefix*, by key as UTF-8 bytes.
+def walk(root: Path, prefix: str, after: str = "") -> Iterator[StoredObject]:
+    """Yield what is below *root* under *prefix*, behind *after*, by key as UTF-8 bytes.
 
     Raises:
         StoreError: If a symbolic link is on the way.
@@ -34,7 +34,7 @@ def walk(root: Path, prefix: str) -> Iterator[StoredObject]:
             refuse_link(Path(entry.path))
         elif not _is_text(key):
             _log.warning("%s is not listed: its name is not UTF-8", ascii(entry.path))
-        elif key.startswith(prefix) and (status := status_of(entry)) is not None:
+        elif key > after and key.startswith(prefix) and (status := status_of(entry)) is not None:
             yield StoredObject(key, status.st_size, modified(status), etag(status))
 
 

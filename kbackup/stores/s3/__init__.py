@@ -130,11 +130,12 @@ class S3Store:
 
         return fetch_range(self._requests, key, start, length, self._part_bytes)
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         """List page by page: `Store.list`."""
-        last, token = "", ""
+        last, token = after, ""
+        first = {"StartAfter": after} if after else {}
         while True:
-            more: dict[str, Any] = {"ContinuationToken": token} if token else {}
+            more: dict[str, Any] = {"ContinuationToken": token} if token else first
             page = self._requests.send("list_objects_v2", prefix, Prefix=prefix, **more)
             for entry in page.get("Contents", ()):
                 key = entry["Key"]

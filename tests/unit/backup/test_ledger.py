@@ -43,8 +43,8 @@ class CountingStore(MemoryStore):
         self.requests["open"] += 1
         return super().open(key)
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
-        for number, entry in enumerate(super().list(prefix)):
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
+        for number, entry in enumerate(super().list(prefix, after=after)):
             if number % 1000 == 0:
                 self.requests["list"] += 1
             yield entry

@@ -25,12 +25,12 @@ class Guarded(MemoryStore):
 
     status = 403
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         """List objects of topics alone."""
         if prefix.startswith("_kbackup/"):
             do = "allow s3:ListBucket"
             raise StoreError(f"list {prefix}", "Access Denied", do, status=self.status)
-        return super().list(prefix)
+        return super().list(prefix, after=after)
 
 
 def guarded(status: int = 403) -> tuple[Backup, Guarded]:

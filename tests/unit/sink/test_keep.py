@@ -10,6 +10,7 @@ import pytest
 from backup_samples import JSON, RECORD, Backup, batch
 
 from kbackup.errors import RefusedError, StoreError, TopicChangedError
+from kbackup.kafka import OffsetMovedError, Position
 from kbackup.naming import Layout
 from kbackup.records import Facts, Span, TopicPartition
 from kbackup.sink.job import SinkUnit
@@ -54,6 +55,36 @@ def test_other_records_under_the_key_stop_the_run(count: int, has_metadata: bool
         backup.put("orders", 0, range(count))
 
     assert before == backup.body(key)
+
+
+def test_an_object_of_values_does_not_grow_into_the_next_one() -> None:
+    """
+    A run that slept does not replace a short object by one with what others have stored since.
+    """
+    backup = Backup()
+    first, _ = backup.put("orders", 0, range(10), range(10, 20), views=JSON)
+    before = backup.body(first)
+
+    with pytest.raises(RefusedError, match="would get records that are in"):
+        backup.put("orders", 0, range(20), views=JSON)
+
+    assert before == backup.body(first)
+    assert backup.put("orders", 0, range(10, 30), views=JSON)  # nothing follows that one
+
+
+def test_values_are_not_stored_where_the_group_has_moved_on() -> None:
+    """
+    A run that slept asks for the position before it stores values, and leaves the partition alone.
+    """
+    backup, positions = Backup(), FakePositions()
+    where = TopicPartition("orders", 0)
+    positions.positions[where] = Position(40)  # another run's
+    unit = SinkUnit(where, Span(20, 50))
+
+    with pytest.raises(OffsetMovedError, match="overtaken"):
+        run_task(backup, unit, FakeReader(batch(range(50))), positions, SilentLine(), JSON)
+
+    assert [] == [*backup.store.list("topics/")]
 
 
 def test_a_key_that_the_store_cannot_have_stops_the_partition(tmp_path: Path) -> None:
