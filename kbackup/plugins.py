@@ -220,6 +220,14 @@ def _not_importable(what: str, point: EntryPoint, error: Exception) -> Configura
     )
 
 
+def java_class(seam: str, name: str) -> str:
+    """Return the Java class that the plugin *name* stands for; its own if it stands for none."""
+    found = load(seam, name)
+    package = getattr(found, "java_package", None)
+    own = f"{found.__module__}.{found.__qualname__}"
+    return own if package is None else f"{package}.{found.class_names[0]}"
+
+
 def by_class_name(seam: str, text: str) -> str:
     """Return the registered name for *text*: a short name, or one of the classes' ``class_names``.
 

@@ -26,7 +26,8 @@ PART: Final = "part"
 class Converter(Protocol):
     """Bytes to a typed column and back; null stays null, empty stays empty.
 
-    A converter that registers schemas when it encodes has ``registers = True``.
+    A converter that registers schemas when it encodes has ``registers = True``; one that stands
+    for a Java class has that class's ``java_package``, which dead letters name.
 
     Attributes:
         class_names: Simple names of the Java classes that stand for this converter.

@@ -33,6 +33,7 @@ class AvroConverter:
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("AvroConverter",)
+    java_package: ClassVar[str] = "io.confluent.connect.avro"
     defaults: ClassVar[Mapping[str, Any]] = {}
     gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TYPED})
     registers: ClassVar[bool] = True

@@ -15,6 +15,7 @@ class ByteArrayConverter:
     """``binary`` both ways; in a JSON file it is base64."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ByteArrayConverter",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.converters"
     defaults: ClassVar[Mapping[str, Any]] = {}
     gives: ClassVar[frozenset[Kind]] = frozenset({Kind.BYTES})
 

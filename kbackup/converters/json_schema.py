@@ -46,6 +46,7 @@ class JsonSchemaConverter:
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("JsonSchemaConverter",)
+    java_package: ClassVar[str] = "io.confluent.connect.json"
     defaults: ClassVar[Mapping[str, Any]] = {}
     gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TYPED})
     registers: ClassVar[bool] = True

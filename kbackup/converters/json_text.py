@@ -34,6 +34,7 @@ class JsonConverter:
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("JsonConverter",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.json"
     defaults: ClassVar[Mapping[str, Any]] = {SCHEMAS_ENABLE.name: False}
     gives: ClassVar[frozenset[Kind]] = frozenset({Kind.JSON, Kind.TYPED})
 

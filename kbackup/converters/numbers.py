@@ -24,6 +24,7 @@ class PrimitiveConverter:
     """A single value of a type that needs no schema; null is null."""
 
     class_names: ClassVar[tuple[str, ...]]
+    java_package: ClassVar[str] = "org.apache.kafka.connect.converters"
     defaults: ClassVar[Mapping[str, Any]] = {}
     gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TYPED})
     type: ClassVar[Type]

@@ -32,6 +32,7 @@ class ProtobufConverter:
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("ProtobufConverter",)
+    java_package: ClassVar[str] = "io.confluent.connect.protobuf"
     defaults: ClassVar[Mapping[str, Any]] = {}
     gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TYPED})
     registers: ClassVar[bool] = True

@@ -20,6 +20,7 @@ class StringConverter:
     """Bytes to ``string``, and the text of any type to bytes."""
 
     class_names: ClassVar[tuple[str, ...]] = ("StringConverter",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.storage"
     defaults: ClassVar[Mapping[str, Any]] = {}
     gives: ClassVar[frozenset[Kind]] = frozenset({Kind.TEXT})
 

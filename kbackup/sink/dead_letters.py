@@ -3,7 +3,7 @@
 Source of the headers: Kafka Connect's ``DeadLetterQueueReporter``.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,12 +13,17 @@ from kbackup.flow.rows import BadRecord
 from kbackup.records import TopicPartition
 from kbackup.runs.letters import CONTEXT, with_headers
 
-_CLASS: Final = "io.confluent.connect.s3.S3SinkTask"
+_CLASS: Final = "org.apache.kafka.connect.sink.SinkTask"
+"""In whose name Connect reports what a sink connector complains of."""
 _EXCEPTION: Final = "org.apache.kafka.connect.errors.DataException"
 
 
 def with_context(
-    letters: pa.RecordBatch, bad: Sequence[BadRecord], where: TopicPartition, connector: str
+    letters: pa.RecordBatch,
+    bad: Sequence[BadRecord],
+    where: TopicPartition,
+    connector: str,
+    classes: Mapping[str, str],
 ) -> pa.RecordBatch:
     """Add headers that say where records came from and what is wrong with them.
 
@@ -27,11 +32,14 @@ def with_context(
         bad: What is wrong with each.
         where: Their partition.
         connector: Its name.
+        classes: The Java class at work in a stage; what is missing is the sink's task.
     """
-    return with_headers(letters, (_context(one, where, connector) for one in bad))
+    return with_headers(letters, (_context(one, where, connector, classes) for one in bad))
 
 
-def _context(bad: BadRecord, where: TopicPartition, connector: str) -> Iterable[dict[str, Any]]:
+def _context(
+    bad: BadRecord, where: TopicPartition, connector: str, classes: Mapping[str, str]
+) -> Iterable[dict[str, Any]]:
     error = bad.error(where)
     facts = {
         "topic": where.topic,
@@ -40,7 +48,7 @@ def _context(bad: BadRecord, where: TopicPartition, connector: str) -> Iterable[
         "connector.name": connector,
         "task.id": "0",
         "stage": bad.stage,
-        "class.name": _CLASS,
+        "class.name": classes.get(bad.stage, _CLASS),
         "exception.class.name": _EXCEPTION,
         "exception.message": str(error),
         "exception.stacktrace": "\n".join(filter(None, (error.what, bad.why, bad.do))),

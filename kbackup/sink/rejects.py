@@ -4,7 +4,7 @@ Either the first one stops its partition, or each is left out, counted and named
 the ledger beside the objects of its cut, and, where asked, in a dead letter topic.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,6 +41,7 @@ class ErrorPolicy:
         reports_all: Each one is reported, rather than the first of a partition.
         reports_time: A report has the record's timestamp.
         connector: The name that the headers give.
+        classes: The Java class at work in a stage of `BadRecord`, which the headers give too.
         retry_s: How long to retry a conversion when the registry does not deliver its schema, in
             seconds; negative for ever.
         longest_wait_s: The longest wait between two attempts, in seconds.
@@ -53,6 +54,7 @@ class ErrorPolicy:
     reports_all: bool = False
     reports_time: bool = False
     connector: str = "kbackup"
+    classes: Mapping[str, str] = field(default_factory=dict)
     retry_s: float = 0.0
     longest_wait_s: float = 60.0
 
@@ -204,7 +206,7 @@ class Rejects:
             return
         found = of_offsets(batch, [one.offset for one in bad])
         if self.policy.has_context:
-            found = with_context(found, bad, self.where, self.policy.connector)
+            found = with_context(found, bad, self.where, self.policy.connector, self.policy.classes)
         self.letters.send(found)
 
     def _report(self, batch: pa.RecordBatch, bad: Sequence[BadRecord]) -> None:

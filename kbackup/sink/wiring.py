@@ -1,5 +1,6 @@
 """From settings to what a sink's tasks need to know."""
 
+from kbackup import plugins
 from kbackup.config import Settings
 from kbackup.runs import wiring
 from kbackup.runs.world import World
@@ -47,6 +48,15 @@ def job_of(
     )
 
 
+def _classes(settings: Settings) -> dict[str, str]:
+    """Return the Java classes of the stages that dead letters name."""
+    found = {"TRANSFORMATION": "org.apache.kafka.connect.transforms.Transformation"}
+    for part, name in (("KEY", settings.key_converter), ("VALUE", settings.value_converter)):
+        if name is not None:
+            found[f"{part}_CONVERTER"] = plugins.java_class("converters", name)
+    return found
+
+
 def error_policy(settings: Settings) -> ErrorPolicy:
     """Return what becomes of bad records; without tolerance no dead letter is written."""
     tolerates = settings.errors_tolerance == "all"
@@ -58,6 +68,7 @@ def error_policy(settings: Settings) -> ErrorPolicy:
         reports_all=settings.errors_log_enable,
         reports_time=settings.errors_log_include_messages,
         connector=settings.name or "kbackup",
+        classes=_classes(settings),
         retry_s=settings.errors_retry_timeout / 1000,
         longest_wait_s=settings.errors_retry_delay_max_ms / 1000,
     )

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from record_samples import batch_of
 
 from kbackup.backup.findings import Finding
 from kbackup.backup.ledger import place
@@ -12,6 +13,7 @@ from kbackup.backup.ledger.objects import TopicLedger
 from kbackup.backup.ledger.rows import entries
 from kbackup.clock import SystemClock
 from kbackup.errors import KafkaError
+from kbackup.flow.rows import BadRecord
 from kbackup.flow.rules import Rule
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Position
@@ -20,6 +22,7 @@ from kbackup.records import Span, TopicPartition
 from kbackup.runs import known, wiring
 from kbackup.runs.letters import CONTEXT
 from kbackup.runs.summary import Summary
+from kbackup.sink.dead_letters import with_context
 from kbackup.sink.job import SinkJob, SinkUnit
 from kbackup.sink.rejects import ErrorPolicy
 from kbackup.sink.task import back_up
@@ -102,7 +105,8 @@ def test_a_dead_letter_is_the_record_and_says_what_is_wrong_with_it(
         context["stage"],
     )  # fmt: skip
     assert b"orders-0 offset 2" in context["exception.message"]
-    assert {"task.id", "class.name", "exception.class.name", "exception.stacktrace"} < {*context}
+    assert b"org.apache.kafka.connect.json.JsonConverter" == context["class.name"]
+    assert {"task.id", "exception.class.name", "exception.stacktrace"} < {*context}
     assert (3, {"retention.ms": "-1"}) == (summary["exit_code"], kafka.configs[LETTERS])
 
 
@@ -281,3 +285,23 @@ def test_verify_names_what_was_left_out_and_misses_nothing(
         summary.exit_code(), [(one.code, one.offsets) for one in found],
     )  # fmt: skip
     assert "at 2-3, 8" in str(found[0].text)
+
+
+@pytest.mark.parametrize(
+    ("stage", "expected"),
+    [
+        ("VALUE_CONVERTER", b"org.apache.kafka.connect.json.JsonConverter"),
+        ("TASK_PUT", b"org.apache.kafka.connect.sink.SinkTask"),
+    ],
+)
+def test_a_dead_letter_names_the_class_that_connect_names(stage: str, expected: bytes) -> None:
+    """
+    What a converter complains of is in its name, what a sink does in that of Connect's sink task.
+    """
+    classes = {"VALUE_CONVERTER": "org.apache.kafka.connect.json.JsonConverter"}
+    where, bad = TopicPartition("orders", 0), BadRecord(0, "wrong", stage=stage)
+
+    found = with_context(batch_of([{"value": b"x"}]), [bad], where, "c", classes)
+
+    headers = found["headers"][0].as_py()
+    assert {"key": f"{CONTEXT}class.name", "value": expected} in headers
