@@ -31,7 +31,7 @@ _MORE_PRECISE: Final = {
 }
 """What an exit code means if all errors have this code."""
 
-_UNTOUCHED: Final = frozenset({"to do", "up to date", "empty", "emptied", "refused"})
+_UNTOUCHED: Final = frozenset({"to do", "up to date", "empty", "emptied", "held up", "refused"})
 """States of a partition that a run has planned and not worked on."""
 
 REFUSED: Final = 4
@@ -158,6 +158,7 @@ def is_idle(summary: Mapping[str, Any]) -> bool:
     counts = [summary.get("objects"), *(summary.get("skipped") or {}).values()]
     counts += left_out(summary.get("partitions") or ()).values()
     counts += [len(summary.get(name) or ()) for name in ("settled", "unsettled")]
+    counts += [1 for row in summary.get("partitions") or () if row.get("held_up")]
     return summary.get("records") == 0 and not any(counts)
 
 

@@ -1,7 +1,7 @@
 """The cluster: reachable, readable, and keeping records until they are backed up."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from kbackup.config import Settings
@@ -11,6 +11,7 @@ from kbackup.doctor.retention import LogState
 from kbackup.errors import GroupActiveError, KafkaError, KbackupError
 from kbackup.kafka import Cluster, Permissions, Topic
 from kbackup.records import Span, TopicPartition
+from kbackup.reports import HeldUp
 from kbackup.runs import wiring
 from kbackup.runs.selection import select
 
@@ -154,19 +155,23 @@ def _logs(settings: Settings, cluster: Cluster, topics: Mapping[str, Topic]) -> 
         for partition in range(topic.partitions)
         if wanted is None or partition in wanted
     ]
-    spans = cluster.spans(wheres)
+    ends = cluster.ends(wheres)
+    spans, now = cluster.spans(wheres), datetime.now(UTC).timestamp()
     committed = cluster.committed(wiring.group(settings, "sink"), wheres)
     configs = cluster.topic_config(topics)
     found = []
     for name in topics:
-        expired, is_pending = {}, False
+        expired, held_up, is_pending = {}, {}, False
         for where in (where for where in wheres if where.topic == name):
             span, position = spans[where], committed.get(where)
             start = span.start_offset if position is None else position.offset
             is_pending |= start < span.end_offset
             if start < span.start_offset:
                 expired[where.partition] = Span(start, span.start_offset)
-        found.append(LogState(name, _retention_ms(configs.get(name, {})), expired, is_pending))
+            if (seen := HeldUp.of(span, ends[where], now)) is not None:
+                held_up[where.partition], is_pending = seen, True
+        retention_ms = _retention_ms(configs.get(name, {}))
+        found.append(LogState(name, retention_ms, expired, is_pending, held_up))
     return found
 
 

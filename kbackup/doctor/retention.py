@@ -1,12 +1,13 @@
 """Whether topics keep their records until they are backed up."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from kbackup.doctor import Check
 from kbackup.records import Span
+from kbackup.reports import HeldUp
 
 _DO: Final = "run kbackup sink now, and more often, or raise retention.ms"
 
@@ -20,12 +21,14 @@ class LogState:
         retention_ms: How long records are kept; None: for ever, or until a newer one of the key.
         expired: Offsets that expired before they were backed up, by partition.
         is_pending: Whether it has records after the group's position.
+        held_up: Where an open transaction holds its backup up, by partition.
     """
 
     topic: str
     retention_ms: int | None
     expired: Mapping[int, Span]
     is_pending: bool
+    held_up: Mapping[int, HeldUp] = field(default_factory=dict)
 
 
 def lines(
@@ -38,6 +41,8 @@ def lines(
         backups: For each topic the start of its last successful run; None if that is unknown.
         now: Aware.
     """
+    for log in logs:
+        yield from _held_up(log)
     if backups is None:
         text = "not checked against the age of the backup: its run records cannot be read"
         yield Check("kafka", "retention", "warn", text)
@@ -82,6 +87,17 @@ def judge(log: LogState, backup: datetime | None, now: datetime) -> Check:
     is_late = used > 0.5
     text += ": half of that time has passed" if is_late else ""
     return Check("kafka", "retention", "warn" if is_late else "ok", text, _DO if is_late else "")
+
+
+def _held_up(log: LogState) -> Iterator[Check]:
+    """Yield what an open transaction keeps from a topic's backup, for one of its partitions."""
+    for partition, held_up in [*log.held_up.items()][:1]:
+        text = (
+            f"{log.topic}: an open transaction holds partition {partition} up at offset "
+            f"{held_up.offset}; {held_up.behind:,} offsets behind it are not in the backup"
+        )
+        do = "if it stays open, see kafka-transactions.sh find-hanging"
+        yield Check("kafka", "transactions", "warn", text, do)
 
 
 def time_span(seconds: float) -> str:

@@ -92,6 +92,10 @@ class Cluster(Protocol):
         """
         ...
 
+    def ends(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where each partition's log ends, behind open transactions."""
+        ...
+
     def settled_spans(
         self, wheres: Sequence[TopicPartition], wait_s: float = SETTLE_S
     ) -> dict[TopicPartition, Span]:

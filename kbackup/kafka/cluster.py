@@ -122,7 +122,11 @@ class Cluster:
         """
         low = self._offsets(wheres, OffsetSpec.earliest(), committed_only=False)
         high = self._offsets(wheres, OffsetSpec.latest(), committed_only=committed_only)
-        return {where: Span(low[where], high[where]) for where in wheres}
+        return {where: Span(low[where], max(low[where], high[where])) for where in wheres}
+
+    def ends(self, wheres: Sequence[Where]) -> dict[Where, int]:
+        """Return where each partition's log ends, behind open transactions."""
+        return self._offsets(wheres, OffsetSpec.latest(), committed_only=False)
 
     def settled_spans(self, wheres: Sequence[Where], wait_s: float = SETTLE_S) -> dict[Where, Span]:
         """Return `spans` once the transactions that have ended are visible in them.
@@ -134,7 +138,7 @@ class Cluster:
         deadline = time.monotonic() + wait_s
         while True:
             settled = self.spans(wheres)
-            ends = self._offsets(wheres, OffsetSpec.latest(), committed_only=False)
+            ends = self.ends(wheres)
             is_settled = all(settled[where].end_offset == end for where, end in ends.items())
             if is_settled or time.monotonic() > deadline:
                 return settled

@@ -11,6 +11,7 @@ Each of them has what both directions share, and of the other type what one dire
 
 from kbackup.reports.bookmark import Bookmark, LastObject
 from kbackup.reports.done import NOTHING, Done
+from kbackup.reports.held_up import HeldUp
 from kbackup.reports.mark import Mark, Place, Source, digest
 from kbackup.reports.partition import (
     GAPS_MOST,
@@ -28,6 +29,7 @@ __all__ = [
     "SPANS_MOST",
     "Bookmark",
     "Done",
+    "HeldUp",
     "LastObject",
     "Mark",
     "OfRestore",

@@ -9,6 +9,7 @@ from kbackup.events import Progress
 from kbackup.records import Span, TopicPartition
 from kbackup.reports.bookmark import Bookmark, LastObject
 from kbackup.reports.done import NOTHING, Done
+from kbackup.reports.held_up import HeldUp
 
 SPANS_MOST: Final = 1000
 """Spans of skipped offsets that a report names; the ledger names all of them."""
@@ -49,6 +50,7 @@ class PartitionReport(Generic[Own]):
         own: What only this direction reports.
         done: What the run has done.
         failure: What stopped the work; None if nothing has.
+        held_up: The open transaction behind *end*; None where there is none; of sinks only.
     """
 
     where: TopicPartition
@@ -58,6 +60,7 @@ class PartitionReport(Generic[Own]):
     own: Own
     done: Done = NOTHING
     failure: Failure | None = None
+    held_up: HeldUp | None = None
 
     @property
     def reached(self) -> int:

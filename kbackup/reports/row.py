@@ -32,7 +32,10 @@ class Row(Generic[Own]):
         """Offsets that are left; None where start or end is not known."""
         report = self.report
         reached = report.start if report.committed is None else report.committed
-        return None if reached is None or self.end is None else self.end - reached
+        if reached is None or self.end is None:
+            return None
+        end = self.end if report.held_up is None else max(self.end, report.held_up.end)
+        return end - reached
 
     def went_on(self, said: Progress) -> "Row[Own]":
         """Return the row with what a task has made safe meanwhile, which counts the whole run."""
@@ -59,5 +62,6 @@ class Row(Generic[Own]):
             "records": done.records, "objects": done.objects, "bytes_read": done.bytes_read,
             "end": self.end, "committed": report.committed, "lag": self.lag, "state": self.state,
             **({"filtered": done.filtered} if self.is_reported else {}),
+            **({} if report.held_up is None else {"held_up": report.held_up.to_dict()}),
             **report.own.row(done, is_reported=self.is_reported),
         }  # fmt: skip

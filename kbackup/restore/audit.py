@@ -81,7 +81,7 @@ def written(
             failed |= {where} if report.failure is not None else set()
     wheres = [where for where, lane in sums.items() if lane.records and where not in failed]
     after = cluster.settled_spans(wheres)
-    ends = cluster.spans(wheres, committed_only=False)
+    ends = cluster.ends(wheres)
     return [
         Written(
             where,
@@ -89,7 +89,7 @@ def written(
             sums[where].commits if exactly_once else 0,
             max(spans.get(where, Span(0, 0)).end_offset, befores[where]),
             after[where],
-            after[where].end_offset < ends[where].end_offset,
+            after[where].end_offset < ends[where],
         )
         for where in wheres
     ]

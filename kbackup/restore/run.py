@@ -1,6 +1,7 @@
 """One run of a restore: plan as a whole, create topics, tasks on Spark, audit, leave a record."""
 
 import functools
+import logging
 from collections.abc import Callable, Sequence
 
 from kbackup import plurals
@@ -8,7 +9,7 @@ from kbackup.backup import catalog
 from kbackup.channel import Here
 from kbackup.config import Settings
 from kbackup.engine import NotBegun
-from kbackup.errors import KbackupError, StoppedError
+from kbackup.errors import KbackupError, StoppedError, StoreError
 from kbackup.events import PROGRESS, Event, Planned, Progress
 from kbackup.kafka import Cluster, check_idle
 from kbackup.reports import OfRestore, PartitionReport
@@ -32,9 +33,12 @@ from kbackup.restore.tasks.task import put_back
 from kbackup.runs import history, known, wiring
 from kbackup.runs.frame import Frame, Show
 from kbackup.runs.stopping import Stop
+from kbackup.runs.summary import HELD_UP, LEFT_BEHIND
 from kbackup.runs.world import World
 from kbackup.steps import choose_topics
 from kbackup.stores import Store
+
+_log = logging.getLogger(__name__)
 
 Agree = Callable[[str], bool]
 """Asks a person a question."""
@@ -187,7 +191,23 @@ class RestoreRun:
             self._frame.tell(self._summary.warn("missing_object", f"{error}; left out"))
         if not plan.refusals:
             self._check(plan, store)
+        self._say_held_up(plan, store)
         return plan
+
+    def _say_held_up(self, plan: RestorePlan, store: Store) -> None:
+        """Report what the backup lacks because a transaction was open when a sink last looked."""
+        settings, names = self._frame.settings, {topic.intent.source for topic in plan.topics}
+        try:
+            held_up = history.read_held_up(store, self._frame.layout)
+        except StoreError as error:  # evidence, and never needed
+            _log.debug("what transactions hold up is not known: %s", error)
+            return
+        for where, each in held_up.items():
+            is_wanted = settings.partitions is None or where.partition in settings.partitions
+            if where.topic in names and is_wanted:
+                place = {"topic": where.topic, "partition": where.partition}
+                self._frame.tell(self._summary.warn(HELD_UP, each.text(where), **place))
+                self._summary.skip(LEFT_BEHIND, each.behind if each.is_long else 0)
 
     def _survey(self, units: list[RestoreUnit], topics: Sequence[str]) -> Shares:
         """Read the backup for the topics that its records go to.

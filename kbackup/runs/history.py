@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final, Required
 
 import orjson
@@ -30,6 +31,7 @@ from kbackup import moments
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
+from kbackup.reports import HeldUp
 from kbackup.runs.record import RunRecord
 from kbackup.stores import Store, put_json
 
@@ -152,8 +154,13 @@ def runs(
                 yield record
 
 
-def write_success(store: Store, layout: Layout, summary: Mapping[str, Any]) -> None:
-    """Leave up to when the sink of a summary has stored everything.
+def write_success(
+    store: Store,
+    layout: Layout,
+    summary: Mapping[str, Any],
+    held_up: Mapping[TopicPartition, HeldUp] = MappingProxyType({}),
+) -> None:
+    """Leave up to when the sink of a summary has stored everything, and what holds it up.
 
     A later run for the same names learns that in one request, however many runs came between.
 
@@ -161,13 +168,42 @@ def write_success(store: Store, layout: Layout, summary: Mapping[str, Any]) -> N
         store: Where the backup is.
         layout: Which ``topics.dir``.
         summary: With ``run``, ``names`` and ``last_success``.
+        held_up: Partitions, by the names that they are stored under, with an open transaction.
 
     Raises:
         StoreError: If it cannot be stored.
     """
     facts = {part: summary[part] for part in ("run", "names", "last_success")}
     key = _success_key(layout, summary["names"])
-    put_json(store, key, {**facts, "topics_dir": layout.topics_dir})
+    rows = [
+        {"topic": where.topic, "partition": where.partition, **each.to_dict()}
+        for where, each in sorted(held_up.items())
+    ]
+    put_json(store, key, {**facts, "topics_dir": layout.topics_dir, "held_up": rows})
+
+
+def read_held_up(
+    store: Store, layout: Layout, names: Sequence[str] | None = None
+) -> dict[TopicPartition, HeldUp]:
+    """Return which partitions open transactions held up when sinks last looked.
+
+    Args:
+        store: Where the backup is.
+        layout: Which ``topics.dir``.
+        names: Of the sink for just these names, one request; None: of all sinks.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    if names is not None:
+        keys = [_success_key(layout, names)]
+    else:
+        keys = [entry.key for entry in store.list(f"{layout.records_prefix()}success/")]
+    found: dict[TopicPartition, HeldUp] = {}
+    for record in _read_all(store, keys):
+        if record is not None and record.topics_dir == layout.topics_dir:
+            found |= record.held_up
+    return found
 
 
 def read_success(store: Store, layout: Layout, names: Sequence[str]) -> datetime | None:

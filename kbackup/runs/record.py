@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from kbackup import moments
 from kbackup.events import Event
+from kbackup.records import TopicPartition
+from kbackup.reports import HeldUp
 
 GOOD: Final = frozenset({0, 3})
 """Exit codes of a run that backed up all there was, even if it had to say something about it."""
@@ -138,6 +141,16 @@ class RunRecord:
         if time is None or time.tzinfo is not None:
             return time
         return time.replace(tzinfo=UTC)
+
+    @property
+    def held_up(self) -> dict[TopicPartition, HeldUp]:
+        """The partitions that open transactions held up, by the names they are stored under."""
+        found = {}
+        given = self.said.get("held_up")
+        for row in given if isinstance(given, list) else ():
+            with suppress(KeyError, TypeError, ValueError):
+                found[TopicPartition(row["topic"], row["partition"])] = HeldUp.from_dict(row)
+        return found
 
     @property
     def trouble(self) -> str:

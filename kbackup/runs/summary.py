@@ -9,6 +9,12 @@ from kbackup.events import Event, Warned
 
 _SKIPPED: Final = 3
 
+HELD_UP: Final = "held_up"
+"""Code of the warning that an open transaction holds a partition's backup up."""
+
+LEFT_BEHIND: Final = "held_up_offsets"
+"""Counts the offsets that transactions which are open for too long keep from the backup."""
+
 
 class Summary:
     """Collects what happened; `finish` turns it into the summary line.

@@ -10,7 +10,7 @@ from kbackup.errors import Failure, StoppedError, TopicChangedError, TopicDelete
 from kbackup.events import Event, Progress, SinkTopic, TopicPlanned
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import OfSink, PartitionReport, Row
+from kbackup.reports import HeldUp, OfSink, PartitionReport, Row
 from kbackup.runs.routing import UNROUTED, Routes
 from kbackup.runs.summary import Summary
 from kbackup.sink.inherited import Inherited
@@ -65,6 +65,7 @@ class PlanRow:
             "topic": at.where.topic, "partition": at.where.partition, "start": start,
             "end": at.seen.log.end_offset, "committed": start, "state": at.state,
             "group_offset": None if group is None else group.offset,
+            **_held_up(at),
         }  # fmt: skip
 
 
@@ -92,7 +93,14 @@ class PartitionPlanned:
             "newest": None if newest is None else {
                 "key": newest.key, "first": newest.start_offset, "records": newest.records,
             },
+            **_held_up(at),
         }  # fmt: skip
+
+
+def _held_up(at: PlannedPartition) -> Event:
+    """Return what is said of the open transaction that holds a partition up."""
+    held_up = at.seen.held_up
+    return {} if held_up is None else {"held_up": held_up.to_dict()}
 
 
 def plan_partitions(plan: SinkPlan, settings: Settings) -> Iterator[PartitionPlanned]:
@@ -127,7 +135,10 @@ def plan_topics(
 def row_of(at: PlannedPartition) -> Row[OfSink]:
     """Return the row of a partition of which nothing has been done yet."""
     start = None if at.start is None else at.start.offset
-    report = PartitionReport(at.where, start, at.seen.log.end_offset, start, OfSink())
+    report = PartitionReport(
+        at.where, start, at.seen.log.end_offset, start, OfSink(),
+        held_up=None if at.start is None else at.seen.held_up,
+    )  # fmt: skip
     return Row(report, at.state)
 
 
@@ -143,7 +154,9 @@ def after(row: Row[OfSink], report: PartitionReport[OfSink]) -> Row[OfSink]:
         now = replace(
             now, committed=report.committed, done=replace(report.done, last=last), own=report.own
         )
-    state = "done" if now.done.records else "no records"
+    state = "no records" if now.held_up is None else "held up"
+    if now.done.records:
+        state = "done"
     if report.failure is not None:
         state = "stopped" if report.failure.code == StoppedError.code else "failed"
     elif now.end != now.committed:
@@ -183,7 +196,9 @@ class Account:
             report = self._rows[at.where].report
             if at.start is not None:
                 end = max(report.end or 0, at.seen.log.end_offset)
-                report = replace(report, committed=at.start.offset, end=end)
+                report = replace(
+                    report, committed=at.start.offset, end=end, held_up=at.seen.held_up
+                )
             self._rows[at.where] = replace(self._rows[at.where], report=report, state=at.state)
 
     def progress(self, said: Progress) -> int | None:
@@ -215,6 +230,14 @@ class Account:
                 self._until[report.where] = report.own.until
             return (before.committed, before.end) != (now.report.committed, now.report.end)
 
+    def look(self, where: TopicPartition, held_up: HeldUp | None) -> None:
+        """Take over what a task that follows has seen of open transactions."""
+        with self.lock:
+            row = self._rows[where]
+            if held_up is not None:
+                held_up = held_up.after(row.report.held_up)
+            self._rows[where] = replace(row, report=replace(row.report, held_up=held_up))
+
     def newly_skipped(self, report: PartitionReport[OfSink]) -> list[list[int]]:
         """Return the first and last offsets of spans of bad records that only *report* knows."""
         with self.lock:
@@ -233,6 +256,12 @@ class Account:
             if failure is not None:
                 self._summary.standing[where] = failure
             return (before and before.code) != (failure and failure.code)
+
+    def held_up(self) -> dict[TopicPartition, HeldUp]:
+        """Return the partitions that open transactions hold up."""
+        with self.lock:
+            found = {where: row.report.held_up for where, row in self._rows.items()}
+        return {where: each for where, each in found.items() if each is not None}
 
     def gap_ends(self) -> dict[TopicPartition, int]:
         """Return where the log began after the last gap that tasks met."""

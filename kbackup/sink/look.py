@@ -15,13 +15,15 @@ class Look:
     """What one look at the cluster finds.
 
     Attributes:
-        logs: What the logs hold, of partitions that answer.
+        logs: What the logs hold, of partitions that answer, up to the last stable offset.
+        ends: Where those logs end, behind open transactions.
         gone: Topics that do not exist.
         changed: Topics that are others of the same name.
         silent: Partitions that cannot be asked, and why.
     """
 
     logs: Mapping[TopicPartition, Span] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
     silent: Mapping[TopicPartition, KbackupError] = field(default_factory=dict)
@@ -66,31 +68,40 @@ def _look(cluster: Cluster, followed: Mapping[TopicPartition, TopicIdentity]) ->
             silent[where] = _leaderless(where)
         elif topic is not None and where.topic not in changed:
             asked.append(where)
-    logs, refused = _logs(cluster, asked)
+    logs, ends, refused = _logs(cluster, asked)
     gone = frozenset(ids.keys() - topics.keys() - failures.keys())
-    return Look(logs, gone, changed, silent | refused)
+    return Look(logs, ends, gone, changed, silent | refused)
 
 
 def _logs(
     cluster: Cluster, wheres: list[TopicPartition]
-) -> tuple[dict[TopicPartition, Span], dict[TopicPartition, KbackupError]]:
-    """Ask for all at once, and topic by topic where one of them is in the way."""
+) -> tuple[
+    dict[TopicPartition, Span], dict[TopicPartition, int], dict[TopicPartition, KbackupError]
+]:
+    """Ask for all at once, and topic by topic where one of them is in the way.
+
+    The ends come first: what is written meanwhile is behind no transaction.
+    """
     try:
-        return cluster.spans(wheres), {}
+        ends = cluster.ends(wheres)
+        return cluster.spans(wheres), ends, {}
     except KafkaError as error:
         if error.is_away:
             raise
     logs: dict[TopicPartition, Span] = {}
+    ends = {}
     refused: dict[TopicPartition, KbackupError] = {}
     for _, group in groupby(sorted(wheres), key=lambda where: where.topic):
         of_topic = list(group)
         try:
+            found = cluster.ends(of_topic)
             logs |= cluster.spans(of_topic)
+            ends |= found
         except KafkaError as error:
             if error.is_away:
                 raise
             refused |= dict.fromkeys(of_topic, error)
-    return logs, refused
+    return logs, ends, refused
 
 
 def changed(where: TopicPartition, position: int, look: Look, before: Look) -> KbackupError | None:
@@ -108,7 +119,11 @@ def changed(where: TopicPartition, position: int, look: Look, before: Look) -> K
             topic=where.topic,
             partition=where.partition,
         )
-    ends = [one.logs[where].end_offset for one in (before, look) if where in one.logs]
+    ends = [
+        max(one.logs[where].end_offset, one.ends.get(where, 0))
+        for one in (before, look)
+        if where in one.logs
+    ]
     if len(ends) == 2 and max(ends) < position:
         return TopicChangedError(
             f"{where} ends at offset {ends[-1]}, but was backed up to {position}",

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from kbackup.errors import Failure
 from kbackup.events import Event
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import Done, LastObject, OfSink, PartitionReport
+from kbackup.reports import Done, HeldUp, LastObject, OfSink, PartitionReport
 from kbackup.sink.job import SinkUnit
 
 ADOPT: Final = "adopt"
@@ -52,6 +52,7 @@ class Examined:
             "until": own.until,
             "done": report.done.to_dict(),
             **({} if report.failure is None else {"failure": report.failure.to_dict()}),
+            **({} if report.held_up is None else {"held_up": report.held_up.to_dict()}),
         }
 
     @classmethod
@@ -71,6 +72,7 @@ class Examined:
             own,
             Done.from_dict(message["done"]),
             Failure.from_dict(message["failure"]) if "failure" in message else None,
+            HeldUp.from_dict(message["held_up"]) if "held_up" in message else None,
         )
         return cls(message["run"], report)
 

@@ -1,15 +1,15 @@
 """What a sink reports before and while it works."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kbackup.config import Settings
 from kbackup.events import Planned, SinkStart, Started, Tell, Warned
 from kbackup.plurals import counted
 from kbackup.records import Span, TopicPartition
-from kbackup.reports import OfSink, PartitionReport
+from kbackup.reports import HeldUp, OfSink, PartitionReport
 from kbackup.runs.record import NO_TOPIC
-from kbackup.runs.summary import Summary
+from kbackup.runs.summary import HELD_UP, LEFT_BEHIND, Summary
 from kbackup.sink import accounting
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 
@@ -22,6 +22,7 @@ class News:
 
     def __init__(self, settings: Settings, summary: Summary, tell: Tell) -> None:
         self._settings, self._summary, self._tell = settings, summary, tell
+        self._told: dict[TopicPartition, tuple[float, bool]] = {}
 
     def start(self, plan: SinkPlan) -> None:
         """Report what the run is going to do, with warnings."""
@@ -64,6 +65,24 @@ class News:
             place = {"topic": at.where.topic, "partition": at.where.partition}
             for code, text in at.start.warnings:
                 self._tell(self._summary.warn(code, text, **place))
+
+    def held_up(self, found: Mapping[TopicPartition, HeldUp]) -> None:
+        """Report what open transactions hold up now; what they do for too long is left out.
+
+        What holds a partition up is told once, and once more when that is for too long.
+        """
+        summary = self._summary
+        for key in [key for key in summary.remarks if key[0] == HELD_UP and key[1] not in found]:
+            del summary.remarks[key]
+        for where, each in found.items():
+            place = {"topic": where.topic, "partition": where.partition}
+            said = Warned(HELD_UP, each.text(where), summary.run, place)
+            summary.remarks[HELD_UP, where] = said
+            if self._told.get(where) != (each.since, each.is_long):
+                self._told[where] = each.since, each.is_long
+                self._tell(said)
+        summary.skipped.pop(LEFT_BEHIND, None)
+        summary.skip(LEFT_BEHIND, sum(each.behind for each in found.values() if each.is_long))
 
     def expired(self, at: PlannedPartition) -> Sequence[Span]:
         """Report offsets that expired before they were backed up; count and return them."""

@@ -44,6 +44,7 @@ class Opening:
         for at in plan.partitions:
             self._account.begin(at)
         self._news.start(plan)
+        self._news.held_up(self._account.held_up())
 
     def _stored_as(self, plan: SinkPlan) -> dict[str, str]:
         """Return the names under which topics are stored: who reads run records looks there."""

@@ -41,6 +41,8 @@ class PlannedPartition:
             return "refused"
         if self.start.offset < self.seen.log.end_offset:
             return "to do"
+        if self.seen.held_up is not None:
+            return "held up"
         if len(self.seen.log) == 0:
             return "emptied" if self.seen.log.end_offset else "empty"
         return "up to date"

@@ -10,7 +10,8 @@ from kbackup.kafka import Cluster, Position, Topic, check_idle
 from kbackup.naming import View
 from kbackup.plurals import counted
 from kbackup.records import Span, TopicIdentity, TopicPartition
-from kbackup.runs import known, wiring
+from kbackup.reports import HeldUp
+from kbackup.runs import history, known, wiring
 from kbackup.runs.known import Known
 from kbackup.runs.routing import Routes
 from kbackup.runs.selection import select
@@ -19,6 +20,7 @@ from kbackup.sink.evidence import gather
 from kbackup.sink.job import recreated
 from kbackup.sink.plan import PlannedPartition, SinkPlan
 from kbackup.sink.start import Evidence, decide
+from kbackup.sink.wiring import locked
 from kbackup.stores import Store
 
 
@@ -144,6 +146,7 @@ def _plan(
     group = wiring.group(settings, "sink")
     check_idle(cluster, group)
     committed = cluster.committed(group, wheres)
+    ends = cluster.ends(wheres)  # first: what is written meanwhile is behind no transaction
     logs = cluster.spans(wheres)
     if likely is not None and any(_waits(logs[where], committed.get(where)) for where in wheres):
         likely()
@@ -158,8 +161,20 @@ def _plan(
         options=wiring.format_options(settings), cut_records=settings.flush_size,
         values=_values(settings),
     )  # fmt: skip
+    now = clock.now().timestamp()
+    held_up = {
+        stored_as[where]: seen
+        for where, log in logs.items()
+        if (seen := HeldUp.of(log, ends[where], now)) is not None
+    }
+    earlier = history.read_held_up(store, layout, locked(settings)) if held_up else {}
+    held_up = {where: seen.after(earlier.get(where)) for where, seen in held_up.items()}
     evidence = {
-        where: replace(found[stored_as[where]], reached=(reached or {}).get(where))
+        where: replace(
+            found[stored_as[where]],
+            reached=(reached or {}).get(where),
+            held_up=held_up.get(stored_as[where]),
+        )
         for where in logs
     }
     identities = {

@@ -3,7 +3,7 @@
 import functools
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
@@ -15,7 +15,7 @@ from kbackup.errors import KbackupError, StoppedError, TopicChangedError
 from kbackup.events import PROGRESS, Event, Plain, Progress
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicPartition
-from kbackup.reports import LastObject, OfSink, PartitionReport
+from kbackup.reports import HeldUp, LastObject, OfSink, PartitionReport
 from kbackup.runs import history, wiring
 from kbackup.runs.beats import Beats
 from kbackup.runs.frame import Frame, Show
@@ -71,6 +71,7 @@ class SinkRun:
         self._every = _every(settings, every)
         self._earlier: datetime | None = None
         self._noted: str | None = None
+        self._held_up: dict[TopicPartition, HeldUp] = {}
 
     def __call__(self) -> Event:
         """Run to the end; what fails is in the summary, and nothing is raised but usage errors."""
@@ -143,9 +144,16 @@ class SinkRun:
         """Leave the run record, and up to when all is backed up where that is news."""
         summary = self.finish()
         history.write_run(store, self._frame.layout, summary)
-        if summary["last_success"] not in (None, self._noted):
-            history.write_success(store, self._frame.layout, summary)
-            self._noted = summary["last_success"]
+        routes = wiring.routes(self._frame.settings)
+        held_up = {routes(where): each for where, each in self._account.held_up().items()}
+        if summary["last_success"] not in (None, self._noted) or held_up != self._held_up:
+            kept = dict[TopicPartition, HeldUp]()
+            if self._frame.settings.partitions is not None:  # of the others nothing is known
+                before = history.read_held_up(store, self._frame.layout, self.locks)
+                mine = {routes(row.report.where) for row in self._account.rows()}
+                kept = {where: each for where, each in before.items() if where not in mine}
+            history.write_success(store, self._frame.layout, summary, kept | held_up)
+            self._noted, self._held_up = summary["last_success"], held_up
 
     def _fold(self) -> None:
         """Fold the ledger, unless asked to stop; what cannot be folded now is by a later run."""
@@ -266,6 +274,7 @@ class SinkRun:
 
     def _take(self, report: PartitionReport[OfSink]) -> None:
         """Take in the progress of a partition that is followed, and report it if it is stalled."""
+        self._account.look(report.where, report.held_up)
         if self._account_for(report):
             self._frame.tell(report.progress(self._frame.run, 0))
         failure = report.failure
@@ -278,6 +287,8 @@ class SinkRun:
     def finish(self) -> Event:
         """Return the summary; it says up to when everything is known to be backed up."""
         with self._account.lock:
+            held_up = self._account.held_up()
+            self._news.held_up(held_up)
             self._summary.partitions = [row.to_dict() for row in self._account.rows()]
             summary = self._frame.finish()
             until = self._account.until()
@@ -285,11 +296,23 @@ class SinkRun:
         if not self._frame.settings.follow:
             ended = RunRecord(summary)
             if ended.is_good and not summary["errors"] and not ended.matched_nothing:
-                good = ended.started
+                good = self._complete(ended.started, held_up.values())
         elif until is not None and self._newcomers is not None:
             good = datetime.fromtimestamp(min(until, self._newcomers.looked), UTC)
         good = good or self._earlier
         return {**summary, "last_success": None if good is None else moments.text(good)}
+
+    def _complete(self, started: datetime | None, held_up: Iterable[HeldUp]) -> datetime | None:
+        """Return up to when a good run that *started* then has made the backup complete.
+
+        What lies behind an open transaction is not in it.  None: as far as it had been before.
+        """
+        untils = [each.until for each in held_up]
+        known = [datetime.fromtimestamp(until, UTC) for until in untils if until is not None]
+        if started is None or len(known) < len(untils):
+            return None
+        complete = min([started, *known])
+        return complete if self._earlier is None else max(complete, self._earlier)
 
 
 def _every(settings: Settings, every: int) -> int | None:

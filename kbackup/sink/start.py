@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from kbackup.errors import KbackupError, TopicChangedError
 from kbackup.kafka import Position
 from kbackup.records import Span, TopicIdentity, TopicPartition, joined, without
+from kbackup.reports import HeldUp
 from kbackup.sink.held import HeldCut, around, misplaced, unreachable, untold
 from kbackup.sink.inherited import Inherited
 
@@ -41,6 +42,7 @@ class Evidence:
         untold_to: The offset up to which there are values of another tool that do not say where
             they end; None where there are none.
         stores_values: Values are going to be written, not whole records.
+        held_up: The open transaction that *log* ends in front of; None where there is none.
     """
 
     log: Span
@@ -59,11 +61,17 @@ class Evidence:
     held: tuple[HeldCut, ...] = ()
     untold_to: int | None = None
     stores_values: bool = False
+    held_up: HeldUp | None = None
 
     @property
     def again(self) -> tuple[HeldCut, ...]:
         """The cuts that would be written again as they are."""
         return tuple(cut for cut in self.held if cut.is_same)
+
+    @property
+    def end(self) -> int:
+        """Where the log ends, behind open transactions too."""
+        return self.log.end_offset if self.held_up is None else self.held_up.end
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +149,8 @@ def _past_held(where: TopicPartition, seen: Evidence, start: Start) -> Start:
     is_inside = any(cut.start < start.offset for cut in behind)
     if is_inside or without(Span(start.offset, end), seen.kept):
         return start
-    if end > seen.log.end_offset:
-        raise _cut_back(where, seen.log.end_offset, end)
+    if end > seen.end:
+        raise _cut_back(where, seen.end, end)
     text = (
         f"{where}: the group's offset is {position.offset}, but the bucket holds all up to {end}: "
         "continuing there, so that no record is stored twice"
@@ -179,8 +187,8 @@ def _decide(where: TopicPartition, seen: Evidence, reset: str) -> Start:
         lost = [part for span in seen.lost for part in _expired(seen, _before(span, first))]
         expired = joined([*lost, *_expired(seen, Span(known, first))])
         return Start(first, expired, warnings, seen.committed is not None)
-    if wanted > seen.log.end_offset:
-        raise _cut_back(where, seen.log.end_offset, wanted)
+    if wanted > seen.end:
+        raise _cut_back(where, seen.end, wanted)
     moves = seen.committed is not None and seen.committed.offset > wanted
     if wanted < seen.log.start_offset:
         expired = _expired(seen, Span(wanted, seen.log.start_offset))

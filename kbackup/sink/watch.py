@@ -19,7 +19,7 @@ from kbackup.errors import (
 )
 from kbackup.kafka import LogStartMovedError
 from kbackup.records import Span, TopicIdentity, joined
-from kbackup.reports import GAPS_MOST, SPANS_MOST, OfSink, PartitionReport
+from kbackup.reports import GAPS_MOST, SPANS_MOST, HeldUp, OfSink, PartitionReport
 from kbackup.runs.pauses import growing_s
 from kbackup.sink.held import HeldCut
 from kbackup.sink.job import SinkUnit
@@ -96,6 +96,7 @@ class Watch:
     held: tuple[HeldCut, ...] = ()
     kept: tuple[Span, ...] = ()
     _log: Span = _NOTHING
+    _end: int = 0
     _wanted: int = 0
     _waiting_since: float | None = None
     _silent_since: float | None = None
@@ -139,8 +140,13 @@ class Watch:
         log = look.logs.get(where)
         if log is not None and self._lost is None:
             self._log, self._seen_at = log, clock
+            self._end = max(log.end_offset, look.ends.get(where, 0))
             self._wait(now)
-            self.report = replace(self.report, end=max(committed, log.end_offset))
+            self.report = replace(
+                self.report,
+                end=max(committed, log.end_offset),
+                held_up=HeldUp.of(log, self._end, clock),
+            )
             self._backed_up(self._until(clock))
         self._say()
 
@@ -187,8 +193,9 @@ class Watch:
             joined((*mine.own.skipped, *visit.own.skipped))[:SPANS_MOST],
             mine.own.until,
         )
-        self.report = replace(visit, start=mine.start, done=replace(done, last=last), own=own)
-        if self.backlog <= 0:
+        done = replace(done, last=last)
+        self.report = replace(visit, start=mine.start, done=done, own=own, held_up=mine.held_up)
+        if self.report.reached >= self._end:
             self._backed_up(self._seen_at)
             self._mark = None
         if error is None:
@@ -231,7 +238,7 @@ class Watch:
 
         All there was at a look is safe once the offset that was its end is committed.
         """
-        committed, end = self.report.reached, self._log.end_offset
+        committed, end = self.report.reached, self._end
         until = self.report.own.until
         if self._mark is not None and committed >= self._mark[0]:
             until, self._mark = self._mark[1], None

@@ -148,6 +148,12 @@ class SimCluster:
             seen.setdefault(where, (self._kafka.topics[where.topic].topic_id, span))
         return found
 
+    def ends(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = self._to.call(
+            "kafka ends", lambda: {where: self._to.log(where).end for where in wheres}
+        )
+        return found
+
     def settled_spans(
         self, wheres: Sequence[TopicPartition], wait_s: float = 0
     ) -> dict[TopicPartition, Span]:

@@ -22,6 +22,7 @@ class FakeKafka:
         logs: What each partition holds, by offsets; the records are made when they are read.
         positions_: The group's.
         faults: What reading a partition raises.
+        behind: How many offsets open transactions keep from consumers.
         leaderless: Partitions that nobody answers for.
         denied: Topics that may not be described.
         is_away: No broker answers.
@@ -40,6 +41,7 @@ class FakeKafka:
     logs: dict[TopicPartition, Span] = field(default_factory=dict)
     positions_: dict[TopicPartition, Position] = field(default_factory=dict)
     faults: dict[TopicPartition, KbackupError] = field(default_factory=dict)
+    behind: dict[TopicPartition, int] = field(default_factory=dict)
     leaderless: set[TopicPartition] = field(default_factory=set)
     denied: set[str] = field(default_factory=set)
     is_away: bool = False
@@ -79,6 +81,10 @@ class FakeKafka:
         """Itself."""
         self._answer()
         return self
+
+    def permissions(self) -> "_Everything":
+        """What this principal may do."""
+        return _Everything()
 
     def reader(self, _group: str) -> "_Reader":
         """A reader."""
@@ -143,6 +149,10 @@ class FakeKafka:
         assert not self.leaderless & set(wheres)
         return {where: self.logs[where] for where in wheres}
 
+    def ends(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the logs end, behind open transactions."""
+        return {where: self.logs[where].end_offset + self.behind.get(where, 0) for where in wheres}
+
     def committed(
         self, _group: str, wheres: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Position]:
@@ -166,6 +176,20 @@ class FakeKafka:
             away = KafkaError("asking the cluster", "no answer")
             away.is_away = True
             raise away
+
+
+class _Everything:
+    """The permissions of a cluster without an authoriser."""
+
+    def of_topics(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
+        """All operations."""
+        return dict.fromkeys(names, self.of_group(""))
+
+    def of_group(self, _group: str) -> frozenset[str]:
+        """All operations."""
+        return frozenset({"READ", "WRITE", "DESCRIBE", "ALTER"})
+
+    of_transactions = of_group
 
 
 @dataclass

@@ -76,6 +76,10 @@ class FakeCluster:
         """What the logs hold."""
         return {where: self.logs[where] for where in wheres}
 
+    def ends(self, wheres: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Where the logs end."""
+        return {where: self.logs[where].end_offset for where in wheres}
+
 
 class FakeReader:
     """A partition's log."""

@@ -113,6 +113,10 @@ class FakeTarget:
         del committed_only
         return {where: self.logs[where].span for where in wheres}
 
+    def ends(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each partition ends."""
+        return {where: self.logs[where].span.end_offset for where in wheres}
+
     def committed(
         self, group: str, wheres: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Position]:

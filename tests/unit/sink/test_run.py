@@ -14,6 +14,7 @@ from kbackup.errors import BadRecordError, StoreError
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import TopicPartition
+from kbackup.reports import held_up
 from kbackup.runs import frame, history, status
 from kbackup.runs.stopping import Stop
 from kbackup.runs.world import World
@@ -195,6 +196,32 @@ def test_the_record_of_a_sink_that_follows_is_kept_up(store: StoreSettings) -> N
     assert (143, 25, 24) == (
         summary["exit_code"], summary["records"], summary["partitions"][0]["last"],
     )  # fmt: skip
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_sink_that_follows_counts_what_is_held_up(
+    store: StoreSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A transaction that opens while a run follows is lag, and the backup is not complete any more.
+    """
+    monkeypatch.setattr(held_up, "LONG_S", 0.3)
+    kafka = FakeKafka()
+    (where,) = kafka.create("orders", 10)
+    with following(kafka, store, topics="orders") as sink:
+        wait_until(lambda: sink.record().get("last_success"), "all records")
+        kafka.behind[where] = 50
+        wait_until(lambda: sink.record()["skipped"] == {"held_up_offsets": 50}, "the count")
+        before = sink.record()
+        wait_until(lambda: sink.status()["age_s"] >= 2, "a second")
+        after = sink.record()
+        del kafka.behind[where]
+        kafka.append(where, 50)
+        wait_until(lambda: not sink.record()["skipped"], "its end")
+        wait_until(lambda: sink.record()["last_success"] > after["last_success"], "its date")
+
+    assert (50, before["last_success"]) == (after["partitions"][0]["lag"], after["last_success"])
+    assert ["held_up"] == [each["code"] for each in after["warnings"]]
 
 
 @pytest.mark.usefixtures("quick")
