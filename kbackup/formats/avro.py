@@ -168,6 +168,13 @@ class AvroWriter:
         datums = self._as_they_came(batch, blocks.schema)
         if datums is None:
             datums = avro_datums.encode(batch[self._column], self._schema, self._style)
+        if datums.null_count:
+            raise ConfigurationError(
+                f"{self._column}s do not match their schema",
+                "something in one is null and must not be, is not a symbol of its enum, or has "
+                "not the size of its fixed type",
+                "correct the transform that changes them, or " + choose(self._view, "json"),
+            )
         blocks.write(datums)
 
     def _as_they_came(self, batch: pa.RecordBatch, schema: str) -> pa.BinaryArray | None:

@@ -30,25 +30,33 @@ class _TooLargeError(ValueError):
     """A number is beyond what Connect's INT64 holds."""
 
 
-def to_parquet(values: pa.Array, schema: ConnectSchema) -> pa.Array:
-    """Return *values* in the types of the file: dates, times, decimals."""
+def to_parquet(
+    values: pa.Array, schema: ConnectSchema, absent: pa.BooleanArray | None = None
+) -> pa.Array:
+    """Return *values* in the types of the file: dates, times, decimals.
+
+    Args:
+        values: Under *schema*.
+        schema: What they are to Connect.
+        absent: The rows within a struct that is null, where anything may stand; None for none.
+    """
     if schema.logical == DECIMAL:
         kind = pa.decimal256(max(_precision(schema), schema.scale, 1), schema.scale)
         return pa.array([_decimal(value, schema.scale) for value in values.to_pylist()], kind)
     kind = _plain_type(schema)
     if kind is not None:
-        if schema.fixed_size:  # what stands in a struct that is null may be of any length
-            fits = pc.equal(pc.binary_length(values), schema.fixed_size)
-            values = pc.if_else(fits, values, pa.scalar(None, pa.binary()))
+        if schema.fixed_size and absent is not None:
+            values = pc.if_else(absent, pa.scalar(bytes(schema.fixed_size)), values)
         return values.cast(kind)
     if schema.type is Type.STRUCT:
+        absent = values.is_null() if absent is None else pc.or_(absent, values.is_null())
         parts = [  # not as `nested.fields` has them: a column that may not be null is not, here
-            to_parquet(nested.filled(values.field(at), field), field)
+            to_parquet(nested.filled(values.field(at), field), field, absent)
             for at, (_, field) in enumerate(schema.fields)
         ]
         fields = [
             pa.field(name, part.type, nullable=field.optional)
-            for part, (name, field) in zip(parts, _fields(schema), strict=True)
+            for part, (name, field) in zip(parts, file_fields(schema), strict=True)
         ]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=values.is_null())
     if schema.type is Type.ARRAY:
@@ -59,7 +67,7 @@ def to_parquet(values: pa.Array, schema: ConnectSchema) -> pa.Array:
     return _map(values, schema) if schema.type is Type.MAP else values
 
 
-def _fields(schema: ConnectSchema) -> list[tuple[str, ConnectSchema]]:
+def file_fields(schema: ConnectSchema) -> list[tuple[str, ConnectSchema]]:
     """Return the fields of a struct by their names in a file; a union's are numbered."""
     if schema.name != UNION:
         return list(schema.fields)
@@ -129,7 +137,7 @@ def from_parquet(values: pa.Array, schema: ConnectSchema) -> pa.Array:
         return pa.array([_unscaled(each, schema.scale) for each in values.to_pylist()], pa.binary())
     if schema.type is Type.STRUCT:
         columns = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
-        parts = [_column(name, columns[name], field) for name, field in _fields(schema)]
+        parts = [_column(name, columns[name], field) for name, field in file_fields(schema)]
         mask = values.is_null()
         return pa.StructArray.from_arrays(parts, fields=list(schema.arrow()), mask=mask)
     if schema.type is Type.ARRAY:

@@ -25,7 +25,7 @@ from kbackup.connect.schema import ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError, UnsupportedObjectError
 from kbackup.formats import choose
 from kbackup.formats.column_schema import column_schema
-from kbackup.formats.parquet_columns import STYLE, from_parquet, to_parquet
+from kbackup.formats.parquet_columns import STYLE, file_fields, from_parquet, to_parquet
 from kbackup.formats.parquet_types import of_parquet
 from kbackup.formats.record_reading import METADATA_PREFIX, READ_BYTES
 from kbackup.formats.row_groups import BYTES, RECORDS
@@ -145,7 +145,7 @@ class ValueWriter:
             ) from None
         found = pa.schema(
             pa.field(name, array.type, nullable=schema.optional)
-            for array, (name, schema) in zip(arrays, whole.fields, strict=True)
+            for array, (name, schema) in zip(arrays, file_fields(whole), strict=True)
         )
         if self._parquet is None:
             self._parquet = pq.ParquetWriter(

@@ -252,3 +252,17 @@ def test_unions_of_several_types_are_stored_and_come_back(name: str) -> None:
         assert values.to_pylist() == found
     else:
         assert [None, "text"] == [row["a"] and row["a"]["string"] for row in found[:2]]
+
+
+@pytest.mark.parametrize("name", ["avro", "parquet"])
+def test_a_fixed_type_in_a_struct_that_is_null_is_nothing(name: str) -> None:
+    """
+    A struct that is null needs no bytes of the size of its fields.
+    """
+    inner = {"type": "record", "name": "I", "fields": [{"name": "h", "type": HASH}]}
+    schema = field(["null", inner], None)
+    datums = [datum(schema, {"a": None}), datum(schema, {"a": {"h": b"abcd"}})]
+
+    found = stored(name, schema, datums)
+
+    assert [{"a": None}, {"a": {"h": b"abcd"}}] == found

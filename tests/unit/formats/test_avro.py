@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kbackup.connect.avro_values import long
-from kbackup.connect.schema import ConnectSchema, Type
+from kbackup.connect.schema import ENUM, ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions
 from kbackup.formats.avro import AvroFormat
@@ -234,3 +234,20 @@ def test_a_block_that_claims_any_number_without_bytes_is_refused(
 
     with pytest.raises(CorruptObjectError, match="take no bytes"):
         read(whole + long(count) + long(len(datums)) + datums + marker)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (ConnectSchema(Type.BYTES, name="F", parameters=(("connect.fixed.size", "4"),)), b""),
+        (ConnectSchema(Type.STRING, parameters=((ENUM, "E"), (f"{ENUM}.A", "A"))), ""),
+    ],
+)
+def test_what_its_schema_does_not_take_damages_no_file(schema: ConnectSchema, value: Any) -> None:
+    """
+    A fixed of another size and a symbol that is none, as a transform may leave them, are refused.
+    """
+    whole = ConnectSchema(Type.STRUCT, name="R", fields=(("a", schema),))
+
+    with pytest.raises(ConfigurationError, match="do not match their schema"):
+        written([{"a": value}], whole)
