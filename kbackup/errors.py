@@ -302,6 +302,12 @@ class LockedError(KbackupError):
     code = "locked"
 
 
+class TopicsLockedError(LockedError):
+    """Runs that were asked for other topics work on all topics of this one."""
+
+    code = "topics_locked"
+
+
 class SparkError(KbackupError):
     """Spark could not be started, or failed beyond its own retries."""
 

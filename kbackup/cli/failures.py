@@ -7,6 +7,7 @@ from rich.text import Text
 
 from kbackup.cli.reasons import LOCKED, exit_reason, render_error
 from kbackup.cli.streams import Stream
+from kbackup.errors import LockedError
 
 
 class Failures:
@@ -18,8 +19,8 @@ class Failures:
         Args:
             stderr: Where.
             has_reason: Whether a failure without an error, such as a skip, is explained.
-            is_quiet: Whether to print nothing about a lock that another run holds: cron runs
-                overlap.
+            is_quiet: Whether to print nothing about a lock that another run of the same work
+                holds: cron runs overlap.
         """
         self._stderr = stderr
         self._has_reason = has_reason
@@ -30,9 +31,10 @@ class Failures:
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Print each error in its three parts, or the reason of the exit code."""
-        if self._is_quiet and summary["exit_code"] == LOCKED:
-            return
         errors = summary.get("errors") or ()
+        codes = {error.get("code") for error in errors}
+        if self._is_quiet and summary["exit_code"] == LOCKED and codes <= {LockedError.code}:
+            return
         for error in errors:
             print_error(self._stderr, error)
         if self._has_reason and not errors and summary["exit_code"] != 0:

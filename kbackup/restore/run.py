@@ -32,6 +32,7 @@ from kbackup.restore.survey import survey
 from kbackup.restore.tasks.task import put_back
 from kbackup.runs import history, known, wiring
 from kbackup.runs.frame import Frame, Show
+from kbackup.runs.locks import RunLock
 from kbackup.runs.stopping import Stop
 from kbackup.runs.summary import HELD_UP, LEFT_BEHIND
 from kbackup.runs.world import World
@@ -95,7 +96,7 @@ class RestoreRun:
             self._error_topic, cluster, settings.replication_factor, only_validate=True
         )
 
-    def work(self, cluster: Cluster, store: Store) -> bool:
+    def work(self, cluster: Cluster, store: Store, _lock: RunLock | None) -> bool:
         """Restore what is there, or what arrives until asked to stop.
 
         Returns:

@@ -46,8 +46,13 @@ class Errand(Protocol):
         """Plan and report the plan; with ``--dry-run`` that is all there is."""
         ...
 
-    def work(self, cluster: Cluster, store: Store) -> bool:
+    def work(self, cluster: Cluster, store: Store, lock: RunLock | None) -> bool:
         """Plan, and carry the plan out; return whether there is anything to leave a record of.
+
+        Args:
+            cluster: The cluster.
+            store: Where the backup is.
+            lock: The run's lock, held; None where it was asked for none.
 
         Raises:
             KbackupError: What ends the run without a record.
@@ -125,7 +130,7 @@ class Frame:
         )  # fmt: skip
         with beside, lock as held:
             try:
-                has_begun = errand.work(cluster, store)
+                has_begun = errand.work(cluster, store, held)
             finally:
                 self.world.run_tasks.end()
             if held is not None and held.is_lost:

@@ -27,6 +27,7 @@ class Newcomers:
         opening: Accounts for newcomers, and enters them into the ledger.
         plan: What is backed up already.
         looked: When the cluster was asked for it, in seconds since the epoch.
+        claim: Takes topics, and returns those that are left to other runs.
 
     Attributes:
         looked: When the cluster was last asked: what came before is being backed up.
@@ -34,8 +35,9 @@ class Newcomers:
 
     def __init__(
         self, settings: Settings, world: World, store: Store, opening: Opening, plan: SinkPlan,
-        looked: float,
+        looked: float, claim: planner.Claim = planner.no_others,
     ) -> None:  # fmt: skip
+        self._claim = claim
         self._settings, self._world, self._store = settings, world, store
         self._opening, self._group = opening, plan.group
         self._known = {at.where: at.identity for at in plan.partitions}
@@ -83,8 +85,9 @@ class Newcomers:
             else:
                 self._cluster.refresh()
             plan = planner.more(
-                self._settings, self._cluster, self._store, self._world.clock, self._known
-            )
+                self._settings, self._cluster, self._store, self._world.clock, self._known,
+                self._claim,
+            )  # fmt: skip
         except KbackupError:
             self._cluster = None  # its client may keep asking a broker that was restarted
             raise

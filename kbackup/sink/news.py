@@ -8,6 +8,7 @@ from kbackup.events import Planned, SinkStart, Started, Tell, Warned
 from kbackup.plurals import counted
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import HeldUp, OfSink, PartitionReport
+from kbackup.runs.locks import Holder, left_to_others
 from kbackup.runs.record import NO_TOPIC
 from kbackup.runs.summary import HELD_UP, LEFT_BEHIND, Summary
 from kbackup.sink import accounting
@@ -56,6 +57,14 @@ class News:
             self._summary.skip("missing_topics")
             self._summary.facts["reason"] = text
         self._tell(self._summary.warn(NO_TOPIC, text))
+
+    def left(self, topics: Mapping[str, Holder]) -> None:
+        """Report the topics that other runs work on, for now or, without *topics*, no longer."""
+        reason = "locked_topics"
+        self._summary.skipped.pop(reason, None)
+        self._summary.skip(reason, len(topics))
+        if topics:
+            self._tell(self._summary.warn(reason, left_to_others(topics)))
 
     def odd(self, at: PlannedPartition) -> None:
         """Warn about where a partition continues, or report why it does not."""

@@ -23,6 +23,14 @@ from kbackup.sink.start import Evidence, decide
 from kbackup.sink.wiring import locked
 from kbackup.stores import Store
 
+Claim = Callable[[Collection[str]], Collection[str]]
+"""Takes topics, and returns those of them that other runs work on."""
+
+
+def no_others(_topics: Collection[str]) -> Collection[str]:
+    """Return nothing: without a lock nobody knows of other runs."""
+    return ()
+
 
 def make(
     settings: Settings,
@@ -31,6 +39,7 @@ def make(
     clock: Clock,
     reached: Mapping[TopicPartition, int] | None = None,
     likely: Callable[[], object] | None = None,
+    claim: Claim = no_others,
 ) -> SinkPlan:
     """Plan a run.
 
@@ -41,6 +50,8 @@ def make(
         clock: The time.
         reached: Where the run stands in partitions that it plans a second time.
         likely: Called as soon as it looks as if there were something to do.
+        claim: Takes the names in the bucket of what is to be backed up; returns those that are
+            left to other runs.
 
     Raises:
         GroupActiveError: If someone else works with the group.
@@ -57,9 +68,10 @@ def make(
             "may see",
             "correct topics, or wait for it to be created",
         )
+    topics = _claimed(settings, topics, claim)
     wheres = _partitions(topics, settings)
     lacking = set(settings.partitions or ()) - {where.partition for where in wheres}
-    if names and lacking:
+    if topics and lacking:
         raise ConfigurationError(
             f"no topic has the partitions {','.join(map(str, sorted(lacking)))}",
             f"{', '.join(names)}: at most {max(t.partitions for t in topics.values())} each",
@@ -74,6 +86,7 @@ def more(
     store: Store,
     clock: Clock,
     already: Mapping[TopicPartition, TopicIdentity],
+    claim: Claim = no_others,
 ) -> SinkPlan:
     """Plan what has appeared since a run began: topics that match now, partitions that were added.
 
@@ -86,6 +99,7 @@ def more(
         store: Where the objects are.
         clock: The time.
         already: The partitions that the run has planned before.
+        claim: As for `make`.
 
     Raises:
         KbackupError: As `make`, but for topics that do not exist: those may have been deleted.
@@ -98,14 +112,26 @@ def more(
         for where in _partitions(topics, settings)
         if where not in already and ids.get(where.topic, "") in ("", topics[where.topic].topic_id)
     ]
+    new = {where.topic: topics[where.topic] for where in wheres}
+    fresh = {name: topic for name, topic in new.items() if name not in ids}
+    if fresh:
+        kept = _claimed(settings, fresh, claim)
+        new = {name: topic for name, topic in new.items() if name in ids or name in kept}
+        wheres = [where for where in wheres if where.topic in new]
     if not wheres:
         return SinkPlan({}, (), wiring.group(settings, "sink"))
-    new = {where.topic: topics[where.topic] for where in wheres}
     plan = _plan(settings, cluster, store, clock, new, wheres, reset="earliest", taken={*ids})
     keeps_start = settings.auto_offset_reset != "earliest"
     return replace(
         plan, partitions=tuple(replace(at, keeps_start=keeps_start) for at in plan.partitions)
     )
+
+
+def _claimed(settings: Settings, topics: Mapping[str, Topic], claim: Claim) -> dict[str, Topic]:
+    """Return those of *topics* that are not left to other runs."""
+    routes = wiring.routes(settings)
+    left = claim([routes.topic(name) for name in topics])
+    return {name: topic for name, topic in topics.items() if routes.topic(name) not in left}
 
 
 def _names(settings: Settings, cluster: Cluster) -> list[str]:

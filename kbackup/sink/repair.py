@@ -29,6 +29,7 @@ from kbackup.records import Facts, Span, TopicIdentity, TopicPartition
 from kbackup.runs import known, wiring
 from kbackup.runs.frame import Frame, Show
 from kbackup.runs.known import Known
+from kbackup.runs.locks import RunLock, all_locked
 from kbackup.runs.selection import select
 from kbackup.runs.stopping import Stop
 from kbackup.runs.world import World
@@ -87,8 +88,18 @@ class RepairRun:
         found = self._plan(cluster, store)
         self._summary.partitions = [accounting.row_of(repair.at).to_dict() for repair in found]
 
-    def work(self, cluster: Cluster, store: Store) -> bool:
-        """Write the objects again; no record is left, since nothing new is backed up."""
+    def work(self, cluster: Cluster, store: Store, lock: RunLock | None) -> bool:
+        """Write the objects again; no record is left, since nothing new is backed up.
+
+        Raises:
+            TopicsLockedError: If a sink works on a topic of these.
+        """
+        if lock is not None:
+            settings = self._frame.settings
+            routes = wiring.routes(settings)
+            places = _places(settings, cluster.topic_names())
+            if left := lock.claim({routes.topic(place.topic) for place in places}):
+                raise all_locked(left)
         self._frame.world.run_tasks.begin()
         for number, repairs in enumerate(_rounds(self._plan(cluster, store))):
             self._write(repairs, number, store)

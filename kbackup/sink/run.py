@@ -3,7 +3,7 @@
 import functools
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
@@ -11,7 +11,7 @@ from typing import Final
 
 from kbackup import engine, moments
 from kbackup.config import Settings
-from kbackup.errors import KbackupError, StoppedError, TopicChangedError
+from kbackup.errors import KbackupError, StoppedError, TopicChangedError, TopicsLockedError
 from kbackup.events import PROGRESS, Event, Plain, Progress
 from kbackup.kafka import Cluster, LogStartMovedError, Position
 from kbackup.records import TopicPartition
@@ -20,6 +20,7 @@ from kbackup.runs import history, wiring
 from kbackup.runs.beats import Beats
 from kbackup.runs.frame import Frame, Show
 from kbackup.runs.letters import ensure_topic
+from kbackup.runs.locks import RunLock
 from kbackup.runs.record import RunRecord
 from kbackup.runs.stopping import Stop, linked
 from kbackup.runs.world import World
@@ -70,6 +71,8 @@ class SinkRun:
         self._schemas = schemas.NO_SCHEMAS
         self._every = _every(settings, every)
         self._earlier: datetime | None = None
+        self._lock: RunLock | None = None
+        self._left: set[str] = set()
         self._noted: str | None = None
         self._held_up: dict[TopicPartition, HeldUp] = {}
 
@@ -98,21 +101,41 @@ class SinkRun:
         for at in plan.partitions:
             self._news.expired(at)
 
-    def work(self, cluster: Cluster, store: Store) -> bool:
-        """Back up what there is, or until asked to stop; what fails is in the summary."""
+    def work(self, cluster: Cluster, store: Store, lock: RunLock | None) -> bool:
+        """Back up what there is, or until asked to stop; what fails is in the summary.
+
+        Raises:
+            TopicsLockedError: If other runs back up all that this one was asked for.
+        """
+        self._lock = lock
         try:
             self._earlier = history.read_success(store, self._frame.layout, self.locks)
             self._noted = None if self._earlier is None else moments.text(self._earlier)
             self._back_up(cluster, store)
+        except TopicsLockedError:
+            raise
         except KbackupError as error:
             self._summary.fail(error)
         return True
+
+    def _claim(self, topics: Collection[str]) -> Collection[str]:
+        """Take *topics* for this run; return, and report, those that others work on."""
+        if self._lock is None:
+            return ()
+        begins = self._newcomers is None
+        left = self._lock.claim_some(topics) if begins else self._lock.claim(topics)
+        if left.keys() != self._left:
+            self._left = set(left)
+            self._news.left(left)
+        return left
 
     def _back_up(self, cluster: Cluster, store: Store) -> None:
         settings, world, layout = self._frame.settings, self._frame.world, self._frame.layout
         opening = self._open(store)
         looked = world.clock.now().timestamp()
-        plan = planner.make(settings, cluster, store, world.clock, likely=world.run_tasks.begin)
+        plan = planner.make(
+            settings, cluster, store, world.clock, likely=world.run_tasks.begin, claim=self._claim
+        )
         opening.report(plan, cluster)
         opening.enter(plan, cluster)
         if (topic := error_policy(settings).topic) is not None:
@@ -123,7 +146,9 @@ class SinkRun:
         self._schemas = schemas.begin(wiring.source_registries(settings), store, layout)
         with Beats("folding the ledger", self._ledger.fold):
             if settings.follow:
-                self._newcomers = Newcomers(settings, world, store, opening, plan, looked)
+                self._newcomers = Newcomers(
+                    settings, world, store, opening, plan, looked, self._claim
+                )
                 self._follow(plan, store, self._newcomers)
             else:
                 self._once(plan, cluster, store, opening)
@@ -178,7 +203,9 @@ class SinkRun:
             overtaken = self._tasks(functools.partial(back_up, self._job(plan)), units)
             if not overtaken:
                 return
-            plan = planner.make(settings, cluster, store, clock, overtaken)
+            plan = planner.make(
+                settings, cluster, store, clock, overtaken, claim=lambda _topics: self._left
+            )
             again = [at for at in plan.partitions if at.where in overtaken]
             for at in again:
                 self._news.odd(at)

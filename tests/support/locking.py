@@ -51,6 +51,10 @@ class ClockedStore(MemoryStore):
         self.head(key)
         return done
 
+    def delete(self, key: str) -> None:
+        super().delete(key)
+        self._times.pop(key, None)
+
     def _stored(self, key: str, etag: str) -> datetime:
         if self._times.get(key, ("",))[0] != etag:
             self._times[key] = (etag, self._clocks.store)

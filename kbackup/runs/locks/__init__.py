@@ -17,6 +17,12 @@ object names it.  A process that holds the flock of the very file that the objec
 same host name, knows that the writer of the object is gone.  Another lock folder, host or container
 has another id, and waits until the object is stale.
 
+**Topics.**  The lock is named after what a run was asked for: two sinks that are asked for the same
+topics in other words hold two.  So a sink lists the topics it works on in its lock object, then
+reads all others there are.  Topics that are in another live one are left to that run.  Each writes
+before it reads, so of two that claim one topic at once at least one sees the other; if both do, the
+one whose object has the lower key waits until the other has made up its mind.
+
 **What it does not promise.**  Not every store can replace an object only if it is unchanged, so a
 takeover is: judge, replace, wait `SETTLE_S`, read back.  Of several that take over at once the
 last writer has it.  A holder that was stopped for minutes and wakes up learns with its next
@@ -30,7 +36,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +44,14 @@ from typing import Any, Final, Self
 
 from kbackup.caches import user_cache
 from kbackup.config import Settings
-from kbackup.errors import ConfigurationError, KbackupError, LockedError, StoppedError, StoreError
+from kbackup.errors import (
+    ConfigurationError,
+    KbackupError,
+    LockedError,
+    StoppedError,
+    StoreError,
+    TopicsLockedError,
+)
 from kbackup.naming import Layout
 from kbackup.runs.locks.file import LockFile
 from kbackup.runs.locks.object import Holder, LockObject, holders, prefix
@@ -58,6 +71,11 @@ SETTLE_S: Final = 0.5
 """Seconds between replacing a lock object and reading it back."""
 
 _POLL_S: Final = 2.0
+
+_NAMED: Final = 5
+
+CLAIM_S: Final = 30.0
+"""Seconds to wait for another run that claims the same topics; one that died meanwhile has them."""
 
 
 class RunLock:
@@ -93,18 +111,20 @@ class RunLock:
             sleep: Waits that many seconds; returns True where the run was asked to stop.
             monotonic: Seconds by a clock that never jumps.
         """
-        text = "\0".join((layout.topics_dir, purpose, *sorted(names)))
+        text = _text(layout, purpose, names)
         body: dict[str, Any] = {
             "run": run, "host": socket.gethostname(), "pid": os.getpid(), "purpose": purpose,
             "topics_dir": layout.topics_dir, "names": sorted(names),
         }  # fmt: skip
-        local = _hash("\0".join((identity, text)))
-        self._file = LockFile((folder or _cache_folder()) / f"{local}.lock")
+        self._folder, self._identity = folder or _cache_folder(), identity
+        self._file = LockFile(self._file_of(text))
+        self._writing = threading.Lock()  # a heartbeat never puts back what it read before a claim
         self._store, self._layout = store, layout
         self._object = LockObject(store, f"{prefix(layout)}{_hash(text)}", body, now)
         self._timeout_s, self._sleep, self._monotonic = timeout_s, sleep, monotonic
         self._ended = threading.Event()
         self._is_lost = False
+        self._topics: set[str] = set()
 
     @classmethod
     def for_settings(
@@ -161,12 +181,100 @@ class RunLock:
     def __exit__(self, *raised: object) -> None:
         self._held.close()
 
+    def claim_some(self, topics: Collection[str]) -> dict[str, Holder]:
+        """Do as `claim`; wait for *timeout_s* where other runs work on all of *topics*.
+
+        Raises:
+            TopicsLockedError: If they still do.
+            StoreError: If the store does not answer.
+        """
+        deadline = self._monotonic() + self._timeout_s
+        while True:
+            left = self.claim(topics)
+            if not topics or len(left) < len({*topics}):
+                return left
+            if self._monotonic() >= deadline:
+                raise all_locked(left)
+            self._pause(_POLL_S)
+
+    def claim(self, topics: Collection[str]) -> dict[str, Holder]:
+        """Take *topics* beside those that are held, as far as no other run works on them.
+
+        Costs two writes, a listing and the reads of other locks, whatever the number of topics.
+
+        Args:
+            topics: What the run is going to work on, by the names in the bucket.
+
+        Returns:
+            The topics that other runs of this kind work on, each with that run.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        wanted, left = {*topics}, dict[str, Holder]()
+        self._write(wanted, claims=True)
+        patience = self._monotonic() + CLAIM_S
+        while True:
+            waits = False
+            for other in self._others(wanted - left.keys()):
+                shared = (wanted & other.topics) - left.keys()
+                is_undecided = other.body.get("claims") and self._object.key < other.key
+                if is_undecided and self._monotonic() < patience:
+                    waits = True
+                else:
+                    left |= dict.fromkeys(shared, other)
+            mine = wanted - left.keys()
+            self._write(mine, claims=waits)
+            if not waits:
+                self._topics |= mine
+                return left
+            self._pause(_POLL_S / 4)
+
+    def _write(self, topics: Collection[str], *, claims: bool) -> None:
+        with self._writing:
+            self._object.body |= {"topics": sorted({*self._topics, *topics}), "claims": claims}
+            self._object.replace()
+
+    def _others(self, topics: Collection[str]) -> list[Holder]:
+        """Return the live locks of this purpose that others hold and that name any of *topics*."""
+        found = [
+            other
+            for other in holders(self._store, self._layout, self._object.body["purpose"])
+            if other.key != self._object.key and not other.topics.isdisjoint(topics)
+        ]
+        if not found:
+            return []
+        clock = self._object.store_clock()
+        return [one for one in found if not self._is_dead(one, clock)]
+
+    def _is_dead(self, other: Holder, clock: datetime) -> bool:
+        """Whether another lock's run is gone: silent, or its file on this host is free."""
+        if (clock - other.modified).total_seconds() >= STALE_S:
+            return True
+        said = other.body
+        if said.get("host") != self._object.body["host"] or not said.get("file"):
+            return False
+        names = [str(name) for name in said.get("names") or ()]
+        text = _text(self._layout, str(said.get("purpose")), names)
+        file = LockFile(self._file_of(text))
+        try:
+            return file.take("looking") and file.id == said["file"]
+        finally:
+            file.release()
+
+    def _file_of(self, text: str) -> Path:
+        return self._folder / f"{_hash(chr(0).join((self._identity, text)))}.lock"
+
     def beat(self) -> None:
         """Refresh the lock object, unless someone else has it by now.
 
         Raises:
             StoreError: If the store does not answer; whether the lock is lost is not known then.
         """
+        with self._writing:
+            self._beat()
+
+    def _beat(self) -> None:
         found = self._object.read()
         if found is None:  # removed by hand, or by a rule of the bucket
             self._is_lost = not self._object.create()
@@ -259,6 +367,32 @@ def _cache_folder() -> Path:
             "set KBACKUP_LOCK_DIR to a folder on this host that can be written to",
         )
     return cache / "locks"
+
+
+def _text(layout: Layout, purpose: str, names: Collection[str]) -> str:
+    """Return what stands for the work that a lock is for."""
+    return "\0".join((layout.topics_dir, purpose, *sorted(names)))
+
+
+def all_locked(left: Mapping[str, Holder]) -> TopicsLockedError:
+    """Return the error of a run whose topics others work on."""
+    others = ", ".join(sorted({str(holder) for holder in left.values()}))
+    return TopicsLockedError(
+        "other runs back up all topics that this one was asked for",
+        f"{others}: {_named(left)}",
+        "let one configuration name each topic; or wait until they end: --lock-timeout 10m does so",
+    )
+
+
+def left_to_others(left: Mapping[str, Holder]) -> str:
+    """Return a sentence about topics that other runs work on."""
+    others = ", ".join(sorted({str(holder) for holder in left.values()}))
+    return f"{_named(left)}: left to {others}, which works on the same topics_dir"
+
+
+def _named(topics: Collection[str]) -> str:
+    rest = len(topics) - _NAMED
+    return ", ".join(sorted(topics)[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _hash(text: str) -> str:

@@ -27,11 +27,20 @@ class Holder:
     Attributes:
         modified: Its last heartbeat, by the store's clock.
         body: ``run host pid started beat purpose topics_dir names``, the id of the lock ``file``
-            its host holds, and a ``token`` of the holder's own; empty where it cannot be read.
+            its host holds, and a ``token`` of the holder's own; once they are known, the ``topics``
+            that it works on, and whether it ``claims`` them still.  Empty where it cannot be read.
+        key: The object.
     """
 
     modified: datetime
     body: Mapping[str, Any]
+    key: str = ""
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that it works on, or claims."""
+        found = self.body.get("topics")
+        return frozenset(map(str, found)) if isinstance(found, list) else frozenset()
 
     def __str__(self) -> str:
         run, host, pid = (self.body.get(name, "?") for name in ("run", "host", "pid"))
@@ -72,7 +81,7 @@ def read(store: Store, key: str) -> Holder | None:
         return None
     except (CorruptObjectError, ValueError):
         body = None
-    return Holder(head.modified, body if isinstance(body, dict) else {})
+    return Holder(head.modified, body if isinstance(body, dict) else {}, key)
 
 
 class LockObject:

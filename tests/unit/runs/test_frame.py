@@ -45,7 +45,7 @@ class Errand:
         """Nothing to plan."""
         self.happens.append("preview")
 
-    def work(self, _cluster: Cluster, store: Store) -> bool:
+    def work(self, _cluster: Cluster, store: Store, _lock: object) -> bool:
         """Fail, or do nothing."""
         self.happens.append("work")
         self.locked = len(held(store))

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -363,3 +364,23 @@ def test_a_first_run_that_begins_at_the_end_says_so_to_the_next(store: StoreSett
     assert (0, 0, 0, 5) == (
         first["exit_code"], first["records"], second["exit_code"], second["records"],
     )  # fmt: skip
+
+
+def test_a_sink_leaves_topics_to_another_live_sink(store: StoreSettings, tmp_path: Path) -> None:
+    """
+    Two configurations over one topic: the second backs up the others, and names what it left.
+    """
+    kafka = FakeKafka()
+    for name in ("t1", "t2", "u"):
+        kafka.create(name, 10)
+    locking = {"no_lock": False, "lock_dir": str(tmp_path)}
+    with following(kafka, store, topics_regex="t.*", group="g1", **locking) as first:
+        wait_until(lambda: committed(kafka, TopicPartition("t2", 0)) == [10], "the first sink")
+        second = Sink(kafka, store, topics=["t1", "u"], group="g2", **locking)
+        summary = second.wait()
+        assert not first.summary
+
+    assert (3, {"locked_topics": 1}, ["u"]) == (
+        summary["exit_code"], summary["skipped"], [row["topic"] for row in summary["partitions"]],
+    )  # fmt: skip
+    assert second.warned("locked_topics")
