@@ -74,12 +74,14 @@ class Bad:
         what: What is wrong with it.
         why: The reason; may be empty.
         do: What the operator can do about it; may be empty.
+        by: The Java class that would complain in a Connect worker; empty for that of the stage.
     """
 
     row: int
     what: str
     why: str = ""
     do: str = ""
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,12 +220,19 @@ def _not_importable(what: str, point: EntryPoint, error: Exception) -> Configura
     )
 
 
-def java_class(seam: str, name: str) -> str:
-    """Return the Java class that the plugin *name* stands for; its own if it stands for none."""
+def java_class(seam: str, name: str, side: str = "") -> str:
+    """Return the Java class that the plugin *name* stands for; its own if it stands for none.
+
+    Args:
+        seam: The extension point.
+        name: The registered name.
+        side: Which of the classes in that class, as for transforms of keys or values.
+    """
     found = load(seam, name)
     package = getattr(found, "java_package", None)
-    own = f"{found.__module__}.{found.__qualname__}"
-    return own if package is None else f"{package}.{found.class_names[0]}"
+    if package is None:
+        return f"{found.__module__}.{found.__qualname__}"
+    return f"{package}.{found.class_names[0]}" + (f"${side.capitalize()}" if side else "")
 
 
 def by_class_name(seam: str, text: str) -> str:

@@ -46,6 +46,7 @@ class BadRecord:
         do: What to do about it.
         stage: Where it was found, in Kafka Connect's words: ``KEY_CONVERTER``,
             ``VALUE_CONVERTER``, ``TRANSFORMATION``, or ``TASK_PUT`` for all that comes later.
+        by: As in `kbackup.columns.Bad`.
     """
 
     offset: int
@@ -53,6 +54,7 @@ class BadRecord:
     why: str = ""
     do: str = ""
     stage: str = "TASK_PUT"
+    by: str = ""
 
     def error(self, where: TopicPartition) -> BadRecordError:
         """Return the error that names it."""

@@ -51,7 +51,7 @@ def transformed(
     for records, unconverted in _convertible(batch, columns, where):
         found = chain(records)
         refused = (
-            BadRecord(offset, why.what, why.why, why.do, "TRANSFORMATION")
+            BadRecord(offset, why.what, why.why, why.do, "TRANSFORMATION", why.by)
             for run in found
             for offset, why in run.refused
         )

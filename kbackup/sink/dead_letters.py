@@ -48,7 +48,7 @@ def _context(
         "connector.name": connector,
         "task.id": "0",
         "stage": bad.stage,
-        "class.name": classes.get(bad.stage, _CLASS),
+        "class.name": bad.by or classes.get(bad.stage, _CLASS),
         "exception.class.name": _EXCEPTION,
         "exception.message": str(error),
         "exception.stacktrace": "\n".join(filter(None, (error.what, bad.why, bad.do))),

@@ -50,7 +50,7 @@ def job_of(
 
 def _classes(settings: Settings) -> dict[str, str]:
     """Return the Java classes of the stages that dead letters name."""
-    found = {"TRANSFORMATION": "org.apache.kafka.connect.transforms.Transformation"}
+    found: dict[str, str] = {}
     for part, name in (("KEY", settings.key_converter), ("VALUE", settings.value_converter)):
         if name is not None:
             found[f"{part}_CONVERTER"] = plugins.java_class("converters", name)

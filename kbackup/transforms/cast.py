@@ -42,6 +42,7 @@ class Cast:
     """Converts between numbers, booleans and text; null stays null."""
 
     class_names: ClassVar[tuple[str, ...]] = ("Cast",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
     reads: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[Option[Any], ...]] = (SPEC, REPLACE_NULL)

@@ -51,7 +51,8 @@ class _Link:
             return found
         what = f"the transform {self.step.alias} cannot be applied to a record"
         do = f"correct the record, or give {self.step.alias} a predicate that leaves it alone"
-        named = tuple((at, Bad(bad.row, what, bad.what, bad.do or do)) for at, bad in new)
+        by = plugins.java_class("transforms", self.step.plugin, self.step.side)
+        named = tuple((at, Bad(bad.row, what, bad.what, bad.do or do, by)) for at, bad in new)
         return replace(found, refused=(*records.refused, *named))
 
 

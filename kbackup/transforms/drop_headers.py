@@ -17,6 +17,7 @@ class DropHeaders:
     """Drops every header that has one of the names."""
 
     class_names: ClassVar[tuple[str, ...]] = ("DropHeaders",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ()
     reads: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[Option[Any], ...]] = (HEADERS,)

@@ -30,6 +30,7 @@ class ExtractField:
     """Replaces the key or the value by one of its fields; null stays null."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ExtractField",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
     reads: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[Option[Any], ...]] = (FIELD, SYNTAX, REPLACE_NULL)

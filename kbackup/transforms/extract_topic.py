@@ -42,6 +42,7 @@ class ExtractTopic:
     """Names the topic by the key, the value, one of their fields, or a header, in a restore."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ExtractTopic",)
+    java_package: ClassVar[str] = "io.confluent.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ("key", "value", "header")
     reads: ClassVar[tuple[str, ...]] = ()
     chooses_topics: ClassVar[bool] = True

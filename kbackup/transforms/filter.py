@@ -16,6 +16,7 @@ class Filter:
     """Drops every record that it is applied to."""
 
     class_names: ClassVar[tuple[str, ...]] = ("Filter",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ()
     reads: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[Option[Any], ...]] = ()

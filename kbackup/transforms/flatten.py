@@ -22,6 +22,7 @@ class Flatten:
     """Flattens nested objects into one level; arrays stay as they are, and null stays null."""
 
     class_names: ClassVar[tuple[str, ...]] = ("Flatten",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
     reads: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[Option[Any], ...]] = (DELIMITER,)

@@ -33,6 +33,7 @@ class HeaderFrom:
     """Adds headers with the text of fields; a null key or value is refused, as in Kafka."""
 
     class_names: ClassVar[tuple[str, ...]] = ("HeaderFrom",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
     reads: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[Option[Any], ...]] = (FIELDS, HEADERS, OPERATION, REPLACE_NULL)

@@ -24,6 +24,7 @@ class HoistField:
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("HoistField",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
     reads: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[Option[Any], ...]] = (FIELD,)

@@ -52,6 +52,7 @@ class InsertField:
     """Adds fields about the record; null values stay null."""
 
     class_names: ClassVar[tuple[str, ...]] = ("InsertField",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
     reads: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[Option[Any], ...]] = (

@@ -23,6 +23,7 @@ class InsertHeader:
     """
 
     class_names: ClassVar[tuple[str, ...]] = ("InsertHeader",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ()
     reads: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[Option[Any], ...]] = (HEADER, LITERAL)

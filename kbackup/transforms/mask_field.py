@@ -36,6 +36,7 @@ class MaskField:
     """Hides the contents of fields; null stays null, and a null value is refused, as in Kafka."""
 
     class_names: ClassVar[tuple[str, ...]] = ("MaskField",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
     reads: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[Option[Any], ...]] = (FIELDS, REPLACEMENT, REPLACE_NULL)

@@ -23,6 +23,7 @@ class RegexRouter:
     """Renames topics that match: what a restore writes to, or a sink stores them as."""
 
     class_names: ClassVar[tuple[str, ...]] = ("RegexRouter",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ()
     reads: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[Option[Any], ...]] = (REGEX, REPLACEMENT)

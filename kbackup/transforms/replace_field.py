@@ -25,6 +25,7 @@ class ReplaceField:
     """Drops or renames fields; null values stay null."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ReplaceField",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
     reads: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[Option[Any], ...]] = (EXCLUDE, INCLUDE, RENAMES, REPLACE_NULL)

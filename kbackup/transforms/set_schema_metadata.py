@@ -25,6 +25,7 @@ class SetSchemaMetadata:
     """Sets the schema's name, version or both; values without a schema are refused."""
 
     class_names: ClassVar[tuple[str, ...]] = ("SetSchemaMetadata",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
     reads: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[Option[Any], ...]] = (NAME, VERSION, REPLACE_NULL)

@@ -51,6 +51,7 @@ class TimestampConverter:
     """Converts times to another form; null stays null."""
 
     class_names: ClassVar[tuple[str, ...]] = ("TimestampConverter",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ("key", "value")
     reads: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[Option[Any], ...]] = (FIELD, TARGET, FORMAT, PRECISION, REPLACE_NULL)

@@ -31,6 +31,7 @@ class TimestampRouter:
     """Names the topic by the record's timestamp, in a restore."""
 
     class_names: ClassVar[tuple[str, ...]] = ("TimestampRouter",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ()
     reads: ClassVar[tuple[str, ...]] = ()
     chooses_topics: ClassVar[bool] = True

@@ -25,6 +25,7 @@ class ValueToKey:
     """Builds the key from fields of the value; a null value is refused, as in Kafka."""
 
     class_names: ClassVar[tuple[str, ...]] = ("ValueToKey",)
+    java_package: ClassVar[str] = "org.apache.kafka.connect.transforms"
     sides: ClassVar[tuple[str, ...]] = ()
     reads: ClassVar[tuple[str, ...]] = ("value",)
     options: ClassVar[tuple[Option[Any], ...]] = (FIELDS, REPLACE_NULL)

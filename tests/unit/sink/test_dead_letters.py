@@ -36,6 +36,7 @@ from tests.unit.sink.test_run import Sink, following, quick  # noqa: F401  (a fi
 
 ORDERS = TopicPartition("orders", 0)
 LETTERS = "dead-orders"
+CAST = "org.apache.kafka.connect.transforms.Cast$Value"
 LAYOUT: dict[str, Any] = {
     "topics": "orders", "format_class": "json", "value_converter": "json", "flush_size": 4,
     "errors_tolerance": "all",
@@ -288,18 +289,21 @@ def test_verify_names_what_was_left_out_and_misses_nothing(
 
 
 @pytest.mark.parametrize(
-    ("stage", "expected"),
+    ("stage", "by", "expected"),
     [
-        ("VALUE_CONVERTER", b"org.apache.kafka.connect.json.JsonConverter"),
-        ("TASK_PUT", b"org.apache.kafka.connect.sink.SinkTask"),
+        ("VALUE_CONVERTER", "", b"org.apache.kafka.connect.json.JsonConverter"),
+        ("TRANSFORMATION", CAST, CAST.encode()),
+        ("TASK_PUT", "", b"org.apache.kafka.connect.sink.SinkTask"),
     ],
 )
-def test_a_dead_letter_names_the_class_that_connect_names(stage: str, expected: bytes) -> None:
+def test_a_dead_letter_names_the_class_that_connect_names(
+    stage: str, by: str, expected: bytes
+) -> None:
     """
-    What a converter complains of is in its name, what a sink does in that of Connect's sink task.
+    What a plugin complains of is in its name, what a sink does in that of Connect's sink task.
     """
     classes = {"VALUE_CONVERTER": "org.apache.kafka.connect.json.JsonConverter"}
-    where, bad = TopicPartition("orders", 0), BadRecord(0, "wrong", stage=stage)
+    where, bad = TopicPartition("orders", 0), BadRecord(0, "wrong", stage=stage, by=by)
 
     found = with_context(batch_of([{"value": b"x"}]), [bad], where, "c", classes)
 

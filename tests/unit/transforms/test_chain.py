@@ -139,6 +139,7 @@ def test_what_was_refused_and_what_was_left_out_is_told_with_the_rows() -> None:
     assert "the transform at cannot be applied to a record" == found.bad[1].what
     assert (4,) == found.filtered
     assert ["VALUE_CONVERTER", "TRANSFORMATION"] == [bad.stage for bad in found.bad]
+    assert "org.apache.kafka.connect.transforms.InsertField$Value" == found.bad[1].by
     assert [1] == offsets(found.before_bad())
 
 
