@@ -1,5 +1,6 @@
 """Objects into the ledger that are not in it: those of earlier versions and other tools."""
 
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -60,6 +61,9 @@ def listed(
 ) -> list[Entry]:
     """Return a row for each listed object of *topic*, with what is stored beside it.
 
+    Objects of a cut of which others are not there, as after a crash, get none: a row would say that
+    the cut was stored.
+
     Args:
         store: Where they are.
         found: A listing of the topic.
@@ -79,10 +83,16 @@ def listed(
     with ThreadPoolExecutor(_THREADS) as pool:
         heads = list(pool.map(lambda pair: store.head(pair[2].key), pairs))
     are_cuts = {where: _are_cuts(found.sets[where]) for where in found.partitions(topic)}
+    there = [
+        (pair, head, CutFacts.from_metadata(head.metadata))
+        for pair, head in zip(pairs, heads, strict=True)
+        if head is not None
+    ]
+    counts = Counter((where, cut) for (where, files, file), _, cut in there if file is files.main)
     return [
         _row(where, files, file, head, are_cuts[where])
-        for (where, files, file), head in zip(pairs, heads, strict=True)
-        if head is not None
+        for (where, files, file), head, cut in there
+        if cut is None or counts[where, cut] >= cut.files
     ]
 
 

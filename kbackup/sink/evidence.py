@@ -1,7 +1,7 @@
 """What group, bucket and log say about each partition, gathered with few requests."""
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
@@ -105,16 +105,14 @@ def gather(
             for where, objects in unentered.items()
             if (overtaken := _overtaken(layout, objects, logs[where], committed.get(where)))
         }
+        ends = {
+            where: _end(known.ledger(where), stored[where], last.get(where)) for where in stored
+        }
         unknown = {
-            where: _cuts(
-                store,
-                pool,
-                _around(layout, stored.get(where, ()), known.ledger(where), position),
-                known.identity(where.topic),
-                values,
-            )
-            for where, position in committed.items()
-            if where in stored
+            where: _cuts(store, pool, lacking, known.identity(where.topic), values)
+            for where, objects in stored.items()
+            if (at := committed[where].offset if where in committed else ends[where]) is not None
+            and (lacking := _lacking(layout, objects, known.ledger(where), at))
         }
         pointed = dict(
             zip(mains, pool.map(lambda at: _pointed_to(store, layout, at), mains), strict=True)
@@ -139,9 +137,7 @@ def gather(
         said, cut = confirmed.get(where, _UNKNOWN), last.get(where, _LastCut())
         ledger, listed = known.ledger(where), stored.get(where, ())
         keys = {at.key for at in listed}
-        end = ledger.end(keys)
-        if end is None:
-            end = cut.stored_to
+        end = _end(ledger, listed, cut)
         more = unknown.get(where, ())
         for one in more:  # of a run that died before it entered values in another format
             is_other = one.is_values and not one.is_same
@@ -180,7 +176,7 @@ class _Confirmation:
         is_confirmed: The object is in the bucket, or the committer needed none.
         identities: Which topic they are of.
         is_behind: The group was set back, and has not come to the end of what was stored then.
-        is_spread: The partition has several directories, of which one was listed.
+        is_spread: The partition may have several directories, of which one was listed.
     """
 
     is_confirmed: bool = False
@@ -225,7 +221,7 @@ class _Following:
     Attributes:
         size: Of that object, in bytes; None where the listing does not have it.
         has_more: Objects of the partition follow it.
-        is_spread: The partition has other directories too.
+        is_spread: The partition may have other directories too.
     """
 
     size: int | None = None
@@ -240,7 +236,7 @@ def _following(
     if key is not None and not key.startswith(layout.prefix(where.topic)):
         return _Following()  # it is in another topics.dir, or was stored under another name
     whole = f"partition={where.partition}"
-    size, has_more = None, False
+    size, has_more, is_first = None, False, key is None
     try:
         key = key or layout.key(
             ObjectKey(where.topic, where.partition, offset, whole, _ANY, View.VALUE)
@@ -253,7 +249,8 @@ def _following(
         directory = layout.parse(key).encoded_partition
     except ObjectKeyError:
         return _Following()
-    return _Following(size, has_more, not layout.is_dated and directory != whole)
+    is_spread = not layout.is_dated and (is_first or directory != whole)
+    return _Following(size, has_more, is_spread)
 
 
 def _with_spread(
@@ -355,13 +352,19 @@ def _overtaken(
     return [one for one in _mains(layout, objects) if first <= one.start_offset < log.start_offset]
 
 
-def _around(
-    layout: Layout, objects: Sequence[_Stored], ledger: PartitionLedger, at: Position
+def _lacking(
+    layout: Layout, objects: Sequence[_Stored], ledger: PartitionLedger, offset: int
 ) -> list[_Stored]:
-    """Return those of *objects* that the ledger lacks and that may reach behind a position."""
+    """Return those of *objects* that the ledger lacks and that may reach behind *offset*."""
     mains = _mains(layout, objects)
-    first = max((one.start_offset for one in mains if one.start_offset <= at.offset), default=0)
+    first = max((one.start_offset for one in mains if one.start_offset <= offset), default=0)
     return [one for one in mains if one.start_offset >= first and one.key not in ledger.objects]
+
+
+def _end(ledger: PartitionLedger, objects: Iterable[_Stored], cut: "_LastCut | None") -> int | None:
+    """Return where the backup ends, by the ledger, else by its last cut."""
+    end = ledger.end({at.key for at in objects})
+    return end if end is not None or cut is None else cut.stored_to
 
 
 def _cuts(

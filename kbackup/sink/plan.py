@@ -86,6 +86,8 @@ class PlannedPartition:
         if self.start.expired or is_left_behind:
             if self.seen.is_confirmed and (bookmark := LastObject.beside(committed)) is not None:
                 return bookmark.position(self.start.offset)
+            if not self.start.expired and self.seen.has_objects:
+                return Position(self.start.offset)  # the next run compares it with the bucket
             again_to = Again(self.where, self._held()).to(self.start.offset)
             return self._empty(self.start.offset, again_to)
         if self.start.moves_group:

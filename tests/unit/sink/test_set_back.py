@@ -1,79 +1,14 @@
 """A group that somebody has set back, over objects of values, which do not store offsets."""
 
 import io
-import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any, Final
-from uuid import uuid4
 
 import pytest
 
-from kbackup.clock import SystemClock
-from kbackup.kafka import Position
-from kbackup.records import Span, TopicPartition
-from kbackup.runs.stopping import Stop
-from kbackup.runs.world import World
-from kbackup.sink.run import SinkRun
-from kbackup.stores import StoreSettings, open_store
-from tests.support.configurations import load
-from tests.support.fake_kafka import FakeKafka
-from tests.support.in_turn import InTurn
-
-WHERE: Final = TopicPartition("orders", 0)
-
-
-class Bench:
-    """A topic of one partition, its backup, and a group that can be set back by hand."""
-
-    def __init__(self, records: int) -> None:
-        self.kafka, self.settings = FakeKafka(), StoreSettings(f"memory://{uuid4()}")
-        self.store = open_store(self.settings)
-        self.kafka.create("orders", records)
-
-    def sink(self, size: int, **options: object) -> dict[str, Any]:
-        """Back up what is there, *size* records a file; the summary."""
-        given = {
-            "bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, "topics": "orders",
-            "format_class": "json", "value_converter_schemas_enable": False, "flush_size": size,
-            **options,
-        }  # fmt: skip
-        world = World(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
-        return dict(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
-
-    def set_back(self, offset: int) -> None:
-        """Set the group's offset, as Kafka's own tools do."""
-        self.kafka.positions_[WHERE] = Position(offset)
-
-    @property
-    def position(self) -> int:
-        """The group's offset."""
-        return self.kafka.positions_[WHERE].offset
-
-    def starts(self) -> set[int]:
-        """The start offsets of the objects."""
-        keys = [one.key for one in self.store.list("topics/orders/")]
-        return {int(key.rsplit("+", 1)[1].split(".")[0]) for key in keys}
-
-    def rows(self) -> dict[int, list[int]]:
-        """The numbers in each object, by its start offset."""
-        found: dict[int, list[int]] = {}
-        for key, rows in self.objects().items():
-            found[int(key.rsplit("+", 1)[1].split(".")[0])] = rows
-        return found
-
-    def objects(self) -> dict[str, list[int]]:
-        """The numbers in each object, by its key."""
-        found = {}
-        for one in self.store.list("topics/orders/"):
-            with self.store.open(one.key) as body:
-                found[one.key] = [json.loads(line)["n"] for line in body.read().splitlines()]
-        return found
-
-    def doubled(self) -> set[int]:
-        """Rows that are in more than one object."""
-        counts = Counter(number for rows in self.rows().values() for number in rows)
-        return {number for number, count in counts.items() if count > 1}
+from kbackup.records import Span
+from tests.support.bench import WHERE, Bench
 
 
 @pytest.mark.parametrize("size", [3, 20, 1000], ids=["smaller", "the same", "larger"])
@@ -184,7 +119,7 @@ def test_two_groups_that_back_up_in_turns_store_no_row_twice(
     """
     bench = Bench(0)
     options = {"format_class": format_class, "partitioner_class": partitioner}
-    groups: dict[str, dict[TopicPartition, Position]] = {"one": {}, "other": {}}
+    groups: dict[str, Any] = {"one": {}, "other": {}}
     codes = []
     for group, count in (("one", 23), ("other", 15), ("one", 15), ("other", 8), ("one", 9)):
         bench.kafka.positions_ = groups[group]

@@ -1,0 +1,82 @@
+"""A topic of one partition, its sinks, and what they have left in a bucket in memory."""
+
+import gzip
+import io
+import json
+from collections import Counter
+from typing import Any, Final
+from uuid import uuid4
+
+import pyarrow.parquet as pq
+
+from kbackup.clock import SystemClock
+from kbackup.kafka import Position
+from kbackup.records import TopicPartition
+from kbackup.runs.stopping import Stop
+from kbackup.runs.world import World
+from kbackup.sink.run import SinkRun
+from kbackup.stores import StoreSettings, open_store
+from tests.support.configurations import load
+from tests.support.fake_kafka import FakeKafka
+from tests.support.in_turn import InTurn
+
+WHERE: Final = TopicPartition("orders", 0)
+
+
+class Bench:
+    """A topic of one partition, its backup, and a group that can be set back by hand."""
+
+    def __init__(self, records: int) -> None:
+        self.kafka, self.settings = FakeKafka(), StoreSettings(f"memory://{uuid4()}")
+        self.store = open_store(self.settings)
+        self.kafka.create("orders", records)
+
+    def sink(self, size: int, **options: object) -> dict[str, Any]:
+        """Back up what is there, *size* records a file; the summary."""
+        given = {
+            "bootstrap_servers": "h:1", "s3_bucket_name": "b", "no_lock": True, "topics": "orders",
+            "format_class": "json", "value_converter_schemas_enable": False, "flush_size": size,
+            **options,
+        }  # fmt: skip
+        world = World(self.kafka, self.settings, InTurn(), SystemClock())  # type: ignore[arg-type]
+        return dict(SinkRun(load("sink", **given).settings, lambda _: None, Stop(), world)())
+
+    def set_back(self, offset: int) -> None:
+        """Set the group's offset, as Kafka's own tools do."""
+        self.kafka.positions_[WHERE] = Position(offset)
+
+    @property
+    def position(self) -> int:
+        """The group's offset."""
+        return self.kafka.positions_[WHERE].offset
+
+    def starts(self) -> set[int]:
+        """The start offsets of the objects."""
+        keys = [one.key for one in self.store.list("topics/orders/")]
+        return {int(key.rsplit("+", 1)[1].split(".")[0]) for key in keys}
+
+    def rows(self) -> dict[int, list[int]]:
+        """The numbers in each object, by its start offset."""
+        found: dict[int, list[int]] = {}
+        for key, rows in self.objects().items():
+            found[int(key.rsplit("+", 1)[1].split(".")[0])] = rows
+        return found
+
+    def objects(self) -> dict[str, list[int]]:
+        """The numbers in each object, by its key; of whole records the offsets."""
+        found = {}
+        for one in self.store.list("topics/orders/"):
+            with self.store.open(one.key) as body:
+                data = body.read()
+            if ".record." in one.key:
+                found[one.key] = pq.read_table(io.BytesIO(data))["offset"].to_pylist()
+                continue
+            text = gzip.decompress(data) if one.key.endswith(".gz") else data
+            found[one.key] = [json.loads(line)["n"] for line in text.splitlines()]
+        return found
+
+    def doubled(self) -> set[int]:
+        """Rows of values that are in more than one object."""
+        values = [rows for key, rows in self.objects().items() if ".record." not in key]
+        counts = Counter(number for rows in values for number in rows)
+        return {number for number, count in counts.items() if count > 1}
