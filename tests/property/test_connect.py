@@ -31,7 +31,7 @@ from kbackup.connect.json_schema import FORM, to_json_schema
 from kbackup.connect.json_schema_reading import from_json_schema
 from kbackup.connect.json_text import JsonStyle
 from kbackup.connect.protobuf_schema import ProtobufStyle, from_message
-from kbackup.connect.schema import DATE, DECIMAL, TIMESTAMP, ConnectSchema, Type
+from kbackup.connect.schema import DATE, DECIMAL, TIMESTAMP, UNION, ConnectSchema, Type
 from kbackup.formats import FormatOptions
 from kbackup.formats.avro import AvroFormat
 from kbackup.naming import View
@@ -40,6 +40,11 @@ NAMES = st.text("abcXYZ_", min_size=1, max_size=4)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 FLOATS = {Type.FLOAT32: 32, Type.FLOAT64: 64}
 STYLE = AvroStyle()
+
+CHOICE = tuple(
+    (name, ConnectSchema(kind, True))
+    for name, kind in (("string", Type.STRING), ("int", Type.INT32), ("long", Type.INT64))
+)
 
 plain = st.builds(
     ConnectSchema,
@@ -53,6 +58,10 @@ logical = st.sampled_from(
         ConnectSchema(Type.INT64, name=TIMESTAMP, version=1),
         ConnectSchema(Type.INT16, True, default="7"),
         ConnectSchema(Type.STRING, doc="prose", default='"é"'),
+        ConnectSchema(Type.BYTES, name="F", parameters=(("connect.fixed.size", "3"),)),
+        ConnectSchema(Type.BYTES, default='"/w=="'),
+        ConnectSchema(Type.STRUCT, True, UNION, fields=CHOICE),
+        ConnectSchema(Type.STRUCT, False, UNION, fields=CHOICE[::-1]),
     ]
 )
 
@@ -86,6 +95,8 @@ def _plain(schema: ConnectSchema) -> st.SearchStrategy[Any]:  # noqa: PLR0911
         case Type.STRING:
             return TEXTS
         case Type.BYTES:
+            if schema.fixed_size is not None:
+                return st.binary(min_size=schema.fixed_size, max_size=schema.fixed_size)
             number = st.integers(-(10**40), 10**40).map(json_values.unscaled)
             return number if schema.logical else st.binary(max_size=5)
         case Type.ARRAY:
@@ -93,6 +104,9 @@ def _plain(schema: ConnectSchema) -> st.SearchStrategy[Any]:  # noqa: PLR0911
         case Type.MAP:
             pair = st.tuples(_plain(schema.keys), values(schema.items))
             return st.lists(pair, max_size=3, unique_by=lambda each: repr(each[0]))
+    if schema.name == UNION:
+        chosen = [st.fixed_dictionaries({name: _plain(field)}) for name, field in schema.fields]
+        return st.one_of(chosen)
     return st.fixed_dictionaries({name: values(field) for name, field in schema.fields})
 
 
