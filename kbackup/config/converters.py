@@ -66,7 +66,7 @@ def _converter(
     if found is not None and form is not None and not _go_together(found, form):
         fit = _that_go_with(form, _PARTS[part])
         why = f"this version writes {format_name} files of: {', '.join(fit)}"
-        do = f"set {name}={fit[0]}" if fit else "choose another format.class"
+        do = f"set {name}={fit[0]}" if fit else f"choose another {_format_of(name)}"
         named.doubts.append(error("combination", name, value, why, do))
     properties: dict[str, Any] = {}
     if found is not None:
@@ -121,8 +121,13 @@ def _given_options(given: Mapping[str, Value], prefix: str, converter: str) -> d
     }
 
 
+def _format_of(converter: str) -> str:
+    """Return the property of the format that goes with the property of a converter."""
+    return "keys.format.class" if converter == "key.converter" else "format.class"
+
+
 def _schemaless(name: str, format_name: str | None, value: Value | None) -> Doubt:
     why = f"{format_name} files need a schema, and JSON without schemas has none"
-    form = "keys.format.class" if name == "key.converter" else "format.class"
+    form = _format_of(name)
     do = f"set {name}.schemas.enable=true if the records carry theirs, or {form}=json"
     return error("combination", name, value, why, do)

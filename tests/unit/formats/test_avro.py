@@ -7,6 +7,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from kbackup import formats
 from kbackup.connect.avro_values import long
 from kbackup.connect.schema import ENUM, ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError
@@ -234,6 +235,18 @@ def test_a_block_that_claims_any_number_without_bytes_is_refused(
 
     with pytest.raises(CorruptObjectError, match="take no bytes"):
         read(whole + long(count) + long(len(datums)) + datums + marker)
+
+
+@pytest.mark.parametrize("name", ["avro", "parquet"])
+def test_advice_names_the_property_that_is_meant(name: str) -> None:
+    """
+    What is wrong with a key is mended by the format of keys, not by that of values.
+    """
+    keys = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["1"]))
+
+    [bad] = formats.by_name(name).refuses(View.KEY, keys)
+
+    assert "choose keys.format.class=json" in bad.do
 
 
 @pytest.mark.parametrize(
