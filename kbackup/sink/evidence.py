@@ -14,21 +14,17 @@ from kbackup.formats import FormatOptions
 from kbackup.kafka import Position
 from kbackup.naming import INDEX_EXTENSION, UPLOAD_DATE, Layout, ObjectKey, View
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition, joined
-from kbackup.reports import LastObject
 from kbackup.runs.known import NOTHING, Known, with_objects
 from kbackup.sink import inherited
-from kbackup.sink.beyond import from_on
+from kbackup.sink.confirming import UNCONFIRMED, Confirmation, confirm
 from kbackup.sink.dated import pointed_to
 from kbackup.sink.held import HeldCut, held, one_after_another, untold_to
 from kbackup.sink.inherited import Inherited
 from kbackup.sink.start import Evidence
-from kbackup.stores import ObjectHead, Store
+from kbackup.stores import Store
 
 _THREADS: Final = 16
 """One HEAD a partition decides how long a run with nothing to do takes."""
-
-_ANY: Final = ".any"
-"""An extension that no object has."""
 
 _DENIED: Final = 403
 """The status of an answer that says that this object may not be read, or is archived."""
@@ -70,12 +66,12 @@ def gather(
         StoreError: If the bucket cannot be asked.
     """
     with ThreadPoolExecutor(_THREADS) as pool:
-        answers = pool.map(lambda at: _confirm(store, layout, *at), committed.items())
+        answers = pool.map(lambda at: confirm(store, layout, *at), committed.items())
         confirmed = dict(zip(committed, answers, strict=True))
         doubtful = [
             where
             for where, log in logs.items()
-            if not confirmed.get(where, _UNKNOWN).is_confirmed
+            if not confirmed.get(where, UNCONFIRMED).is_confirmed
             or committed[where].offset < log.start_offset  # what expired may be in the bucket
             or confirmed[where].is_behind
         ]
@@ -100,11 +96,6 @@ def gather(
             for where, objects in stored.items()
             if where.topic in begun
         }
-        whole = {
-            where: _whole_cuts(store, pool, overtaken, known.identity(where.topic))
-            for where, objects in unentered.items()
-            if (overtaken := _overtaken(layout, objects, logs[where], committed.get(where)))
-        }
         ends = {
             where: _end(known.ledger(where), stored[where], last.get(where)) for where in stored
         }
@@ -127,14 +118,14 @@ def gather(
             where
             for where, cut in last.items()
             if cut.is_foreign
-            and not confirmed.get(where, _UNKNOWN).is_confirmed
+            and not confirmed.get(where, UNCONFIRMED).is_confirmed
             and mains[where][-1].start_offset
             >= (known.ledger(where).end({at.key for at in stored[where]}) or 0)
         ]
         legacies = dict(zip(foreign, pool.map(count, foreign), strict=True))
     evidence = {}
     for where, log in logs.items():
-        said, cut = confirmed.get(where, _UNKNOWN), last.get(where, _LastCut())
+        said, cut = confirmed.get(where, UNCONFIRMED), last.get(where, _LastCut())
         ledger, listed = known.ledger(where), stored.get(where, ())
         keys = {at.key for at in listed}
         end = _end(ledger, listed, cut)
@@ -153,10 +144,7 @@ def gather(
             where in mains,
             (*said.identities, cut.identity),
             known_to=ledger.reached(),
-            kept=joined(
-                [*ledger.kept(keys), *whole.get(where, ())]
-                + [one.span for one in more if one.is_whole]
-            ),
+            kept=joined([*ledger.kept(keys), *(one.span for one in more if one.is_whole)]),
             lost=joined(one.span for one in ledger.missing(keys)),
             unentered=tuple((at.start_offset, at.key) for at in unentered.get(where, ())),
             is_astray=pointer is not None and pointer != mains[where][-1].start_offset,
@@ -168,97 +156,12 @@ def gather(
     return evidence
 
 
-@dataclass(frozen=True, slots=True)
-class _Confirmation:
-    """What a committed position, and the object it names, say.
-
-    Attributes:
-        is_confirmed: The object is in the bucket, or the committer needed none.
-        identities: Which topic they are of.
-        is_behind: The group was set back, and has not come to the end of what was stored then.
-        is_spread: The partition may have several directories, of which one was listed.
-    """
-
-    is_confirmed: bool = False
-    identities: tuple[TopicIdentity, ...] = ()
-    is_behind: bool = False
-    is_spread: bool = False
-
-
-_UNKNOWN: Final = _Confirmation()
-
-
-def _confirm(
-    store: Store, layout: Layout, where: TopicPartition, position: Position
-) -> _Confirmation:
-    bookmark = LastObject.read(position.metadata)
-    if bookmark is None:
-        return _UNKNOWN
-    last = bookmark.of
-    if bookmark.at != position.offset:  # moved since, or of a version that did not keep it
-        return _Confirmation(identities=(last.identity,))
-    is_behind = last.again_to is not None
-    found = _following(store, layout, where, position.offset, last.key)
-    if found.has_more:  # another run has stored what follows
-        return _Confirmation(identities=(last.identity,))
-    said = _Confirmation(True, (last.identity,), is_behind, found.is_spread)
-    if last.key is None or (found.size is not None and found.size == last.size):
-        return said  # without a key, kbackup committed that it had nothing to store before it
-    is_ours = last.key.startswith(layout.prefix(where.topic))
-    head = _head(store, last.key) if is_ours else None
-    if head is None or last.last_offset is None:  # an object of another tool, counted once
-        return replace(said, is_confirmed=head is not None)
-    facts = Facts.from_metadata(head.metadata)
-    is_there = facts is not None and facts.last_offset >= last.last_offset
-    identities = (last.identity, TopicIdentity.from_metadata(head.metadata))
-    return replace(said, is_confirmed=is_there, identities=identities)
-
-
-@dataclass(frozen=True, slots=True)
-class _Following:
-    """What a listing shows from a partition's last object on.
-
-    Attributes:
-        size: Of that object, in bytes; None where the listing does not have it.
-        has_more: Objects of the partition follow it.
-        is_spread: The partition may have other directories too.
-    """
-
-    size: int | None = None
-    has_more: bool = False
-    is_spread: bool = False
-
-
-def _following(
-    store: Store, layout: Layout, where: TopicPartition, offset: int, key: str | None
-) -> _Following:
-    """List from the last object on, in its directory; nothing where that is another backup's."""
-    if key is not None and not key.startswith(layout.prefix(where.topic)):
-        return _Following()  # it is in another topics.dir, or was stored under another name
-    whole = f"partition={where.partition}"
-    size, has_more, is_first = None, False, key is None
-    try:
-        key = key or layout.key(
-            ObjectKey(where.topic, where.partition, offset, whole, _ANY, View.VALUE)
-        )
-        for one, _ in from_on(store, layout, key):
-            if one.key != key:
-                has_more = True
-                break
-            size = one.size
-        directory = layout.parse(key).encoded_partition
-    except ObjectKeyError:
-        return _Following()
-    is_spread = not layout.is_dated and (is_first or directory != whole)
-    return _Following(size, has_more, is_spread)
-
-
 def _with_spread(
     known: Known,
     store: Store,
     layout: Layout,
     clock: Clock,
-    confirmed: Mapping[TopicPartition, _Confirmation],
+    confirmed: Mapping[TopicPartition, Confirmation],
     logs: Mapping[TopicPartition, Span],
     committed: Mapping[TopicPartition, Position],
 ) -> Known:
@@ -275,13 +178,6 @@ def _with_spread(
         and known.has_ledger(where.topic)
     }
     return with_objects(known, store, layout, clock, sorted(topics))
-
-
-def _head(store: Store, key: str) -> ObjectHead | None:
-    try:
-        return store.head(key)
-    except ObjectKeyError:
-        return None  # a key that this store cannot have
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,14 +240,6 @@ def _mains(layout: Layout, objects: Sequence[_Stored]) -> list[_Stored]:
     return [one for one in objects if layout.is_main(one.parts)]
 
 
-def _overtaken(
-    layout: Layout, objects: Sequence[_Stored], log: Span, at: Position | None
-) -> list[_Stored]:
-    """Return those of *objects* whose first offsets the log has lost since *at*."""
-    first = 0 if at is None else at.offset
-    return [one for one in _mains(layout, objects) if first <= one.start_offset < log.start_offset]
-
-
 def _lacking(
     layout: Layout, objects: Sequence[_Stored], ledger: PartitionLedger, offset: int
 ) -> list[_Stored]:
@@ -389,20 +277,6 @@ def _cuts(
         HeldCut(cut.span, count, count == cut.files, is_same, is_values)
         for (cut, is_same, is_values), count in counts.items()
     )
-
-
-def _whole_cuts(
-    store: Store, pool: Executor, objects: Sequence[_Stored], identity: TopicIdentity
-) -> list[Span]:
-    """Return the cuts of which every object is there, of a run that died before it entered them."""
-    counts: Counter[CutFacts] = Counter()
-    for head in pool.map(lambda one: store.head(one.key), objects):
-        cut = None if head is None else CutFacts.from_metadata(head.metadata)
-        if head is None or cut is None:
-            continue
-        if not identity.conflicts(TopicIdentity.from_metadata(head.metadata)):
-            counts[cut] += 1
-    return [cut.span for cut, count in counts.items() if count == cut.files]
 
 
 def _last_cut(store: Store, objects: Sequence[_Stored]) -> _LastCut:
