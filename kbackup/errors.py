@@ -138,6 +138,31 @@ class ConfigurationError(KbackupError):
     code = "configuration"
 
 
+class NewerVersionError(ConfigurationError):
+    """A later version of kbackup wrote what would have to be understood."""
+
+    code = "newer_version"
+
+    @classmethod
+    def of(cls, what: str, found: int, known: int, version: str = "", **place: Any) -> Self:
+        """Return the error of something that a later version wrote.
+
+        Args:
+            what: What was written.
+            found: The version of its form.
+            known: The latest that this kbackup understands.
+            version: The kbackup that wrote it; empty where that is not known.
+            place: Where it is.
+        """
+        return cls(
+            f"{what} was written by a later version of kbackup",
+            f"its form is version {found}, and this kbackup understands {known}: what it does not "
+            "understand it would take for missing, or lose",
+            f"use kbackup {version} or later" if version else "use the version that wrote it",
+            **place,
+        )
+
+
 class ObjectKeyError(KbackupError):
     """A key does not follow the layout of object keys."""
 

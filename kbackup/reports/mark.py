@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from kbackup.errors import ObjectKeyError
+from kbackup.errors import NewerVersionError, ObjectKeyError
 from kbackup.kafka import Position
 from kbackup.naming import Layout
 from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
@@ -151,10 +151,15 @@ class Mark:
 
         Whoever has moved the offset and kept the text has made it theirs.  Version 2 did not
         always say which offset it was; whole records alone show it.
+
+        Raises:
+            NewerVersionError: If a restore of a later version committed it.
         """
 
         def of(data: Mapping[str, Any]) -> Mark:
             if "v" in data:
+                if isinstance(data["v"], int) and data["v"] > VERSION:
+                    raise NewerVersionError.of("the restore's position", data["v"], VERSION)
                 return cls.from_dict(data, position.offset)
             return _version_1(position.offset, data, layout)
 

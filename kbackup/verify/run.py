@@ -110,6 +110,12 @@ def verify(
         yield summary.warn("foreign_object", why, key=key)
     summary.skip("foreign_objects", found.foreign_count)
     known = notes.known
+    if unknown := sum(ledger.unknown for ledger in known.ledgers.values()):
+        text = (
+            f"{counted(unknown, 'row')} of the ledger {form(unknown, 'is', 'are')} of kinds that "
+        )
+        text += "only a later version of kbackup knows; they are ignored"
+        yield summary.warn("unknown_rows", text)
     for damage in known.all_damage():
         summary.fail(CorruptObjectError(damage.name, damage.why, REBUILD, key=damage.name))
     entries: Mapping[TopicPartition, Sequence[Recorded]] = known.recorded

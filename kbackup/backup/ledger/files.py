@@ -19,7 +19,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kbackup.errors import CorruptObjectError
+from kbackup import __version__
+from kbackup.errors import CorruptObjectError, NewerVersionError
 
 VERSION: Final = 1
 """Of the files; a reader refuses a later one."""
@@ -33,6 +34,7 @@ _SNAPSHOT_CODEC: Final = "zstd"
 """In a column of a few rows, zstd's frames cost more bytes than it saves, and half the time."""
 
 _VERSION_KEY: Final = b"kbackup.ledger"
+_WRITER_KEY: Final = b"kbackup.version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,9 @@ def encoded(
         store_schema=False,
     ) as writer:  # fmt: skip  (half the bytes of a part would be what is left out)
         writer.write_table(_as(rows, schema))
-        writer.add_key_value_metadata({_VERSION_KEY: str(VERSION), **metadata})
+        writer.add_key_value_metadata(
+            {_VERSION_KEY: str(VERSION), _WRITER_KEY: __version__, **metadata}
+        )
     return sink.getvalue()
 
 
@@ -90,13 +94,14 @@ def parsed(key: str, body: bytes, schema: pa.Schema) -> tuple[pa.Table, dict[byt
         schema: Of the rows to return; other columns are left out.
 
     Raises:
-        CorruptObjectError: If it is of a later version.
+        NewerVersionError: If it is of a later version.
         ArrowException: If it is damaged; or `OSError`, `KeyError` or `ValueError`.
     """
     file = pq.ParquetFile(pa.BufferReader(body), pre_buffer=False)
     metadata = file.metadata.metadata or {}
-    if int(metadata[_VERSION_KEY]) > VERSION:
-        raise CorruptObjectError(key, "a later version of kbackup wrote it", "")
+    if (found := int(metadata[_VERSION_KEY])) > VERSION:
+        writer = metadata.get(_WRITER_KEY, b"").decode(errors="replace")
+        raise NewerVersionError.of(key, found, VERSION, writer, key=key)
     if file.schema_arrow.equals(schema):
         return file.read(use_threads=False), metadata
     rows = file.read(columns=schema.names, use_threads=False)

@@ -10,6 +10,7 @@ from kbackup.backup.ledger.rows import (
     GAP,
     MAIN_VIEWS,
     MISSING,
+    OBJECT,
     PASSED,
     SKIPPED,
     Entry,
@@ -155,15 +156,18 @@ class TopicLedger:
     Attributes:
         partitions: By number, those of which anything is known.
         damage: Files of the ledger that cannot be read.
+        unknown: How many rows are of kinds that this version does not know; they say nothing here.
     """
 
     partitions: Mapping[int, PartitionLedger] = field(default_factory=dict)
     damage: Sequence[Damage] = ()
+    unknown: int = 0
 
     @classmethod
     def of(cls, entries: Iterable[Entry], damage: Sequence[Damage] = ()) -> "TopicLedger":
         """Return the ledger that *entries*, one about each thing, make up."""
         found: defaultdict[int, PartitionLedger] = defaultdict(PartitionLedger)
+        unknown = 0
         for entry in entries:
             at = found[entry.partition]
             if entry.kind == GAP:
@@ -176,12 +180,14 @@ class TopicLedger:
                 at.passed.append(entry.span)
             elif entry.kind == SKIPPED:
                 at.skipped.append(entry.span)
-            elif entry.key is not None:
+            elif entry.kind == OBJECT and entry.key is not None:
                 at.objects[entry.key] = entry
+            else:
+                unknown += 1
         for one in found.values():
             one.gaps.sort()
             one.skipped[:] = joined(one.skipped)
-        return cls(dict(found), damage)
+        return cls(dict(found), damage, unknown)
 
     def partition(self, number: int) -> PartitionLedger:
         """Return what is known of a partition."""

@@ -264,7 +264,8 @@ class Stream:
         """Read a file; rows of the form's columns, and the file's metadata.
 
         Raises:
-            CorruptObjectError: If it is gone, damaged, or of a later version.
+            CorruptObjectError: If it is gone, or damaged.
+            NewerVersionError: If it is of a later version.
         """
         key = self.prefix + name.text
         try:

@@ -146,7 +146,7 @@ class Planner:
 
     def _intent(self, name: str) -> Intent:
         source = source_of(self._known, name)
-        wheres = self._inventory.stored(name)
+        wheres = self._inventory.wanted(name)
         target = rename(name, self._settings.renames)
         same = None
         if source.cluster_id:
@@ -221,7 +221,7 @@ class Planner:
         warnings += [warning for part in parts for warning in part.warnings]
         objects = sum(len(files.files) for files in chosen)
         stored = sum(file.size for files in chosen for file in files.files)
-        wheres = self._inventory.stored(intent.source)
+        wheres = self._inventory.wanted(intent.source)
         if wheres:
             refusals += soundness.unbelievable(intent, wheres[-1].partition, source.partitions)
         refusals += safety.unreplicable(

@@ -3,6 +3,7 @@
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, BinaryIO
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from kbackup.backup.ledger.files import encoded
 from kbackup.backup.ledger.objects import TopicLedger, accepted, gap, missing, passed
 from kbackup.backup.ledger.rows import OBJECTS, Entry, entries, table
 from kbackup.backup.ledger.stream import FOLD_AT, GRACE_MS, Contents, Stream
+from kbackup.errors import NewerVersionError
 from kbackup.naming import Layout
 from kbackup.records import Span, TopicPartition
 from kbackup.stores import StoredObject, StoreSettings
@@ -166,19 +168,37 @@ def test_a_snapshot_of_the_future_is_not_believed() -> None:
     assert {0, 10} == {entry.first for entry in entries(ledger.read().rows)}
 
 
-def test_a_later_version_is_reported_as_such() -> None:
+def test_a_later_version_is_read_by_that_version_alone() -> None:
     """
-    A file of a later version is reported, and its rows are not guessed.
+    A file of a later version ends the command: its rows are neither guessed nor left out.
     """
     store, time = CountingStore(), HandClock(NOW)
     ledger = stream(store, time)
-    body = encoded(table([row(0)], OBJECTS), OBJECTS.schema, {b"kbackup.ledger": "2"})
+    later = {b"kbackup.ledger": "2", b"kbackup.version": "7.1"}
+    body = encoded(table([row(0)], OBJECTS), OBJECTS.schema, later)
     name = f"{ledger.prefix}{9_999_999_999_999 - NOW}-{1:016x}.parquet"
     store.put(name, io.BytesIO(body), sha256="", metadata={})
 
-    (damage,) = ledger.read().damage
+    for ask in (
+        ledger.read,
+        lambda: ledger.fold(1),
+        lambda: ledger.rewrite(lambda there: there.rows),
+    ):
+        with pytest.raises(NewerVersionError) as raised:
+            ask()
 
-    assert "a later version" in damage.why
+        assert (2, "use kbackup 7.1 or later") == (raised.value.exit_code, raised.value.do)
+
+
+def test_rows_of_unknown_kinds_say_nothing() -> None:
+    """
+    What a later version adds beside what there is, is counted, and stands for no object.
+    """
+    rows = [row(0), replace(row(10), kind="digest"), replace(row(20), kind="capture", key=None)]
+
+    found = TopicLedger.of(rows)
+
+    assert (1, 2) == (len(found.partition(0).objects), found.unknown)
 
 
 def test_a_rewritten_ledger_counts_for_what_came_before() -> None:

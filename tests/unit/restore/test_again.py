@@ -8,7 +8,12 @@ import pyarrow as pa
 import pytest
 from backup_samples import JSON, RECORD, SIBLINGS, Backup, batch
 
-from kbackup.errors import BadRecordError, RefusedError, TargetNotEmptyError
+from kbackup.errors import (
+    BadRecordError,
+    NewerVersionError,
+    RefusedError,
+    TargetNotEmptyError,
+)
 from kbackup.flow.views import ViewSpec
 from kbackup.kafka import Position
 from kbackup.naming import Layout
@@ -326,3 +331,19 @@ def test_what_was_good_before_a_record_that_ends_the_restore_is_committed(
 
     assert values(range(5)) == again.cluster.values("copy_of_orders")
     assert 5 == position(again).offset
+
+
+def test_a_position_of_a_later_version_is_left_to_it(again: Restoring) -> None:
+    """
+    What a later version committed is not taken for anyone else's, nor read by guess.
+    """
+    again.backup.put("orders", 0, range(10))
+    again.restore()
+    (group,) = again.cluster.groups
+    positions = again.cluster.groups[group]
+    for at, found in positions.items():
+        later = found.metadata.replace('"v":2', '"v":3')
+        positions[at] = Position(found.offset, later)
+
+    with pytest.raises(NewerVersionError, match="by a later version of kbackup"):
+        again.restore()

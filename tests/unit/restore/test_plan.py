@@ -457,3 +457,20 @@ def test_a_topic_whose_objects_are_all_gone_was_not_empty(store: Store) -> None:
     (orders,) = [one for one in found.topics if one.intent.source == "orders"]
     assert [7] == [error.exit_code for error in orders.refusals]
     assert () == orders.warnings
+
+
+def test_a_stray_object_refuses_no_other_partitions(store: Store) -> None:
+    """
+    A partition that only a mistaken name can have refuses a restore of all, and of itself alone.
+    """
+    for partition in (0, 1, 7):
+        put(store, whole("orders", partition, 0), 0, 9)
+    sources = {"orders": TopicEntry("topic", "orders", "c", "id", 2)}
+
+    everything = plan(store, FakeCluster(), sources, rename="copy_of_$0")
+    some = plan(store, FakeCluster(), sources, rename="copy_of_$0", partitions="0,1")
+
+    assert ["claims that there is a partition 7" in one.what for one in everything.refusals] == [
+        True
+    ]
+    assert ([], 2) == (some.refusals, some.topics[0].partitions)

@@ -1,24 +1,29 @@
 """What a restore leaves behind."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
+
+import pytest
 
 from kbackup import config
 from kbackup.backup.catalog import Catalog
 from kbackup.backup.file_sets import FileSet
 from kbackup.clock import SystemClock
 from kbackup.engine import NotBegun
-from kbackup.errors import SparkError
+from kbackup.errors import SparkError, StoreError
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import Bookmark, Done, Mark, OfRestore, PartitionReport, Place, Source
 from kbackup.restore.job import RestoreUnit
 from kbackup.restore.planning.plan import RestorePlan
 from kbackup.restore.run import RestoreRun
+from kbackup.runs import frame
 from kbackup.runs.stopping import Stop
 from kbackup.runs.world import World
-from kbackup.stores import StoreSettings
+from kbackup.stores import StoredObject, StoreSettings
 from kbackup.stores.memory import MemoryStore
 from kbackup.testing import FaultyStore
 from tests.support.target import COPY, FakeTarget, Restoring
@@ -165,3 +170,36 @@ def test_an_audit_that_a_stop_has_cut_short_was_not_made() -> None:
     run._audit(plan, there, reports)
 
     assert "not made" == run._summary.finish()["audit"]
+
+
+class Guarded(MemoryStore):
+    """A store whose ledger this principal may not read."""
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
+        """List objects, and locks."""
+        if "/ledger/" in prefix:
+            raise StoreError(f"list {prefix}", "Access Denied", status=403)
+        return super().list(prefix, after=after)
+
+
+def test_a_restore_that_may_lock_has_to_read_the_ledger(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """
+    Who may write beside the ledger and not read it is told so: nothing missing would be noticed.
+    """
+    restoring = Restoring()
+    restoring.backup.put("orders", 0, range(5))
+    guarded = Guarded(restoring.backup.settings)
+    monkeypatch.setattr(frame, "open_store", lambda _: guarded)
+    options = {
+        "bootstrap_servers": "-", "s3_bucket_name": "b", "topics": "orders", "dry_run": True,
+        "rename": "copy_of_$0", "lock_dir": str(tmp_path),
+    }  # fmt: skip
+    settings = config.load("restore", options=options, files=(), environ={}).settings
+    kafka = SimpleNamespace(cluster=Idle)
+    world = World(kafka, restoring.backup.settings, Counted(), SystemClock())  # type: ignore[arg-type]
+
+    summary = RestoreRun(settings, lambda _: None, Stop(), world)()
+
+    assert (6, "store") == (summary["exit_code"], summary["errors"][0]["code"])
