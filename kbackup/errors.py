@@ -247,6 +247,12 @@ class KafkaError(KbackupError):
     is_away = False
 
 
+class EndNotSeenError(KafkaError):
+    """A log is said to end before what the cluster has acknowledged, and stays so."""
+
+    code = "end_not_seen"
+
+
 class TopicDeletedError(KafkaError):
     """A topic was deleted while it was being backed up."""
 

@@ -5,6 +5,7 @@ A `Connection` is plain data and crosses processes; it opens clients where they 
 """
 
 from kbackup.kafka.administration import (
+    NO_ENDS,
     SETTLE_S,
     Cluster,
     NewTopic,
@@ -28,6 +29,7 @@ from kbackup.kafka.transport import (
 )
 
 __all__ = [
+    "NO_ENDS",
     "NO_OTHERS",
     "PATIENCE_S",
     "SETTLE_S",

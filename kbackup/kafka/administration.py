@@ -2,11 +2,14 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from kbackup.errors import GroupActiveError, KafkaError, KbackupError
 from kbackup.kafka.transport import Position
 from kbackup.records import Span, TopicPartition
+
+NO_ENDS: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
 SETTLE_S: Final = 10.0
 """How long a transaction that is still open is waited for where none should be."""
@@ -97,12 +100,22 @@ class Cluster(Protocol):
         ...
 
     def settled_spans(
-        self, wheres: Sequence[TopicPartition], wait_s: float = SETTLE_S
+        self,
+        wheres: Sequence[TopicPartition],
+        at_least: Mapping[TopicPartition, int] = NO_ENDS,
+        wait_s: float = SETTLE_S,
     ) -> dict[TopicPartition, Span]:
         """Return `spans` once the transactions that have ended are visible in them.
 
         A transaction that stays open is waited for no longer than *wait_s*; the spans end in
-        front of it.
+        front of it.  A log that is said to end too soon is waited for no longer than
+        `PATIENCE_S`.
+
+        Args:
+            wheres: Existing partitions.
+            at_least: Where logs end at least.  A broker that has just become the leader of a
+                partition may answer with an end of some time ago.
+            wait_s: Seconds.
         """
         ...
 

@@ -26,7 +26,15 @@ from confluent_kafka.admin import (
 )
 
 from kbackup.errors import KafkaError, KbackupError
-from kbackup.kafka import SETTLE_S, KafkaSettings, NewTopic, Position, Topic
+from kbackup.kafka import (
+    NO_ENDS,
+    PATIENCE_S,
+    SETTLE_S,
+    KafkaSettings,
+    NewTopic,
+    Position,
+    Topic,
+)
 from kbackup.kafka.client import Complaints, calls, kafka_error
 from kbackup.kafka.client_log import CLIENT_LOG
 from kbackup.kafka.coordinator import patiently
@@ -40,6 +48,12 @@ from kbackup.records import TopicPartition as Where
 _log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 0.02
+
+_FIRST_ASK_S: Final = 3.0
+"""How long offsets are waited for before the client looks up the leaders again.  It asks those that
+it knows: where one has died meanwhile it waits for all of the time that it is given, and says of
+that one's partitions that their offset is -1001, which is no error to it.
+"""
 
 _OF_THE_TOPIC: Final = (
     ConfigSource.DYNAMIC_TOPIC_CONFIG,
@@ -128,19 +142,33 @@ class Cluster:
         """Return where each partition's log ends, behind open transactions."""
         return self._offsets(wheres, OffsetSpec.latest(), committed_only=False)
 
-    def settled_spans(self, wheres: Sequence[Where], wait_s: float = SETTLE_S) -> dict[Where, Span]:
-        """Return `spans` once the transactions that have ended are visible in them.
+    def settled_spans(
+        self,
+        wheres: Sequence[Where],
+        at_least: Mapping[Where, int] = NO_ENDS,
+        wait_s: float = SETTLE_S,
+    ) -> dict[Where, Span]:
+        """Return `spans` once what has ended is visible in them: `Cluster.settled_spans`.
 
         A commit is answered before its markers are written, so the last stable offset lags for a
-        moment after a transaction that was committed.  A transaction that stays open is waited
-        for no longer than *wait_s*; the spans end in front of it.
+        moment after a transaction that was committed.  A broker that has just become a leader
+        knows what was acknowledged, but not at once that it was: it answers with an older end.
         """
-        deadline = time.monotonic() + wait_s
+        begin = time.monotonic()
         while True:
-            settled = self.spans(wheres)
-            ends = self.ends(wheres)
+            try:
+                settled = self.spans(wheres)
+                ends = self.ends(wheres)
+            except KafkaError:  # a partition may be without a leader for a while
+                if time.monotonic() - begin > PATIENCE_S:
+                    raise
+                time.sleep(_LOOK_S)
+                continue
             is_settled = all(settled[where].end_offset == end for where, end in ends.items())
-            if is_settled or time.monotonic() > deadline:
+            is_seen = all(ends[where] >= end for where, end in at_least.items())
+            if time.monotonic() - begin > (wait_s if is_seen else PATIENCE_S):
+                return settled
+            if is_settled and is_seen:
                 return settled
             time.sleep(_LOOK_S)
 
@@ -156,15 +184,21 @@ class Cluster:
         tries = itertools.count()
 
         def ask() -> dict[Where, int]:
-            if next(tries):  # the client may remember an older topic of the same name
+            patience_s = timeout_s
+            if next(tries):  # the client may remember another topic, or a leader that is gone
                 self._admin.list_topics(timeout=timeout_s)
+            else:
+                patience_s = min(timeout_s, _FIRST_ASK_S)
             futures = self._admin.list_offsets(
-                asked, isolation_level=level, request_timeout=timeout_s
+                asked, isolation_level=level, request_timeout=patience_s
             )
-            return {
+            found = {
                 Where(at.topic, at.partition): int(future.result(timeout=timeout_s + 5).offset)
                 for at, future in futures.items()
             }
+            if any(offset < 0 for offset in found.values()):  # a leader has not answered
+                raise KafkaException(Code(Code.LEADER_NOT_AVAILABLE))
+            return found
 
         found: dict[Where, int] = self._answer(
             f"reading offsets of {counted(len(asked), 'partition')}",

@@ -1,8 +1,10 @@
 """Kafka records to record batches: one partition at a time, from one offset to another."""
 
 import logging
+import math
 import time
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -24,6 +26,10 @@ _log = logging.getLogger(__name__)
 
 QUEUE_KIB: Final = 32 * 1024
 """What the client fetches ahead.  With one batch it bounds a reader's memory."""
+
+CAUGHT_UP_S: Final = 10.0
+"""How long a log may be said to end before what is known to be in it.  A follower that has just
+become the leader knows records before it knows that they are acknowledged."""
 
 
 class Reader:
@@ -105,18 +111,21 @@ class Reader:
             self._met.add(topic)
 
     def _batches(self, where: Where, span: Span) -> Iterator[pa.RecordBatch]:
-        position = span.start_offset
+        position, short = span.start_offset, _Short()
         heard = time.monotonic()
         while position < span.end_offset:
             taken = calls(f"reading {where}", self._complaints, self._source.take)
             position = max(position, taken.position)
             if taken.batch is not None:
+                short = _Short()
                 yield taken.batch
             if taken.event is not None:
-                end = self._event(taken.event, where, span, position)
+                end = self._event(taken.event, where, span, position, short)
                 position = position if end is None else max(position, end)
             if taken.batch is not None or taken.event is not None:
                 heard = time.monotonic()
+            elif short.is_over:
+                raise _cut_back(where, short.end, span)
             elif time.monotonic() - heard > self._patience_s:
                 raise KafkaError(
                     f"{where} offset {position}: no answer for {time.monotonic() - heard:.0f} s",
@@ -125,7 +134,9 @@ class Reader:
                     "the committed offset",
                 )
 
-    def _event(self, event: Event, where: Where, span: Span, position: int) -> int | None:
+    def _event(
+        self, event: Event, where: Where, span: Span, position: int, short: "_Short"
+    ) -> int | None:
         """Return the position an event stands for; raise what it means otherwise."""
         error = event.error
         code = error.code()
@@ -134,12 +145,8 @@ class Reader:
             if end < span.end_offset and end < self._log_end(where):
                 return None  # the broker's view moved on since; more comes
             if end < span.end_offset:
-                raise TopicChangedError(
-                    f"{where} ends at offset {end}, before the end offset {span.end_offset} "
-                    "seen at the start",
-                    "the log was cut back, or the topic was recreated",
-                    "look at the topic before running again",
-                )
+                short.note(end)
+                return None
             return end
         if code in (_NO_RESET, Code.OFFSET_OUT_OF_RANGE):
             raise LogStartMovedError(
@@ -161,6 +168,37 @@ class Reader:
         if found is None:  # how the client says that time was up
             raise KafkaError(f"{where}: its end offset", "no answer", "check the brokers")
         return int(found[1])
+
+
+@dataclass(slots=True)
+class _Short:
+    """A log that is said to end before a span does: a new leader may not know its end at once.
+
+    Attributes:
+        end: Where it was said to end last.
+    """
+
+    end: int = 0
+    _until: float = math.inf
+
+    def note(self, end: int) -> None:
+        """Take in that it was said to end there, with nothing more to come."""
+        if end != self.end or math.isinf(self._until):
+            self._until = time.monotonic() + CAUGHT_UP_S
+        self.end = end
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has been so for too long."""
+        return time.monotonic() > self._until
+
+
+def _cut_back(where: Where, end: int, span: Span) -> TopicChangedError:
+    return TopicChangedError(
+        f"{where} ends at offset {end}, before the end offset {span.end_offset} seen at the start",
+        "the log was cut back, or the topic was recreated",
+        "look at the topic before running again",
+    )
 
 
 _PARTITION_EOF: Final = Code._PARTITION_EOF  # noqa: SLF001  (how the client spells it)

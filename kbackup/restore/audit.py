@@ -6,12 +6,12 @@ someone else writes, the records are counted one by one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kbackup import plurals
 from kbackup.channel import Line
 from kbackup.engine import NotBegun
-from kbackup.errors import AuditError, Failure, KbackupError
+from kbackup.errors import AuditError, EndNotSeenError, Failure, KbackupError
 from kbackup.kafka import Cluster, Connection
 from kbackup.records import Span, TopicPartition
 from kbackup.reports import OfRestore, PartitionReport, WrittenTo
@@ -27,7 +27,7 @@ class Written:
         commits: Transactions that held some of them; 0 without transactions.
         before: End offset before the run.
         after: What the log holds after the run, up to the first transaction that is open.
-        is_hidden: Whether another producer's transaction is open, past which nothing is read.
+        end: Where the log is said to end, behind open transactions.
     """
 
     target: TopicPartition
@@ -35,7 +35,22 @@ class Written:
     commits: int
     before: int
     after: Span
-    is_hidden: bool = False
+    end: int
+
+    @property
+    def least(self) -> int:
+        """Where the log ends at least: what the cluster has acknowledged is in it."""
+        return self.before + self.records + self.commits
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the cluster shows what it has acknowledged; nothing can be said before."""
+        return self.end >= self.least
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether another producer's transaction is open, past which nothing is read."""
+        return self.after.end_offset < self.end
 
     @property
     def is_plain(self) -> bool:
@@ -80,19 +95,37 @@ def written(
             befores[where] = max(befores.get(where, 0), report.own.log_end or 0)
             failed |= {where} if report.failure is not None else set()
     wheres = [where for where, lane in sums.items() if lane.records and where not in failed]
-    after = cluster.settled_spans(wheres)
-    ends = cluster.ends(wheres)
-    return [
+    acknowledged = [
         Written(
             where,
             sums[where].records,
             sums[where].commits if exactly_once else 0,
-            max(spans.get(where, Span(0, 0)).end_offset, befores[where]),
-            after[where],
-            after[where].end_offset < ends[where],
+            before := max(spans.get(where, Span(0, 0)).end_offset, befores[where]),
+            Span(before, before),
+            before,
         )
         for where in wheres
     ]
+    after = cluster.settled_spans(wheres, {entry.target: entry.least for entry in acknowledged})
+    ends = cluster.ends(wheres)
+    return [
+        replace(entry, after=after[entry.target], end=ends[entry.target]) for entry in acknowledged
+    ]
+
+
+def unseen(written: Iterable[Written]) -> Iterator[KbackupError]:
+    """Yield one error for each partition that does not show what was acknowledged."""
+    for entry in written:
+        if not entry.is_seen:
+            yield EndNotSeenError(
+                f"{entry.target}: the records of this run could not be seen",
+                f"its log is said to end at {entry.end}; what the cluster has acknowledged makes "
+                f"that {entry.least} at least",
+                "check the brokers, and the topic's leaders; what was acknowledged is there once "
+                "they agree",
+                topic=entry.target.topic,
+                partition=entry.target.partition,
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -341,11 +341,14 @@ class RestoreRun:
     ) -> None:
         exactly_once = self._frame.settings.exactly_once
         written = audit.written(cluster, plan.spans, reports, exactly_once=exactly_once)
-        doubtful = [entry for entry in written if not entry.is_plain]
+        doubtful = [entry for entry in written if entry.is_seen and not entry.is_plain]
         if self._frame.stop.is_set():
             self._summary.facts["audit"] = "not made"
             return
         self._summary.facts["audit"] = "counted" if doubtful else "plain"
+        for error in audit.unseen(written):
+            self._summary.fail(error)
+            self._summary.facts["audit"] = "not made"
         if not doubtful:
             return
         task = functools.partial(audit.count, self._frame.world.kafka, plan.group)

@@ -272,12 +272,30 @@ def test_a_name_that_is_no_text_is_an_error_of_its_record(
     )
 
 
-def test_a_log_that_ends_early_was_changed(
+def test_a_log_that_ends_early_is_waited_for(
     reader: Reader, mock_kafka: MockKafka, where: TopicPartition
+) -> None:
+    """
+    A new leader may not know at once where its log ends: what comes then is read.
+    """
+    mock_kafka.write(where.topic, varied(10))
+    offsets: list[int] = []
+    later = threading.Timer(1.0, mock_kafka.write, (where.topic, varied(10)))
+    later.start()
+
+    collect(reader, where, Span(0, 20), offsets)
+
+    later.join()
+    assert list(range(20)) == offsets
+
+
+def test_a_log_that_ends_early_was_changed(
+    reader: Reader, mock_kafka: MockKafka, where: TopicPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
     If the log ends early, what it still holds is read before the error is raised.
     """
+    monkeypatch.setattr("kbackup.kafka.reader.CAUGHT_UP_S", 0.5)
     mock_kafka.write(where.topic, varied(10))
     offsets: list[int] = []
 

@@ -18,7 +18,7 @@ from kbackup.kafka.reader import Reader
 from kbackup.kafka.writer import Writer
 from kbackup.local import LocalKafka, start_kafka
 from kbackup.records import SCHEMA, Span, TopicPartition
-from tests.support.brokers import LargeKafka, SecondBroker, SecureKafka, limit_consumers
+from tests.support.brokers import AnotherBroker, LargeKafka, SecureKafka, limit_consumers
 from tests.support.cluster import Record, TestCluster, send, varied
 from tests.support.mock_kafka import objects_batch
 
@@ -360,7 +360,7 @@ def test_a_leader_that_dies_is_followed_by_another(topic: str) -> None:
     rows = batch_of([{"value": b"%06d" % at + b"x" * 1000} for at in range(12_000)])
     where = TopicPartition(topic, 0)
     first = cast("LocalKafka", start_kafka())
-    with first, _with_coordinators(first), SecondBroker(first) as second:
+    with first, _with_coordinators(first), AnotherBroker(first) as second:
         cluster = TestCluster(first.bootstrap_servers)
         new = NewTopic(topic, 1, replica_assignment=[[2, 1]], config={"retention.ms": "-1"})
         cluster.admin.create_topics([new])[topic].result(30)

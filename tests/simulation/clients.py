@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from kbackup.errors import KafkaError, KbackupError, TopicChangedError
 from kbackup.kafka import (
+    NO_ENDS,
     NO_OTHERS,
     LogStartMovedError,
     NewTopic,
@@ -155,7 +156,10 @@ class SimCluster:
         return found
 
     def settled_spans(
-        self, wheres: Sequence[TopicPartition], wait_s: float = 0
+        self,
+        wheres: Sequence[TopicPartition],
+        at_least: Mapping[TopicPartition, int] = NO_ENDS,
+        wait_s: float = 0,
     ) -> dict[TopicPartition, Span]:
         return self.spans(wheres)
 

@@ -1,7 +1,8 @@
 """Brokers unlike the one that all tests share: guarded, large, or one of two."""
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
@@ -101,12 +102,12 @@ class LargeKafka(LocalKafka):
         return ["-Xmx6g" if str(word).startswith("-Xmx") else word for word in command]
 
 
-class SecondBroker(LocalKafka):
-    """A broker that joins the cluster of another one, which stays its controller."""
+class AnotherBroker(LocalKafka):
+    """A broker that joins the cluster of a first one, which stays its controller."""
 
-    def __init__(self, first: LocalKafka) -> None:
+    def __init__(self, first: LocalKafka, node: int = 2) -> None:
         self._first = first
-        super().__init__({"node.id": "2", "process.roles": "broker"})
+        super().__init__({"node.id": f"{node}", "process.roles": "broker"})
 
     def _prepare(self) -> None:
         """Write a configuration like the first one's, and format the data directory."""
@@ -130,6 +131,27 @@ class SecondBroker(LocalKafka):
             check=True,
             capture_output=True,
         )
+
+
+REPLICATED: Final = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
+"""Settings of a cluster of three brokers that outlives any one of them."""
+
+
+@contextmanager
+def three_brokers() -> Iterator[tuple[LocalKafka, AnotherBroker, AnotherBroker]]:
+    """Three brokers that replicate all they keep; the first one is their controller."""
+    with (
+        LocalKafka(REPLICATED) as first,
+        AnotherBroker(first, 2) as second,
+        AnotherBroker(first, 3) as third,
+    ):
+        yield first, second, third
 
 
 def limit_consumers(kafka: LocalKafka, bytes_a_second: int) -> None:

@@ -128,7 +128,9 @@ class FakeTarget:
         """Write a group's positions."""
         self.groups.setdefault(group, {}).update(positions)
 
-    def settled_spans(self, wheres: Sequence[TopicPartition]) -> dict[TopicPartition, Span]:
+    def settled_spans(
+        self, wheres: Sequence[TopicPartition], *_: Any
+    ) -> dict[TopicPartition, Span]:
         """What each partition holds: no transaction stays open."""
         return self.spans(wheres)
 

@@ -307,12 +307,13 @@ class Following:
         """Compare what stands in the targets with what this visit has written there."""
         exactly_once = self._settings.exactly_once
         written = audit.written(cluster, plan.spans, reports, exactly_once=exactly_once)
-        doubtful = [entry for entry in written if not entry.is_plain]
-        if not doubtful:
+        doubtful = [entry for entry in written if entry.is_seen and not entry.is_plain]
+        errors = list(audit.unseen(written))
+        if not doubtful and not errors:
             return
         task = functools.partial(audit.count, self._world.kafka, plan.group)
-        counted, failures = audit.counts(self._tasks.run(task, doubtful))
-        errors = audit.differences(doubtful, counted, exactly_once=exactly_once)
+        counted, failures = audit.counts(self._tasks.run(task, doubtful) if doubtful else ())
+        errors += audit.differences(doubtful, counted, exactly_once=exactly_once)
         with self._account.lock:
             for failure in [*failures, *(error.failure() for error in errors)]:
                 place = failure.place.get("topic"), failure.place.get("partition")

@@ -3,7 +3,7 @@
 import pytest
 
 from kbackup.records import Span, TopicPartition
-from kbackup.restore.audit import Written, differences, repeats
+from kbackup.restore.audit import Written, differences, repeats, unseen
 
 WHERE = TopicPartition("copy", 0)
 
@@ -22,14 +22,14 @@ def test_only_a_log_that_moved_as_expected_is_not_counted(after: Span, expected:
     """
     A log that grew exactly as expected is not read again.
     """
-    assert expected == Written(WHERE, 50, 2, before=10, after=after).is_plain
+    assert expected == Written(WHERE, 50, 2, before=10, after=after, end=after.end_offset).is_plain
 
 
 def test_only_what_is_still_there_is_counted() -> None:
     """
     Only records that are still there are counted, from the log's start on.
     """
-    assert Span(30, 62) == Written(WHERE, 50, 2, before=10, after=Span(30, 62)).span
+    assert Span(30, 62) == Written(WHERE, 50, 2, before=10, after=Span(30, 62), end=62).span
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_count_that_differs_is_an_error(
     Without transactions a task that was tried again may repeat records, which is told; nothing
     may be missing.
     """
-    written = [Written(WHERE, 50, 2, before=10, after=Span(0, 70))]
+    written = [Written(WHERE, 50, 2, before=10, after=Span(0, 70), end=70)]
 
     found = list(differences(written, {WHERE: counted}, exactly_once=exactly_once))
 
@@ -60,7 +60,7 @@ def test_a_partition_that_was_not_counted_is_no_difference() -> None:
     """
     A partition that could not be counted is reported with the reason, not as a difference.
     """
-    written = [Written(WHERE, 50, 2, before=10, after=Span(0, 70))]
+    written = [Written(WHERE, 50, 2, before=10, after=Span(0, 70), end=70)]
 
     assert [] == list(differences(written, {}, exactly_once=True))
 
@@ -69,8 +69,21 @@ def test_records_behind_an_open_transaction_are_not_called_lost() -> None:
     """
     Records hidden by another producer's open transaction are reported as such.
     """
-    written = [Written(WHERE, 50, 2, before=10, after=Span(0, 10), is_hidden=True)]
+    written = [Written(WHERE, 50, 2, before=10, after=Span(0, 10), end=70)]
 
     (found,) = differences(written, {WHERE: 0}, exactly_once=True)
 
     assert "open transaction hides" in str(found)
+
+
+def test_what_is_not_seen_is_not_said_to_be_missing() -> None:
+    """
+    A log that is said to end before what was acknowledged is an error of the cluster, exit 5.
+    """
+    seen = Written(WHERE, 50, 2, before=10, after=Span(0, 62), end=62)
+    old = Written(WHERE, 50, 2, before=10, after=Span(0, 10), end=10)
+
+    (error,) = unseen([seen, old])
+
+    assert ("end_not_seen", 5) == (error.code, error.exit_code)
+    assert (True, False) == (seen.is_seen, old.is_seen)
