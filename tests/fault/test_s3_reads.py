@@ -205,3 +205,14 @@ def test_a_key_with_a_newline_is_listed_as_it_is(store: S3Store, proxy: S3Faults
     proxy.faults = [Fault(LIST, "status", status=200, body=listing("a%0Ab+c%2Bd%25"))]
 
     assert ["a\nb c+d%"] == [one.key for one in store.list("")]
+
+
+def test_a_server_that_does_not_begin_behind_a_key_gives_the_same_listing(
+    store: S3Store, proxy: S3Faults
+) -> None:
+    """
+    B13: what comes before the key that was named is left out here.
+    """
+    proxy.faults = [Fault(LIST, "status", status=200, body=listing("a", "b", "c"))]
+
+    assert ["c"] == [one.key for one in store.list("", after="b")]

@@ -132,7 +132,7 @@ class S3Store:
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         """List page by page: `Store.list`."""
-        last, token = after, ""
+        last, token = "", ""
         first = {"StartAfter": after} if after else {}
         while True:
             more: dict[str, Any] = {"ContinuationToken": token} if token else first
@@ -141,6 +141,9 @@ class S3Store:
                 key = entry["Key"]
                 if key <= last:  # text sorts by code point, which is as its UTF-8 bytes do
                     raise self._bad_listing(prefix, f"{key!r} comes after {last!r}")
+                last = key
+                if key <= after:  # of a server that does not know StartAfter
+                    continue
                 yield StoredObject(
                     key,
                     entry["Size"],
@@ -148,7 +151,6 @@ class S3Store:
                     self._requests.etag(entry, key),
                     entry.get("StorageClass", ""),
                 )
-                last = key
             if not page.get("IsTruncated"):
                 return
             following = page.get("NextContinuationToken", "")
