@@ -13,7 +13,15 @@ from kbackup.backup import recorded
 from kbackup.backup.file_sets import BackupFile
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.objects import PartitionLedger, TopicLedger
-from kbackup.backup.ledger.rows import EARLIER, SINK, TOPIC, TopicEntry, entries, topic_entries
+from kbackup.backup.ledger.rows import (
+    EARLIER,
+    SINK,
+    TOPIC,
+    TopicEntry,
+    entries,
+    order,
+    topic_entries,
+)
 from kbackup.backup.ledger.stream import Damage
 from kbackup.backup.recorded import Recorded
 from kbackup.clock import Clock
@@ -258,7 +266,7 @@ def read_topics(store: Store, layout: Layout, clock: Clock) -> Known:
     topics: dict[str, TopicEntry] = {}
     earlier: dict[str, TopicEntry] = {}
     sinks = []
-    for entry in sorted(topic_entries(found.rows), key=lambda entry: entry.time):
+    for entry in sorted(topic_entries(found.rows), key=order):
         if entry.kind == SINK:
             sinks.append(entry)
         elif layout.is_generic:

@@ -14,7 +14,7 @@ from kbackup.backup import catalog
 from kbackup.backup.agreement import sha256_of
 from kbackup.backup.catalog import Catalog
 from kbackup.backup.ledger.objects import PartitionLedger
-from kbackup.backup.ledger.rows import Entry, is_main
+from kbackup.backup.ledger.rows import Entry, is_main, order
 from kbackup.config import Settings
 from kbackup.errors import (
     ConfigurationError,
@@ -322,7 +322,7 @@ def _rows_at(rows: Iterable[Entry], offset: int) -> list[Entry]:
     begun = [row for row in _mains(every) if offset in (row.first, row.cut_start)]
     if not begun:
         return []
-    newest = max(begun, key=lambda row: row.time)
+    newest = max(begun, key=order)
     if newest.cut is None:
         return [row for row in every if row.first == newest.first]
     return [row for row in every if row.cut == newest.cut]

@@ -13,6 +13,7 @@ from kbackup.backup import catalog as listing
 from kbackup.backup.catalog import Catalog
 from kbackup.backup.ledger import objects, place
 from kbackup.backup.ledger.rows import (
+    ACCEPTED,
     EARLIER,
     OBJECT,
     OBJECTS,
@@ -176,9 +177,10 @@ class Mending:
                     OBJECTS,
                 )
             kept = [
-                one for one in entries(before.rows)
-                if one.kind != OBJECT or one.key not in found.keys
-            ]  # fmt: skip
+                one
+                for one in entries(before.rows)
+                if one.kind not in (OBJECT, ACCEPTED) or one.key not in found.keys
+            ]  # fmt: skip  (what is there again was not accepted as removed)
             return table([*kept, *adoption.listed(self.store, found, topic)], OBJECTS)
 
         place.of_topic(self.store, self.layout, topic, self.clock).rewrite(rows)

@@ -55,6 +55,14 @@ class Name:
         return cls(text, _TOP - int(match["down"]), None if watermark is None else int(watermark))
 
 
+def stamped(rows: pa.Table, counter: int) -> pa.Table:
+    """Return *rows* with *counter*."""
+    at = rows.schema.get_field_index("counter")
+    return rows.set_column(
+        at, rows.schema.field(at), pa.repeat(pa.scalar(counter, pa.int64()), len(rows))
+    )
+
+
 def new_name(time_ms: int, watermark: int | None = None) -> str:
     """Return a name that no other file has: of a snapshot with a watermark, of a part without."""
     snapshot = "" if watermark is None else f".{watermark:013d}.snapshot"
@@ -105,6 +113,9 @@ def parsed(key: str, body: bytes, schema: pa.Schema) -> tuple[pa.Table, dict[byt
     if file.schema_arrow.equals(schema):
         return file.read(use_threads=False), metadata
     rows = file.read(columns=schema.names, use_threads=False)
+    for later in schema:
+        if later.nullable and later.name not in rows.column_names:  # an earlier version wrote it
+            rows = rows.append_column(later, pa.nulls(len(rows), later.type))
     return _as(rows.select(schema.names), schema), metadata
 
 

@@ -14,6 +14,7 @@ from kbackup.backup.ledger.rows import (
     PASSED,
     SKIPPED,
     Entry,
+    names,
 )
 from kbackup.backup.ledger.stream import Damage
 from kbackup.records import Facts, Span, TopicPartition, joined, without
@@ -55,18 +56,13 @@ class PartitionLedger:
         again = self._unbroken(present, since=True) if self.lost else {}
         stored = [span for view in MAIN_VIEWS for span in again.get(view, ())]
         lost = [entry for entry in self.lost if not _is_within(entry, stored)]
-        by_key = {one.key: one.time for one in self.accepted if one.key is not None}
-        ranges = [one for one in self.accepted if one.key is None]
+        agreed = defaultdict(list)
+        for one in self.accepted:
+            agreed[one.key].append(one)
 
         def is_accepted(entry: Entry) -> bool:
-            if entry.key is not None and by_key.get(entry.key, -1) >= entry.time:
-                return True
-            return any(
-                one.time >= entry.time
-                and one.first <= entry.first
-                and entry.span.end_offset <= one.span.end_offset
-                for one in ranges
-            )
+            ranges = agreed[None] if entry.key is not None else ()
+            return any(_accepts(one, entry) for one in (*agreed[entry.key], *ranges))
 
         lacking = [entry for entry in (*gone, *lost) if not is_accepted(entry)]
         return sorted(lacking, key=lambda entry: (entry.first, entry.key or ""))
@@ -139,6 +135,19 @@ class PartitionLedger:
 
 NOTHING: Final = PartitionLedger()
 """What is known of a partition that is not in the ledger; never added to."""
+
+
+def _accepts(one: Entry, entry: Entry) -> bool:
+    """Whether the row *one* says that what *entry* is about was removed on purpose.
+
+    It names the row that it is about.  Those of earlier versions name an object or a range, of
+    which they accept what had been entered by then, by the clocks of those who wrote.
+    """
+    if one.covers is not None:
+        is_about = one.key == entry.key and (one.key is not None or one.span == entry.span)
+        return is_about and names(one, entry.run, entry.counter)
+    is_older = entry.counter is None and one.time >= entry.time  # else it came after it
+    return is_older and (one.key is not None or _is_within(entry, [one.span]))
 
 
 def _is_within(entry: Entry, spans: Sequence[Span]) -> bool:
@@ -230,8 +239,9 @@ def skipped(where: TopicPartition, span: Span, records: int, run: str, time_ms: 
 def accepted(entry: Entry, run: str, time_ms: int) -> Entry:
     """Return the row that says that *entry*'s object was removed on purpose."""
     return Entry(
-        ACCEPTED, entry.partition, entry.first, entry.last, entry.key, run=run, time=time_ms
-    )
+        ACCEPTED, entry.partition, entry.first, entry.last, entry.key, run=run, time=time_ms,
+        covers=entry.run or "",
+    )  # fmt: skip
 
 
 def missing(where: TopicPartition, first: int, last: int, run: str, time_ms: int) -> Entry:

@@ -64,7 +64,11 @@ class Entry:
         cut_start: The position before the cut that the object belongs to.
         next_offset: The position after it.
         run: The run that wrote the row.
-        time: When, in ms since the epoch.
+        time: When, in ms since the epoch, by the clock of the host that wrote it: for people.
+        counter: Above those of all rows that its writer could see; None where an earlier version
+            wrote it.
+        covers: The run that wrote the row that is accepted; None where an earlier version wrote
+            it, and for any other kind.
     """
 
     kind: str
@@ -82,6 +86,8 @@ class Entry:
     next_offset: int | None = None
     run: str | None = None
     time: int = 0
+    counter: int | None = None
+    covers: str | None = None
 
     @property
     def facts(self) -> Facts | None:
@@ -125,7 +131,8 @@ class TopicEntry:
             another name, its own.
         pattern: The ``topics.regex`` that it was asked for; None if there is none.
         run: The run that wrote the row.
-        time: When, in ms since the epoch.
+        time: When, in ms since the epoch, by the clock of the host that wrote it: for people.
+        counter: As of an `Entry`.
     """
 
     kind: str
@@ -139,6 +146,7 @@ class TopicEntry:
     pattern: str | None = None
     run: str | None = None
     time: int = 0
+    counter: int | None = None
 
     @property
     def identity(self) -> TopicIdentity:
@@ -150,8 +158,18 @@ class TopicEntry:
         return all(
             getattr(self, f.name) == getattr(other, f.name)
             for f in fields(self)
-            if f.name not in ("run", "time")
+            if f.name not in ("run", "time", "counter")
         )
+
+
+def order(row: Entry | TopicEntry) -> tuple[int, int, str]:
+    """Return what rows are ordered by: what they follow, and names where neither follows.
+
+    Of rows of earlier versions the times are all there is to go by.  They come first.
+    """
+    if row.counter is None:
+        return -1, row.time, row.run or ""
+    return row.counter, 0, row.run or ""
 
 
 def stored(
@@ -229,7 +247,7 @@ def topic_entries(rows: pa.Table) -> Iterator[TopicEntry]:
 
 
 def _merged_objects(rows: pa.Table) -> pa.Table:
-    """Of rows about one object the one with more records counts, then the newer one.
+    """Of rows about one object the one with more records counts, then the later one.
 
     Objects only ever grow: what is there is replaced by a superset alone.  Of as many records that
     end elsewhere neither holds the other: someone deleted the object, and a run stored it again
@@ -244,27 +262,51 @@ def _merged_objects(rows: pa.Table) -> pa.Table:
     about = pc.if_else(
         is_passed, pc.binary_join_element_wise(*text[:2], " "), pc.coalesce(keyed, ranged)
     )
+    named = pc.binary_join_element_wise(about, rows["covers"], " =")
+    about = pc.coalesce(named, about)  # each row that is accepted has its own
     rank = pc.if_else(is_passed, rows["last"], pc.negate(rows["last"]))
-    return _best(rows.append_column("_rank", rank), about, _ORDER).drop_columns("_rank")
+    ranked = rows.append_column("_rank", rank)
+    return _best(ranked, about, ["records", "_rank", *_LATER, "sha256"]).drop_columns("_rank")
 
 
-_ORDER: Final = ["records", "_rank", "time", "sha256", "run"]
-"""A row that ends first comes before one that ends later."""
+def names(acceptance: Entry, run: str | None, counter: int | None) -> bool:
+    """Whether a row that accepts a removal names one of this run and counter about the same.
+
+    What a run stores again after that, under the same name, has not been accepted.
+    """
+    return acceptance.covers == (run or "") and (counter or 0) <= (acceptance.counter or 0)
 
 
 def _merged_topics(rows: pa.Table) -> pa.Table:
-    """The newest row about each topic of that identity, and about each sink's group, counts."""
+    """The latest row about each topic of that identity, and about each sink's group, counts.
+
+    A topic's partitions never become fewer, whichever row counts.
+    """
     names = ("kind", "topic", "cluster_id", "topic_id", "group")
     about = pc.binary_join_element_wise(*(pc.fill_null(rows[name], "") for name in names), " ")
-    return _best(rows, about, ["time", "run"])
+    by_name = rows.append_column("_about", about)
+    found = _best(by_name, about, _LATER).sort_by("_about")
+    most = _best(by_name, about, ["partitions"]).sort_by("_about")["partitions"]
+    at = found.schema.get_field_index("partitions")
+    has_id = pc.not_equal(found["topic_id"], "")
+    most = pc.if_else(has_id, most, found["partitions"])
+    return found.set_column(at, rows.schema.field("partitions"), most).drop_columns("_about")
+
+
+_LATER: Final = ["counter", "_time", "run"]
+"""What follows another row comes before it; of rows of earlier versions, what is newer."""
 
 
 def _best(rows: pa.Table, about: pa.ChunkedArray, order: list[str]) -> pa.Table:
-    """Return of the rows *about* each thing the highest by the columns of *order*."""
+    """Return of the rows *about* each thing the highest by the columns of *order*.
+
+    ``_time`` is the time of rows without a counter.
+    """
     if not len(rows):
         return rows
+    time = pc.if_else(pc.is_null(rows["counter"]), rows["time"], 0)
     keys = [(name, "descending") for name in order]  # nulls come last
-    ranked = pc.sort_indices(rows.select(order), keys)
+    ranked = pc.sort_indices(rows.append_column("_time", time).select(order), keys)
     # `Table.group_by` would do the rest, but loads two libraries that nothing else needs: codes
     # are given in order, so each new one is higher than all before it
     highest = pc.cumulative_max(about.combine_chunks().take(ranked).dictionary_encode().indices)
@@ -290,6 +332,8 @@ OBJECTS: Final = Form(
             pa.field("next_offset", pa.int64()),
             pa.field("run", pa.string()),
             pa.field("time", pa.int64(), nullable=False),
+            pa.field("counter", pa.int64()),
+            pa.field("covers", pa.string()),
         ]
     ),
     _merged_objects,
@@ -310,6 +354,7 @@ TOPICS: Final = Form(
             pa.field("pattern", pa.string()),
             pa.field("run", pa.string()),
             pa.field("time", pa.int64(), nullable=False),
+            pa.field("counter", pa.int64()),
         ]
     ),
     _merged_topics,

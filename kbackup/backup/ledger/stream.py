@@ -4,11 +4,15 @@ A snapshot holds every row of the parts whose time is at most its *watermark*, w
 carries, and of those newer ones that it names.  So a reader lists until it has passed the
 watermark of the newest snapshot, and opens that and the parts that it does not hold.
 
-Nothing is ever replaced or deleted, and no writer waits for another.  What keeps a part from being
-overlooked is time: a snapshot's watermark is `GRACE_MS` before the listing it was made from, and an
-append is good only if its file was there half of that after it was named, else it is made again
-under a new name.  That leaves the other half for clocks that differ.  S3 refuses requests whose
-clock is a quarter of an hour away from its own, so no two writers differ by more than that half.
+Nothing is ever replaced or deleted, and no writer waits for another.  A file's time is that of its
+writer's clock or, where files are there that are named later, just after theirs: so it is also a
+counter, which each row carries, and what was written by a host whose clock is behind still comes
+after what its writer could see.
+
+What keeps a part from being overlooked is this: a snapshot's watermark is `GRACE_MS` before the
+listing it was made from and before the newest part in it, and an append is good only if its file
+was there half of that after it was named, else it is made again under a new name.  That leaves the
+other half for clocks of writers that cannot see each other's files yet.
 """
 
 import hashlib
@@ -22,7 +26,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from kbackup.backup.ledger.files import Name, damaged, encoded, new_name, parsed
+from kbackup.backup.ledger.files import Name, damaged, encoded, new_name, parsed, stamped
 from kbackup.backup.ledger.rows import Form
 from kbackup.clock import Clock
 from kbackup.errors import CorruptObjectError, ObjectNotFoundError, StoreError
@@ -123,10 +127,11 @@ class Stream:
         Raises:
             StoreError: If they cannot be stored, or never in time.
         """
-        body = encoded(rows, self.form.schema, {})
         for _ in range(_TRIES):
             wall, steady = self.clock.ms(), self.clock.steady_s()
-            self._put(new_name(wall), body)
+            counter = self._next(wall)
+            body = encoded(stamped(rows, counter), self.form.schema, {})
+            self._put(new_name(counter), body)
             took_ms = max(self.clock.ms() - wall, (self.clock.steady_s() - steady) * 1000)
             if took_ms <= GRACE_MS / 2:
                 return
@@ -183,14 +188,20 @@ class Stream:
     def _write_snapshot(
         self, rows: pa.Table, damage: Sequence[Damage], look: _Look, wall: int
     ) -> None:
-        watermark = max(_watermark(wall), look.watermark, 0)
+        newest = max((name.time_ms for name in look.newer), default=0)
+        watermark = max(_watermark(wall, newest), look.watermark, 0)
         holds = [name.text for name in look.newer if name.time_ms > watermark]
         metadata = {
             _HOLDS_KEY: json.dumps(holds),
             _DAMAGED_KEY: json.dumps([[one.name, one.why] for one in damage]),
         }
         body = encoded(self.form.merged(rows), self.form.schema, metadata, is_snapshot=True)
-        self._put(new_name(self.clock.ms(), watermark), body)
+        self._put(new_name(max(self._next(self.clock.ms()), watermark), watermark), body)
+
+    def _next(self, wall: int) -> int:
+        """Return the time to name a file by: later than those of all files that are there."""
+        newest = next(self._names(), None)
+        return wall if newest is None else max(wall, newest.time_ms + 1)
 
     def _is_believed(self, watermark: int) -> bool:
         """Whether a snapshot may be used: one from the future would hide what is yet to come."""
@@ -281,5 +292,5 @@ class Stream:
         self.store.put(self.prefix + name, io.BytesIO(body), sha256=digest, metadata={})
 
 
-def _watermark(wall_ms: int) -> int:
-    return wall_ms - GRACE_MS
+def _watermark(wall_ms: int, newest_ms: int) -> int:
+    return min(wall_ms, newest_ms) - GRACE_MS

@@ -13,7 +13,15 @@ import pytest
 from kbackup.backup.ledger import place
 from kbackup.backup.ledger.files import encoded
 from kbackup.backup.ledger.objects import TopicLedger, accepted, gap, missing, passed
-from kbackup.backup.ledger.rows import OBJECTS, Entry, entries, table
+from kbackup.backup.ledger.rows import (
+    OBJECTS,
+    TOPICS,
+    Entry,
+    TopicEntry,
+    entries,
+    table,
+    topic_entries,
+)
 from kbackup.backup.ledger.stream import FOLD_AT, GRACE_MS, Contents, Stream
 from kbackup.errors import NewerVersionError
 from kbackup.naming import Layout
@@ -24,6 +32,7 @@ from tests.support.hand_clock import HandClock
 
 NOW = 1_800_000_000_000
 MINUTE = 60_000
+DAY = 1440 * MINUTE
 WHERE = TopicPartition("orders", 0)
 
 
@@ -336,7 +345,7 @@ def test_what_was_removed_on_purpose_is_not_missed_until_it_is_stored_again() ->
 
     assert ["key-10"] == [entry.key for entry in ledger.missing({"key-20"})]
     assert [Span(40, 50)] == ledger.gaps
-    again = TopicLedger.of([row(0, time=9), *agreed]).partition(0)
+    again = TopicLedger.of([row(0, run="later"), *agreed]).partition(0)
     assert ["key-0"] == [entry.key for entry in again.missing(set())]
 
 
@@ -353,7 +362,7 @@ def test_of_as_many_records_the_row_that_ends_first_counts() -> None:
 
     [found] = entries(stream(store, time).read().rows)
 
-    assert before == found
+    assert before == replace(found, counter=None)
 
 
 def test_how_far_a_run_came_is_known_where_there_was_nothing_to_store() -> None:
@@ -370,3 +379,93 @@ def test_how_far_a_run_came_is_known_where_there_was_nothing_to_store() -> None:
     known = TopicLedger.of(found).partition(0)
     assert [8] == [one.last for one in found]
     assert (9, 9) == (known.end(()), known.reached())
+
+
+def test_a_host_whose_clock_is_ahead_decides_nothing() -> None:
+    """
+    Rows count by what they follow: by a host a day ahead, then by a right one, then lost again.
+    """
+    store, time = CountingStore(), HandClock(NOW)
+    ledger = stream(store, time)
+    ledger.append(table([row(0, run="first")], OBJECTS))
+    time.at_ms = NOW + DAY
+    gone = next(entries(ledger.read().rows))
+    ledger.append(table([accepted(gone, "ahead", time.ms())], OBJECTS))
+    agreed = TopicLedger.of(entries(ledger.read().rows)).partition(0)
+    time.at_ms = NOW + 2
+    ledger.append(table([row(0, run="repair")], OBJECTS))
+    ledger.fold(1)
+
+    again = TopicLedger.of(entries(ledger.read().rows)).partition(0)
+
+    assert [] == agreed.missing(())
+    assert ["repair"] == [entry.run for entry in again.missing(())]
+
+
+def test_a_host_whose_clock_is_behind_is_heard() -> None:
+    """
+    What is accepted by a host a day behind is accepted, and stays so once it is folded.
+    """
+    store, time = CountingStore(), HandClock(NOW)
+    ledger = stream(store, time)
+    ledger.append(table([row(0, run="first", time=NOW)], OBJECTS))
+    time.at_ms = NOW - DAY
+    gone = next(entries(ledger.read().rows))
+    ledger.append(table([accepted(gone, "behind", time.ms())], OBJECTS))
+    ledger.fold(1)
+
+    assert [] == TopicLedger.of(entries(ledger.read().rows)).partition(0).missing(())
+
+
+def test_a_clock_set_back_hides_no_part() -> None:
+    """
+    Parts written after a local clock was set back by a day count, then and once it has caught up.
+    """
+    store, time = CountingStore(), HandClock(NOW + DAY)
+    ledger = stream(store, time)
+    ledger.append(table([row(0)], OBJECTS))
+    ledger.fold(1)
+    time.at_ms = NOW
+    ledger.append(table([row(10)], OBJECTS))
+    before = {entry.first for entry in entries(ledger.read().rows)}
+    time.at_ms = NOW + 2 * DAY
+    after = {entry.first for entry in entries(ledger.read().rows)}
+
+    assert {0, 10} == before == after
+
+
+def test_a_topic_has_the_partitions_of_the_latest_and_never_fewer() -> None:
+    """
+    By a host ahead, then by a right one after the topic has grown, its settings are the later
+    ones, and its partitions the most that were seen.
+    """
+    store, time = CountingStore(), HandClock(NOW + DAY)
+    ledger = place.of_topics(store, Layout(), time)
+    said = TopicEntry("topic", "orders", "a-cluster", "an-id")
+    ledger.append(table([replace(said, partitions=2)], TOPICS))
+    time.at_ms = NOW
+    settings = {"retention.ms": "1"}
+    ledger.append(table([replace(said, partitions=4)], TOPICS))
+    shrunk = replace(said, partitions=3, config=settings)
+    ledger.append(table([shrunk], TOPICS))
+
+    (row,) = topic_entries(ledger.read().rows)
+
+    assert (4, settings) == (row.partitions, row.config)
+
+
+def test_rows_without_a_counter_come_before_those_with_one() -> None:
+    """
+    Files of earlier versions are read; their rows order by their times and come first.
+    """
+    store, time = CountingStore(), HandClock(NOW)
+    ledger = stream(store, time)
+    schema = pa.schema([f for f in OBJECTS.schema if f.name not in ("counter", "covers")])
+    for at, run in ((NOW + DAY, "ahead"), (NOW - DAY, "behind")):
+        rows = table([row(0, run=run, time=at)], OBJECTS).select(schema.names)
+        name = f"{ledger.prefix}{9_999_999_999_999 - NOW}-{at:016d}.parquet"
+        store.put(name, io.BytesIO(encoded(rows, schema, {})), sha256="", metadata={})
+    early = [entry.run for entry in entries(ledger.read().rows)]
+    ledger.append(table([row(0, run="new", time=1)], OBJECTS))
+
+    assert (["ahead"], ["new"]) == (early, [entry.run for entry in entries(ledger.read().rows)])
