@@ -184,18 +184,23 @@ class Cluster:
         tries = itertools.count()
 
         def ask() -> dict[Where, int]:
-            patience_s = timeout_s
-            if next(tries):  # the client may remember another topic, or a leader that is gone
+            is_first = not next(tries)
+            if not is_first:  # the client may remember another topic, or a leader that is gone
                 self._admin.list_topics(timeout=timeout_s)
-            else:
-                patience_s = min(timeout_s, _FIRST_ASK_S)
             futures = self._admin.list_offsets(
-                asked, isolation_level=level, request_timeout=patience_s
+                asked,
+                isolation_level=level,
+                request_timeout=min(timeout_s, _FIRST_ASK_S) if is_first else timeout_s,
             )
-            found = {
-                Where(at.topic, at.partition): int(future.result(timeout=timeout_s + 5).offset)
-                for at, future in futures.items()
-            }
+            try:
+                found = {
+                    Where(at.topic, at.partition): int(future.result(timeout=timeout_s + 5).offset)
+                    for at, future in futures.items()
+                }
+            except KafkaException as error:
+                if is_first and error.args[0].code() == Code._TIMED_OUT:  # noqa: SLF001
+                    raise KafkaException(Code(Code.LEADER_NOT_AVAILABLE)) from error
+                raise
             if any(offset < 0 for offset in found.values()):  # a leader has not answered
                 raise KafkaException(Code(Code.LEADER_NOT_AVAILABLE))
             return found

@@ -4,6 +4,8 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka import KafkaError as Code
+from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as At
 
 from kbackup.kafka import KafkaSettings
@@ -12,6 +14,8 @@ from kbackup.kafka.cluster import Cluster
 from kbackup.records import Span, TopicPartition
 from tests.support.cluster import varied
 from tests.support.mock_kafka import MockKafka
+
+TIMED_OUT = -1
 
 
 class Offset(NamedTuple):
@@ -39,7 +43,10 @@ class Outdated:
         offset, found = self._answers.pop(0), dict[At, "Future[Any]"]()
         for at in asked:
             found[at] = Future()
-            found[at].set_result(Offset(offset))
+            if offset == TIMED_OUT:
+                found[at].set_exception(KafkaException(Code(Code._TIMED_OUT)))
+            else:
+                found[at].set_result(Offset(offset))
         return found
 
 
@@ -66,6 +73,18 @@ def test_a_leader_that_died_has_no_end(
     monkeypatch.setattr(cluster, "_admin", client)
 
     assert ({where: 10}, 2) == (cluster.ends([where]), client.looked_up)
+
+
+def test_a_cluster_that_is_slow_has_all_of_its_time(
+    cluster: Cluster, where: TopicPartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The first question is given up early; the second one is not.
+    """
+    client = Outdated(cluster._admin, TIMED_OUT)
+    monkeypatch.setattr(cluster, "_admin", client)
+
+    assert ({where: 10}, 1) == (cluster.ends([where]), client.looked_up)
 
 
 def test_an_end_that_is_too_old_is_asked_for_again(

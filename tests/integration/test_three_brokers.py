@@ -16,7 +16,7 @@ from tests.support.running import Running, running, wait_until
 pytestmark = pytest.mark.integration
 
 _PARTITIONS, _RECORDS = 6, 1200
-_GOES_ON_S = 45.0
+_GOES_ON_S = 30.0
 """New leaders are there in 3 s here, and a run is on again 15 s later on a quiet machine."""
 
 
