@@ -25,6 +25,9 @@ from kbackup.stores import Store, StoredObject
 
 _log = logging.getLogger(__name__)
 
+OTHER_FORMAT: Final = "other_format_objects"
+"""Under what objects are counted that are left out because another format was asked for."""
+
 NAMED_MOST: Final = 1000
 """Foreign keys kept by name; all are counted."""
 
@@ -53,7 +56,7 @@ class Catalog:
         """Return codes and sentences about the objects that were not asked for."""
         found = []
         if self.ignored:
-            text = f"{counted(self.ignored, 'object')} of another format than format.class "
+            text = f"{counted(self.ignored, 'object')} of another format than the one asked for "
             text += f"{form(self.ignored, 'is', 'are')} left out"
             found.append(("other_format", text))
         if self.unmatched:

@@ -5,7 +5,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from kbackup import converters, formats
+from kbackup import converters, formats, plugins
 from kbackup.backup.agreement import claim_of, splits
 from kbackup.backup.file_sets import BackupFile
 from kbackup.columns import Bad, schema_of
@@ -107,8 +107,10 @@ def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
     """
     if file.view is View.HEADERS:
         return None
-    given = options.key_converter if file.view is View.KEY else options.value_converter
+    given = given_converter(options, file.view)
     if given is not None and options.topic is None and converters.registers(given):
+        given = None
+    if given is not None and not reads(given, file.format):
         given = None
     name = given or formats.by_name(file.format).assumed.get(file.view)
     if name is None:
@@ -116,6 +118,27 @@ def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
     properties = options.properties.get(file.view) if given else None
     part = "key" if file.view is View.KEY else "value"
     return converters.by_name(name, properties, topic=options.topic, part=part)
+
+
+def given_converter(options: ReadOptions, view: View) -> str | None:
+    """Return the configured converter of a part of the records."""
+    return options.key_converter if view is View.KEY else options.value_converter
+
+
+def reads(converter: str, form: str) -> bool:
+    """Whether a converter makes Kafka's bytes of what a format's files hold.
+
+    One that writes under a schema cannot where the files keep none.
+    """
+    found = formats.by_name(form)
+    if found.takes.isdisjoint(plugins.load("converters", converter).gives):
+        return False
+    return not converters.registers(converter) or keeps_schemas(form)
+
+
+def keeps_schemas(form: str) -> bool:
+    """Whether files of a format hold the schema of what is in them."""
+    return bool(getattr(formats.by_name(form), "needs_schema", False))
 
 
 def named(batches: Iterator[pa.RecordBatch], file: BackupFile) -> Iterator[pa.RecordBatch]:

@@ -69,6 +69,13 @@ class OpenedBackup:
             "partitions": settings.partitions,
         }
 
+    @property
+    def only_format(self) -> str | None:
+        """The format to which reading is narrowed; None for all there is."""
+        from kbackup.runs import wiring  # noqa: PLC0415
+
+        return wiring.only_format(self.session.settings)
+
     def reading(self) -> "ReadOptions":
         """Return how objects are read."""
         from kbackup.runs import wiring  # noqa: PLC0415

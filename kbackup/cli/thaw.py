@@ -47,7 +47,7 @@ def thaw_command(days: int, tier: Any, **parameters: Any) -> None:
                 at.reading().formats,
                 days=days,
                 tier=tier,
-                only_format=session.settings.format_class,
+                only_format=at.only_format,
                 is_dry=session.settings.dry_run,
                 **at.asked,
             )

@@ -78,7 +78,7 @@ def topics_command(
             at.store,
             at.layout,
             at.reading(),
-            only_format=session.settings.format_class,
+            only_format=at.only_format,
             deep=deep,
             has_map=has_map or page is not None,
             has_tree=has_tree,

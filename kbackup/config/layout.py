@@ -84,6 +84,12 @@ class Layout(Group):
         short=("-f", "--format"),
         example="json",
     )
+    only_format: OptionalText = declare(
+        None,
+        "Read only the objects of this file format; the others are counted.",
+        commands=READING,
+        example="json",
+    )
     store_kafka_keys: Boolean = declare(
         False, "Store keys in separate objects beside the values.", commands=RUNS
     )

@@ -56,6 +56,7 @@ def resolve(
         do = "add format.class; for whole records leave out connector.class"
         named.doubts.append(error("incomplete", "format.class", None, why, do))
     named.take("formats", "format.class", given)
+    named.take("formats", "only.format", given)
     named.take("partitioners", "partitioner.class", given)
     _own_settings(named, given)
     named.take("extractors", "timestamp.extractor", given)

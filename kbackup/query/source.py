@@ -92,7 +92,7 @@ class Found:
         said = known.read(store, layout, SystemClock(), settings.topics, settings.topics_regex)
         found = catalog.read(
             store, layout, options.formats, topics=settings.topics,
-            only_format=settings.format_class,
+            only_format=wiring.only_format(settings),
         )  # fmt: skip
         there = {*found.topics(), *said.topics}
         topics = select(there, settings.topics, settings.topics_regex)

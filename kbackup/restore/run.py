@@ -159,7 +159,7 @@ class RestoreRun:
             layout,
             wiring.format_options(settings),
             topics=settings.topics,
-            only_format=settings.format_class,
+            only_format=wiring.only_format(settings),
         )
         self._say_foreign(found)
         for damage in said.all_damage():
@@ -251,6 +251,7 @@ class RestoreRun:
             )
         for code, text in found.left_out():
             self._frame.tell(self._summary.warn(code, text))
+        self._summary.skip(catalog.OTHER_FORMAT, found.ignored)
 
     def _show(self, plan: RestorePlan, cluster: Cluster) -> None:
         topics = [topic.intent.source for topic in plan.topics]

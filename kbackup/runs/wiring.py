@@ -117,6 +117,15 @@ def format_options(settings: Settings) -> FormatOptions:
     return FormatOptions(settings.options_of("formats"), max_record_bytes=settings.max_record_bytes)
 
 
+def only_format(settings: Settings) -> str | None:
+    """Return the format to which reading is narrowed; None for all there is.
+
+    What a sink writes narrows nothing: a topic's backup is all of its objects.  Of objects of any
+    name, which may have no extension, only ``format.class`` says what they are.
+    """
+    return settings.format_class if settings.mode == GENERIC else settings.only_format
+
+
 def views(settings: Settings) -> tuple[ViewSpec, ...]:
     """Return the files of one cut; the last one marks the set as complete."""
     options = format_options(settings)

@@ -15,7 +15,7 @@ from typing import Final
 
 from kbackup import engine
 from kbackup.backup import catalog as listing
-from kbackup.backup.catalog import Catalog, not_in_backup, nothing_there
+from kbackup.backup.catalog import OTHER_FORMAT, Catalog, not_in_backup, nothing_there
 from kbackup.backup.checked import Checked
 from kbackup.backup.file_sets import FileSet
 from kbackup.backup.findings import AGAIN, Finding, again
@@ -125,6 +125,7 @@ def verify(
         found = narrow
     for code, text in found.left_out():
         yield summary.warn(code, text)
+    summary.skip(OTHER_FORMAT, found.ignored)
     there = {*found.topics(), *known.topics, *(where.topic for where in entries)}
     chosen = select(there, names, pattern)
     for topic in chosen:

@@ -250,7 +250,7 @@ class Restoring:
         settings = self.settings(**options)
         found = catalog.read(
             self.store, self.backup.layout, wiring.format_options(settings),
-            topics=settings.topics, only_format=settings.format_class,
+            topics=settings.topics, only_format=wiring.only_format(settings),
         )  # fmt: skip
         known = replace(
             of_run_records(self.backup.runs),

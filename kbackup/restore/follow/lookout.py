@@ -54,7 +54,7 @@ class Lookout:
             wiring.layout(settings),
             wiring.format_options(settings),
             topics=topics,
-            only_format=settings.format_class,
+            only_format=wiring.only_format(settings),
         )
 
     def names(self, there: Collection[str]) -> list[str]:

@@ -229,6 +229,9 @@ class Planner:
         )
         if self._shares is None or intent.target == self._shares.targets(intent.source)[0]:
             refusals += self._missing(intent)  # said once
+            own, unreadable = soundness.converted(intent.source, chosen, wiring.reading(settings))
+            warnings += own
+            refusals += unreadable
             warnings += soundness.lacks(
                 intent.source,
                 self._inventory.sets(intent.source),

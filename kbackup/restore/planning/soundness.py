@@ -1,19 +1,29 @@
 """What a backup lacks, as far as a plan can see."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from kbackup import formats
+from kbackup import converters, formats
+from kbackup.backup.column import given_converter, reads
 from kbackup.backup.file_sets import FileSet
 from kbackup.backup.findings import Finding
 from kbackup.backup.reading import facts
 from kbackup.backup.window import Window
-from kbackup.errors import IncompleteBackupError, KbackupError, RefusedError
+from kbackup.errors import (
+    ConfigurationError,
+    IncompleteBackupError,
+    KbackupError,
+    RefusedError,
+)
+from kbackup.flow.views import ReadOptions
 from kbackup.naming import View
 from kbackup.plurals import counted
 from kbackup.records import Facts, TopicPartition
 from kbackup.restore.planning.safety import Intent
 from kbackup.stores import Store
+
+_NAMED: Final = 3
 
 PARTITIONS_BELIEVED: Final = 10_000
 """A backup without run records may name partitions below this without a question."""
@@ -100,6 +110,53 @@ def unplaced(
                 )
             ]
     return []
+
+
+def converted(
+    topic: str, sets: Iterable[FileSet], options: ReadOptions
+) -> tuple[list[tuple[str, str]], list[KbackupError]]:
+    """Find out which objects the configured converters cannot read.
+
+    The format of what a sink writes, or its converter, may have changed since they were stored.
+
+    Args:
+        topic: Their topic.
+        sets: What is restored of it.
+        options: How objects are read.
+
+    Returns:
+        Warnings of those that their format's own converter reads, and the errors of the others.
+    """
+    found: defaultdict[tuple[View, str], list[str]] = defaultdict(list)
+    for files in sets:
+        if not (files.is_whole or files.is_generic):
+            for file in files.files:
+                if file.view is not View.HEADERS:
+                    found[file.view, file.format].append(file.key)
+    warnings, errors = [], list[KbackupError]()
+    for (view, form), keys in sorted(found.items()):
+        given = given_converter(options, view)
+        if given is None or reads(given, form):
+            continue
+        name = "key.converter" if view is View.KEY else "value.converter"
+        what = f"{topic}: {counted(len(keys), f'{form} object')}"
+        own = formats.by_name(form).assumed.get(view)
+        if own is None or converters.registers(given):
+            do = f"restore them with the {name} that their records were written with, or choose "
+            do += "other objects with --only-format"
+            why = f"{name}={given} cannot make records of {form} files again"
+            if converters.registers(given):
+                why += ": they keep no schemas"
+            errors.append(ConfigurationError(f"{what} cannot be read: {_few(keys)}", why, do))
+        else:
+            text = f"{what} that {name}={given} cannot read: {name}={own} is used, {form}'s own"
+            warnings.append(("own_converter", text))
+    return warnings, errors
+
+
+def _few(keys: Sequence[str]) -> str:
+    rest = len(keys) - _NAMED
+    return ", ".join(keys[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def splittable(store: Store, where: TopicPartition, sets: Sequence[FileSet]) -> list[KbackupError]:

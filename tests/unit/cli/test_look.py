@@ -37,7 +37,7 @@ def test_peek_narrows_to_a_format(tmp_path: Path) -> None:
 
     plain, narrow = (
         CliRunner().invoke(root, [*words, *more], prog_name="kbackup")
-        for more in ([], ["-f", "json"])
+        for more in ([], ["--only-format", "json"])
     )
 
     assert (0, "whole", "") == (plain.exit_code, plain.stdout, plain.stderr)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import pytest
-from backup_samples import JSON, Backup
+from backup_samples import BYTES, JSON, Backup
 
-from kbackup.errors import RefusedError
+from kbackup.errors import ConfigurationError, RefusedError
 from tests.support.target import Restoring, values
 from tests.support.verified import Verified
 
@@ -109,3 +109,42 @@ def test_more_files_than_a_rotation_has_are_refused(again: Restoring) -> None:
         again.restore()
 
     assert 7 == Verified(backup).exit_code
+
+
+def test_a_backup_is_all_of_its_objects_whatever_a_sink_writes_now(again: Restoring) -> None:
+    """The format in a sink's file says what is written; it hides nothing that was stored before."""
+    again.backup.put("orders", 0, range(100), views=JSON)
+    again.backup.put("orders", 0, range(100, 200), views=BYTES)
+
+    again.restore(format_class="bytes")
+    plan = again.plan(format_class="bytes", rename="more_$0")
+
+    assert values(range(200)) == again.cluster.values("copy_of_orders")
+    ((text,),) = ([text for code, text in plan.topics[0].warnings if code == "own_converter"],)
+    assert "orders: 1 json object that value.converter=bytes cannot read" in text
+
+
+def test_only_format_leaves_out_the_others(again: Restoring) -> None:
+    """Whoever asks for one format alone gets its objects."""
+    again.backup.put("orders", 0, range(100), views=JSON)
+    again.backup.put("orders", 0, range(100, 200), views=BYTES)
+
+    again.restore(only_format="json")
+
+    assert values(range(100)) == again.cluster.values("copy_of_orders")
+
+
+def test_what_a_registrys_converter_cannot_make_again_is_refused_in_the_plan(
+    again: Restoring,
+) -> None:
+    """JSON files keep no schemas, so the configuration is wrong, and not the backup."""
+    (key,) = again.backup.put("orders", 0, range(10), views=JSON)
+    registry = {
+        "value_converter": "avro", "schema_registry_url": "http://127.0.0.1:1",
+        "value_converter_schema_registry_url": "http://127.0.0.1:1",
+    }  # fmt: skip
+
+    plan = again.plan(format_class="json", **registry)
+
+    (refusal,) = [one for one in plan.refusals if isinstance(one, ConfigurationError)]
+    assert f"orders: 1 json object cannot be read: {key}" == refusal.what
