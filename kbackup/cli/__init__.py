@@ -4,8 +4,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import click
@@ -127,8 +126,30 @@ root.params.append(version_option(hidden=False))
 
 def main() -> None:
     """Run the command line; ends the process with the exit codes of the contract."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the parent process; the work continues
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+    _fill_in()
     keep_little()
-    root(prog_name="kbackup")
+    try:
+        root(prog_name="kbackup")
+    except OSError as error:  # click's own texts, such as the help; commands report theirs
+        with suppress(OSError):
+            click.echo(f"error: the output cannot be written: {error.strerror}", err=True)
+        sys.exit(1)
+    finally:
+        for file in (sys.stdout, sys.stderr):
+            try:
+                file.flush()
+            except OSError:  # what is left in its buffer would change the exit code
+                with suppress(OSError):
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
+
+
+def _fill_in() -> None:
+    """Open what the parent process has closed: no file or socket may get one of these numbers.
+
+    Nothing can be read there, and what is written fails: a run goes on without it, and a command
+    that only shows something reports it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDONLY)  # the lowest that is free: its own
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115

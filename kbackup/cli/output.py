@@ -14,6 +14,7 @@ Events are the JSON lines of the command-line contract, as plain dicts, and reac
     files    log file, summary file
 """
 
+import errno
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -74,11 +75,14 @@ class Output(Protocol):
 class Parts:
     """The `Output` made of parts, told and finished in their order."""
 
-    def __init__(self, parts: Iterable[Part], logs: Logs, stdout: Stream, mask: Mask) -> None:
+    def __init__(
+        self, parts: Iterable[Part], logs: Logs, stdout: Stream, mask: Mask, *, is_run: bool
+    ) -> None:
         self._parts = list(parts)
         self._logs = logs
         self._stdout = stdout
         self._mask = mask
+        self._is_run = is_run
         self._entered = ExitStack()
 
     def __enter__(self) -> Self:
@@ -109,7 +113,9 @@ class Parts:
                 finishing.callback(part.finish, masked)
 
     def _check(self) -> None:
-        if (error := self._stdout.error) is not None:
+        """Report that nobody could see the result; a run may be started with a closed stdout."""
+        error = self._stdout.error
+        if error is not None and not (self._is_run and error.errno == errno.EBADF):
             raise KbackupError("stdout cannot be written", error.strerror or str(error))
 
 
@@ -173,4 +179,4 @@ def choose(
         parts.append(Screens(command, out, err))
     if is_live:
         parts.append(Live(command, err))
-    return Parts(parts, logs, out, mask)
+    return Parts(parts, logs, out, mask, is_run=is_run(command))

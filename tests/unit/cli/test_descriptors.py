@@ -1,0 +1,68 @@
+"""Commands whose standard streams are closed, or lead to a full disk."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STREAMS = ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full", ">/dev/full 2>/dev/full"]
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Path:
+    """A folder with an object of a connector's."""
+    folder = tmp_path / "backup/topics/t/partition=0"
+    folder.mkdir(parents=True)
+    (folder / "t+0+0000000000.json").write_text('{"a":1}\n{"a":2}\n')
+    return tmp_path / "backup"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("missing", STREAMS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "--help",
+        "restore topics --store-url STORE",
+        "restore peek t --store-url STORE --config CONFIG",
+    ],
+)
+def test_a_command_that_shows_nothing_does_not_succeed(
+    backup: Path, tmp_path: Path, command: str, missing: str
+) -> None:
+    """
+    Whichever standard stream is closed or full, no command prints a traceback, and one whose
+    result nobody could see does not exit 0.
+    """
+    config = tmp_path / "c.properties"
+    config.write_text("format.class=json\n")
+    words = command.replace("STORE", backup.as_uri()).replace("CONFIG", str(config))
+    line = f"{sys.executable} -m kbackup {words} {missing}"
+
+    done = subprocess.run(
+        line, shell=True, capture_output=True, text=True, check=False, timeout=120,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )  # fmt: skip
+
+    assert int(">" in missing.replace("2>", "")) == done.returncode, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "defect" not in done.stderr
+    assert (done.stdout != "") == (done.returncode == 0)
+
+
+def test_a_restore_without_stdin_asks_nobody(backup: Path, tmp_path: Path) -> None:
+    """
+    A restore with a closed stdin goes as far as one without a terminal: here, to no Kafka.
+    """
+    line = (
+        f"{sys.executable} -m kbackup restore plan --store-url {backup.as_uri()} "
+        "-k 127.0.0.1:1 --kafka-timeout 1s <&-"
+    )
+    done = subprocess.run(
+        line, shell=True, capture_output=True, text=True, check=False, timeout=120,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )  # fmt: skip
+
+    assert (5, False) == (done.returncode, "defect" in done.stderr), done.stderr
