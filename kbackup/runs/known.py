@@ -321,19 +321,26 @@ def _is_pattern(text: str) -> bool:
 
 
 def _topics(records: Sequence[Mapping[str, Any]]) -> dict[str, TopicEntry]:
-    """Return what run records, the newest first, say of topics."""
+    """Return what run records, the newest first, say of topics.
+
+    A run that was refused names the topic that it met, and that is not the one that was backed up:
+    which topic it is only good runs say, and their number of partitions comes first.
+    """
     found: dict[str, TopicEntry] = {}
-    for record in map(RunRecord, records):
+    for record in sorted(map(RunRecord, records), key=lambda one: not _is_believed(one)):
         for name, said in record.topic_settings.items():
             if name not in found:
                 config = {key: text for key, text in (said.get("config") or {}).items() if text}
-                found[name] = TopicEntry(
-                    TOPIC,
-                    name,
-                    record.cluster_id,
-                    str(said.get("topic_id") or ""),
-                    said.get("partitions"),
-                    config,
-                    run=record.run,
+                entry = TopicEntry(
+                    TOPIC, name, partitions=said.get("partitions"), config=config, run=record.run
                 )
+                if _is_believed(record):
+                    topic_id = str(said.get("topic_id") or "")
+                    entry = replace(entry, cluster_id=record.cluster_id, topic_id=topic_id)
+                found[name] = entry
     return found
+
+
+def _is_believed(record: RunRecord) -> bool:
+    """Whether a run backed up the topics it met, as far as its record says."""
+    return record.is_good or "exit_code" not in record.said

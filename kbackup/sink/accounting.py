@@ -32,7 +32,11 @@ _FOR_GOOD: Final = frozenset({TopicChangedError.code, TopicDeletedError.code})
 
 
 def topic_settings(plan: SinkPlan, configs: Mapping[str, Mapping[str, str]]) -> dict[str, Event]:
-    """Return what a restore wants to know of the topics as they are now."""
+    """Return what a restore wants to know of the topics as they are now.
+
+    Of those that are refused nothing: they are not the topics that were backed up.
+    """
+    refused = {at.where.topic for at in plan.partitions if at.refusal is not None}
     return {
         name: {
             "topic_id": topic.topic_id,
@@ -44,6 +48,7 @@ def topic_settings(plan: SinkPlan, configs: Mapping[str, Mapping[str, str]]) -> 
             },
         }
         for name, topic in plan.topics.items()
+        if name not in refused
     }
 
 

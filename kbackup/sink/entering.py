@@ -78,6 +78,8 @@ class RunLedger:
         known, now = plan.known, self._clock.ms()
         refused = {at.where.topic for at in plan.partitions if at.refusal is not None}
         names = [name for name in plan.topics if name not in refused]
+        if refused and not names:  # what is there is of other topics: this run knows nothing of it
+            return
         stored_as = {name: self._routes.topic(name) for name in names}
         new = [stored_as[name] for name in names if not known.has_ledger(stored_as[name])]
         left_out = {

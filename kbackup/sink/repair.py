@@ -258,6 +258,8 @@ class _Planner:
         if said.identity(name).conflicts(identity):
             raise recreated(place.topic, name)
         stored = TopicPartition(name, place.partition)
+        if any(one.conflicts(identity) for one in self._identities(found, stored, place.offset)):
+            raise recreated(place.topic, name)
         ledger = said.ledger(stored)
         rows = _rows_at(ledger.objects.values(), place.offset)
         span = _span(rows) or self._span_by_names(found, ledger, stored, place.offset)
@@ -287,6 +289,22 @@ class _Planner:
             options = wiring.format_options(self.settings)
             self._known[name] = said, catalog.read(self.store, layout, options, topics=[name])
         return self._known[name]
+
+    def _identities(
+        self, found: Catalog, stored: TopicPartition, offset: int
+    ) -> Iterator[TopicIdentity]:
+        """Yield which topics the objects around *offset* are of: the ledger may not say it.
+
+        Of a partition without objects those of the topic's others are asked.
+        """
+        wheres = [stored] if found.sets.get(stored) else found.partitions(stored.topic)
+        for where in wheres:
+            sets = found.sets[where]
+            before = [files for files in sets if files.start_offset < offset]
+            after = [files for files in sets if files.start_offset >= offset]
+            for files in (*before[-1:], *after[:1]):
+                head = self.store.head(files.files[0].key)
+                yield TopicIdentity.from_metadata({} if head is None else head.metadata)
 
     def _span_by_names(
         self, found: Catalog, ledger: PartitionLedger, stored: TopicPartition, offset: int

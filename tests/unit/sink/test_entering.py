@@ -16,7 +16,7 @@ from kbackup.errors import StoreError, TopicChangedError
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Position
 from kbackup.naming import View
-from kbackup.records import Span, TopicIdentity, TopicPartition
+from kbackup.records import UNKNOWN, Span, TopicIdentity, TopicPartition
 from kbackup.reports import Bookmark, LastObject
 from kbackup.runs import known
 from kbackup.runs.known import Known
@@ -78,10 +78,17 @@ def partition(backup: Backup) -> PartitionLedger:
     return TopicLedger.of(entries(found.rows)).partition(0)
 
 
-def record(backup: Backup, run: str, topics: Mapping[str, Any], rows: Sequence[Any] = ()) -> None:
+def record(
+    backup: Backup,
+    run: str,
+    topics: Mapping[str, Any],
+    rows: Sequence[Any] = (),
+    exit_code: int = 0,
+) -> None:
     """Leave a run record as version cf14769 did."""
     body = {
-        "run": run, "command": "sink", "topics_dir": "topics", "exit_code": 0, "names": ["orders"],
+        "run": run, "command": "sink", "topics_dir": "topics", "names": ["orders"],
+        "exit_code": exit_code,
         "cluster_id": "cluster-1", "topic_settings": topics, "partitions": list(rows),
     }  # fmt: skip
     name = f"_kbackup/runs/{run.replace(':', '')}-sink.json"
@@ -334,6 +341,23 @@ def test_run_records_of_any_number_are_asked_before_there_is_a_ledger(count: int
 
     assert same.refusal is None
     assert isinstance(other.refusal, TopicChangedError)
+
+
+def test_a_refused_run_says_nothing_of_the_topic() -> None:
+    """
+    Without a ledger, a run over a recreated topic enters none, and its record names no identity.
+    """
+    backup = Backup()
+    backup.put("orders", 0, range(10), identity=ID)
+    recreated = cluster(50, "new-id")
+    record(backup, RUN, {"orders": {"topic_id": "new-id", "partitions": 9}}, exit_code=4)
+
+    begin(backup, recreated)
+
+    assert [] == list(backup.store.list("_kbackup/ledger/"))
+    said = read(backup).with_run_records(backup.store, backup.layout, [])
+    assert UNKNOWN == said.identity("orders")
+    assert plan(backup, cluster(50)).partitions[0].refusal is None
 
 
 def test_a_run_folds_what_many_parts_were_added_to() -> None:

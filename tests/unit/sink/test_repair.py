@@ -119,6 +119,27 @@ def test_a_damaged_object_is_written_again_once_it_is_moved_away(tmp_path: Path)
     assert before == bucket.objects()
 
 
+def test_another_topic_of_that_name_repairs_nothing() -> None:
+    """
+    Where the ledger no longer says which topic it was, the objects around do.
+    """
+    bucket = Bucket()
+    for entry in list(bucket.store.list("_kbackup/ledger/")):
+        if "/topics/" in entry.key:
+            bucket.store.delete(entry.key)
+    gone = next(key for key in bucket.objects() if "orders+0+0000000010" in key)
+    bucket.store.delete(gone)
+    bucket.kafka.ids["orders"] = "another"
+
+    summary = bucket.repair("orders:0:10")
+
+    assert (4, ["topic_changed"]) == (
+        summary["exit_code"],
+        [error["code"] for error in summary["errors"]],
+    )
+    assert gone not in bucket.objects()
+
+
 @pytest.mark.parametrize(
     ("place", "why"),
     [
