@@ -124,8 +124,8 @@ def test_another_topic_of_that_name_repairs_nothing() -> None:
     Where the ledger no longer says which topic it was, the objects around do.
     """
     bucket = Bucket()
-    for entry in list(bucket.store.list("_kbackup/ledger/")):
-        if "/topics/" in entry.key:
+    for entry in list(bucket.store.list("_kbackup/")):
+        if "/topics/" in entry.key or "/runs/" in entry.key:
             bucket.store.delete(entry.key)
     gone = next(key for key in bucket.objects() if "orders+0+0000000010" in key)
     bucket.store.delete(gone)
