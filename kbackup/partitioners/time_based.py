@@ -16,8 +16,8 @@ from kbackup.records import TopicPartition
 from kbackup.table_parts import Column, Level
 
 NO_DIRECTORY: Final = (
-    "timestamp.extractor finds no time in it",
-    "set timestamp.extractor=record, or correct timestamp.field",
+    "timestamp.extractor finds no time in it, or one that no date can name",
+    "correct timestamp.field, or the record's timestamp",
 )
 """Why a record has no directory by time, and what to do."""
 
