@@ -23,6 +23,7 @@ from kbackup.restore.planning.inventory import Inventory
 from kbackup.restore.planning.plan import RestorePlan, confirm
 from kbackup.restore.planning.planner import Planner
 from kbackup.restore.planning.routing import check_archived, to_survey
+from kbackup.restore.planning.safety import APPEND_TIME
 from kbackup.restore.planning.shares import Shares, Surveyed
 from kbackup.restore.planning.standing import LEFT_OUT
 from kbackup.restore.planning.target import asked
@@ -265,6 +266,8 @@ class RestoreRun:
                 self._frame.tell(self._summary.warn(code, text))
                 if code == LEFT_OUT:  # the target still differs from the backup
                     self._summary.skip("incomplete_partitions")
+                elif code == APPEND_TIME and topic.units:
+                    self._summary.skip("topics_with_other_timestamps")
             for unit in topic.units:
                 self._account.plan(unit)
         self._schemas.show()

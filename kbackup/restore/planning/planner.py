@@ -189,25 +189,27 @@ class Planner:
         count = intent.partitions if grows else lanes.count
         refusals = [error for error in clashes if error.place.get("topic") == intent.target]
         refusals += [each.refusal for each in lanes.standings if each.refusal is not None]
+        source = source_of(self._known, intent.source)
+        created = config_of_copy(
+            source, settings.topic_config, original=settings.topic_settings == "original"
+        )
+        config = created if target.partitions is None else target.config or {}
+        ready = replace(target, config=config)
         refusals += safety.refusals(
             intent,
-            target,
+            ready,
             if_exists=settings.if_exists,
             creates=settings.create_topics,
             allows_same_topic=settings.allow_same_topic,
             now_ms=self._now_ms,
             partitions=count,
             keeps_partitions=self._map.is_same,
+            is_compacted="compact" in source.config.get("cleanup.policy", ""),
         )
         warnings = [
-            (code, f"{intent.target} {text}") for code, text in safety.warnings(intent, target)
+            (code, f"{intent.target} {text}") for code, text in safety.warnings(intent, ready)
         ]
         warnings += [each.warning for each in lanes.standings if each.warning is not None]
-        source = source_of(self._known, intent.source)
-        created = config_of_copy(
-            source, settings.topic_config, original=settings.topic_settings == "original"
-        )
-        config = created if target.partitions is None else target.config or {}
         limit = config.get("max.message.bytes")
         max_bytes = None if limit is None else int(limit)
         warnings += safety.small_messages(intent, max_bytes)

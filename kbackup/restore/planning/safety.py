@@ -22,6 +22,9 @@ from kbackup.naming import check_topic
 from kbackup.plurals import counted
 from kbackup.runs.selection import is_internal
 
+APPEND_TIME: Final = "append_time"
+"""Code of the warning that the target replaces the records' timestamps."""
+
 _OLDEST_TAKEN: Final = (
     "message.timestamp.before.max.ms",
     "message.timestamp.difference.max.ms",  # the only one before Kafka 3.6
@@ -103,18 +106,20 @@ def refusals(
     now_ms: int,
     partitions: int,
     keeps_partitions: bool = True,
+    is_compacted: bool = False,
 ) -> Iterator[KbackupError]:
     """Yield every reason not to begin this topic's restore.
 
     Args:
         intent: From where to where.
-        target: The target as it stands.
+        target: The target as it stands, with the settings that it has or is created with.
         if_exists: What to do with a target that is not empty.
         creates: Missing topics are created.
         allows_same_topic: The topic that was backed up may be written to.
         now_ms: The time, ms since the epoch.
         partitions: How many the target has, is created with, or is given by this restore.
         keeps_partitions: Each record goes to the partition of the number it had.
+        is_compacted: The topic that was backed up was.
     """
     yield from _name(intent)
     loops = list(_feedback(intent, target, allows_same_topic=allows_same_topic))
@@ -130,6 +135,8 @@ def refusals(
             "add partitions, choose another name, or --partition-map modulo or key",
             topic=intent.target,
         )
+    yield from _retention(intent, target, now_ms)
+    yield from _compaction(intent, target, is_compacted=is_compacted)
     if target.partitions is None:
         if if_exists == "resume":
             yield TargetNotEmptyError(
@@ -147,7 +154,6 @@ def refusals(
             )
         return
     yield from _not_empty(intent, target, if_exists)
-    yield from _retention(intent, target, now_ms)
 
 
 def _name(intent: Intent) -> Iterator[KbackupError]:
@@ -212,14 +218,14 @@ def _not_empty(intent: Intent, target: Target, if_exists: str) -> Iterator[Kback
 
 def _retention(intent: Intent, target: Target, now_ms: int) -> Iterator[KbackupError]:
     config = target.config or {}
-    retention = int(config.get("retention.ms", -1))
+    retention = _number(config, "retention.ms")
     deletes = "delete" in config.get("cleanup.policy", "delete")
     append_time = config.get("message.timestamp.type") == "LogAppendTime"
     if append_time or intent.oldest_timestamp is None:
         return
     age = now_ms - intent.oldest_timestamp
-    limits = {name: int(config[name]) for name in _OLDEST_TAKEN if name in config}
-    too_small = [name for name, limit in limits.items() if age > limit]
+    limits = {name: _number(config, name) for name in _OLDEST_TAKEN}
+    too_small = [name for name, limit in limits.items() if age > limit >= 0]
     if too_small:
         yield RetentionError(
             f"{intent.target} does not take records as old as these",
@@ -234,6 +240,25 @@ def _retention(intent: Intent, target: Target, now_ms: int) -> Iterator[KbackupE
             "set retention.ms=-1 on the topic until the restore has been looked at",
             topic=intent.target,
         )
+
+
+def _compaction(intent: Intent, target: Target, *, is_compacted: bool) -> Iterator[KbackupError]:
+    if "compact" in (target.config or {}).get("cleanup.policy", "") and not is_compacted:
+        yield RetentionError(
+            f"{intent.target} would delete restored records",
+            "its cleanup.policy is compact, and that of the topic that was backed up is not known "
+            "to be: only the newest record of each key would stay",
+            "leave cleanup.policy=delete until the restore has been looked at",
+            topic=intent.target,
+        )
+
+
+def _number(config: Mapping[str, str], name: str) -> int:
+    """Return a setting; -1 where it is not given, or no number, which the cluster refuses."""
+    try:
+        return int(config.get(name, -1))
+    except ValueError:
+        return -1
 
 
 def unreplicable(
@@ -262,14 +287,14 @@ def unreplicable(
 def warnings(intent: Intent, target: Target) -> Iterator[tuple[str, str]]:
     """Yield what the target would change, and what the operator should know."""
     config = target.config or {}
-    if intent.oldest_timestamp is None and int(config.get("retention.ms", -1)) >= 0:
+    if intent.oldest_timestamp is None and _number(config, "retention.ms") >= 0:
         yield "retention", "deletes old records, and how old these are is not known in advance"
-    if int(config.get("retention.bytes", -1)) >= 0:
+    if _number(config, "retention.bytes") >= 0:
         yield "retention", "deletes records beyond its retention.bytes"
     if "compact" in config.get("cleanup.policy", ""):
         yield "compacted", "is compacted: it will keep only the newest record of each key"
     if config.get("message.timestamp.type") == "LogAppendTime":
-        yield "append_time", "has LogAppendTime: it replaces the records' timestamps"
+        yield APPEND_TIME, "has LogAppendTime: it replaces the records' timestamps"
 
 
 def small_messages(intent: Intent, limit: int | None) -> list[tuple[str, str]]:

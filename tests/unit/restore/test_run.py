@@ -203,3 +203,18 @@ def test_a_restore_that_may_lock_has_to_read_the_ledger(
     summary = RestoreRun(settings, lambda _: None, Stop(), world)()
 
     assert (6, "store") == (summary["exit_code"], summary["errors"][0]["code"])
+
+
+@pytest.mark.parametrize(("kind", "code"), [("LogAppendTime", 3), ("CreateTime", 0)])
+def test_append_time_is_exit_3(kind: str, code: int) -> None:
+    """
+    A restore into a topic that replaces timestamps says so, and exits 3, in its plan too.
+    """
+    restoring = Restoring()
+    restoring.backup.put("orders", 0, range(5))
+    run = a_run([])
+
+    plan = restoring.plan(topic_config=(f"message.timestamp.type={kind}",))
+    run._show(plan, restoring.cluster)  # type: ignore[arg-type]
+
+    assert code == run._summary.finish()["exit_code"]

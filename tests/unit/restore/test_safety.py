@@ -20,7 +20,7 @@ NOW = 1_800_000_000_000
 
 
 def codes(intent: Intent, target: Target, if_exists: str = "fail", *, creates: bool = True,
-          allows_same_topic: bool = False) -> list[str]:  # fmt: skip
+          allows_same_topic: bool = False, is_compacted: bool = False) -> list[str]:  # fmt: skip
     """The codes of all refusals."""
     found = refusals(
         intent,
@@ -30,6 +30,7 @@ def codes(intent: Intent, target: Target, if_exists: str = "fail", *, creates: b
         allows_same_topic=allows_same_topic,
         now_ms=NOW,
         partitions=target.partitions or intent.partitions,
+        is_compacted=is_compacted,
     )
     return [error.code for error in found]
 
@@ -79,8 +80,8 @@ def codes(intent: Intent, target: Target, if_exists: str = "fail", *, creates: b
         ),
         pytest.param(
             replace(COPY, oldest_timestamp=NOW - 1000),
-            Target(3, config={"retention.ms": "500", "cleanup.policy": "compact"}), [],
-            id="compacted only: age does not matter",
+            Target(3, config={"retention.ms": "500", "cleanup.policy": "compact"}), ["retention"],
+            id="compacted: keys would be lost",
         ),
     ],
 )  # fmt: skip
@@ -138,6 +139,30 @@ def test_names_that_differ_only_by_dot_and_underscore_are_refused() -> None:
     found = list(collisions([replace(COPY, target="a.b"), replace(COPY, target="a_b")]))
 
     assert ["illegal_topic_name"] == [error.code for error in found]
+
+
+@pytest.mark.parametrize("partitions", [pytest.param(None, id="created"), 3])
+@pytest.mark.parametrize(
+    ("config", "is_compacted", "expected"),
+    [
+        pytest.param({"retention.ms": "60000"}, False, ["retention"], id="expires"),
+        pytest.param({"message.timestamp.before.max.ms": "9"}, False, ["retention"], id="too old"),
+        pytest.param({"cleanup.policy": "compact"}, False, ["retention"], id="compacted"),
+        pytest.param({"cleanup.policy": "compact"}, True, [], id="as the original"),
+        pytest.param({"retention.ms": "-1", "cleanup.policy": "delete"}, False, [], id="keeps all"),
+        pytest.param({"retention.ms": "long"}, False, [], id="left to the cluster"),
+    ],
+)
+def test_a_created_topic_is_judged_as_an_existing_one(
+    partitions: int | None, config: dict[str, str], expected: list[str], *, is_compacted: bool
+) -> None:
+    """
+    What would delete or refuse restored records is refused, whoever creates the topic; compaction
+    is not where the original was compacted.
+    """
+    intent = replace(COPY, oldest_timestamp=NOW - 86_400_000)
+
+    assert expected == codes(intent, Target(partitions, config=config), is_compacted=is_compacted)
 
 
 def test_what_a_target_changes_is_said() -> None:
