@@ -11,6 +11,8 @@ from typing import BinaryIO, Final
 
 from kbackup import formats
 from kbackup.backup.file_sets import BackupFile, FileSet
+from kbackup.flow.write import siblings_of
+from kbackup.naming import View
 from kbackup.plurals import counted, form
 from kbackup.records import UNKNOWN, Facts, TopicIdentity, TopicPartition
 
@@ -26,6 +28,7 @@ class Claim:
         facts: By the object's metadata.
         identity: Of the topic, by the object's metadata.
         partition: It was written for, by the object's metadata.
+        siblings: The parts of its records that are in objects beside it, by its metadata.
         where: The partition it was written for, by the file's own metadata.
         numbers: First offset, last offset and records, by the file's own metadata.
         own_identity: Of the topic, by the file's own metadata.
@@ -38,6 +41,7 @@ class Claim:
     numbers: tuple[int, int, int] | None = None
     own_identity: TopicIdentity = UNKNOWN
     partition: int | None = None
+    siblings: frozenset[View] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,10 @@ def of(file: BackupFile, metadata: Mapping[str, str], body: BinaryIO) -> Claim:
     except ValueError:
         pass  # reading the rows says so
     own_identity = TopicIdentity.from_metadata(own)
-    return Claim(file, facts, identity, where, numbers, own_identity, partition_of(metadata))
+    return Claim(
+        file, facts, identity, where, numbers, own_identity, partition_of(metadata),
+        siblings_of(metadata),
+    )  # fmt: skip
 
 
 def partition_of(metadata: Mapping[str, str]) -> int | None:

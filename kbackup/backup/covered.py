@@ -221,7 +221,7 @@ def _rows(
     """Count the rows of values; None where they cannot be read."""
     try:
         lone = replace(files, keys=None, headers=None)
-        rows = read(store, lone, replace(options, wants_keys=False, wants_headers=False), identity)
+        rows = read(store, lone, replace(options, wants_siblings=False), identity)
         return sum(len(batch) for batch in rows)
     except BAD:
         return None

@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from kbackup.backup import judging, recorded, siblings
@@ -17,6 +18,7 @@ from kbackup.backup.recorded import Recorded
 from kbackup.backup.verdict import Verdict
 from kbackup.errors import Failure
 from kbackup.flow.views import ReadOptions
+from kbackup.flow.write import siblings_of
 from kbackup.naming import NOT_OF_TEMPLATE, Layout, View
 from kbackup.plurals import counted
 from kbackup.records import UNKNOWN, Facts, Span, TopicIdentity, TopicPartition
@@ -52,19 +54,15 @@ class JudgedPartition:
     identity: TopicIdentity = UNKNOWN
     present: Container[str] | None = None
 
-    def findings(
-        self, store: Store, layout: Layout, options: ReadOptions, pattern: FileSet | None
-    ) -> Iterator[Finding]:
+    def findings(self, store: Store, layout: Layout, pattern: FileSet | None) -> Iterator[Finding]:
         """Yield what is wrong, and what is worth knowing.
 
         Args:
             store: Asked where sets end, if runs and names disagree.
             layout: How objects are named.
-            options: Which siblings values have.
             pattern: Any set of the topic, for the names of what is missing.
         """
-        wanted = {View.KEY: options.wants_keys, View.HEADERS: options.wants_headers}
-        lone = list(siblings.lacking(self.sets, layout, wanted))
+        lone = list(siblings.lacking(self.sets, layout, partial(self._siblings, store)))
         yield from lone
         extents = [self._extent(files) for files in self.sets]
         missed: list[Finding] = []
@@ -96,6 +94,13 @@ class JudgedPartition:
                 yield Finding(problem.code, self.where, problem.key, offsets, problem.text)
         yield from judging.left_out(self.where, self.ledger.skipped)
         yield from judging.order(extents, self.gaps, missed, self.ledger.skipped)
+
+    def _siblings(self, store: Store, files: FileSet) -> frozenset[View]:
+        """Return which siblings an object of values says it has; the ledger names its own."""
+        if files.main is None or files.main.key in self.ledger.objects:
+            return frozenset()
+        head = store.head(files.main.key)
+        return frozenset() if head is None else siblings_of(head.metadata)
 
     def overlaps(
         self, store: Store, options: ReadOptions, findings: Sequence[Finding]

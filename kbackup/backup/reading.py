@@ -133,21 +133,12 @@ def _values(
     identity: TopicIdentity,
 ) -> Iterator[pa.RecordBatch]:
     """Read a value file, or one of tombstones, and its siblings side by side, row for row."""
-    for wanted, file, name in (
-        (options.wants_keys and not files.is_tombstones, files.keys, "keys"),
-        (options.wants_headers, files.headers, "headers"),
-    ):
-        if wanted and file is None:
-            raise IncompleteBackupError(
-                main.key,
-                f"its {name} object is missing",
-                f"restore without store.kafka.{name}, or back these offsets up again",
-                key=main.key,
-            )
     value = Column(store, main, options)
     siblings: list[Column | None] = []
     start = files.start_offset
     try:
+        if options.wants_siblings:
+            _check_siblings(files, main, value.claim.siblings)
         for file in (files.keys, files.headers):
             column = None if file is None else Column(store, file, options)
             siblings.append(column)  # one by one: what is open is closed, whatever the next does
@@ -177,6 +168,22 @@ def _values(
         for opened in (value, *siblings):
             if opened is not None:
                 opened.close()
+
+
+def _check_siblings(files: FileSet, main: BackupFile, promised: frozenset[View]) -> None:
+    """Check that what was stored beside an object of values is there.
+
+    Raises:
+        IncompleteBackupError: If it is not.
+    """
+    for view, file in ((View.KEY, files.keys), (View.HEADERS, files.headers)):
+        if view in promised and file is None:
+            raise IncompleteBackupError(
+                main.key,
+                f"its {view.removeprefix('.')} object is missing",
+                "back these offsets up again",
+                key=main.key,
+            )
 
 
 def _blocks(

@@ -1,6 +1,6 @@
 """Objects of the connectors' layout that lack their companions: values, keys, headers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from kbackup.backup.file_sets import BackupFile, FileSet
@@ -12,15 +12,18 @@ _VIEWS: Final = ((View.KEY, "keys"), (View.HEADERS, "headers"))
 
 
 def lacking(
-    sets: Sequence[FileSet], layout: Layout, wanted: Mapping[View, bool]
+    sets: Sequence[FileSet], layout: Layout, promised: Callable[[FileSet], frozenset[View]]
 ) -> Iterator[Finding]:
     """Name value objects whose sibling is missing, and siblings without their value object.
+
+    Only an object itself says that it was stored with siblings: they can be switched on later, or
+    off.
 
     Args:
         sets: Of one partition, by start offset.
         layout: How objects are named.
-        wanted: Which siblings the configuration promises.  A sibling is promised too where sets
-            before and after have theirs.
+        promised: Returns which siblings a set says it has; asked where others have some that it
+            lacks, or none has any.
     """
     values = [files for files in sets if not files.is_whole]
     complete = [files for files in values if files.main is not None]
@@ -28,14 +31,14 @@ def lacking(
         mains = [files for files in complete if view is View.HEADERS or not files.is_tombstones]
         having = [at for at, files in enumerate(mains) if _sibling(files, view) is not None]
         without = [at for at, files in enumerate(mains) if _sibling(files, view) is None]
-        if not (having or wanted[view]):
-            continue
         extension = _sibling(mains[having[0]], view) if having else None
-        for at in without:
-            if wanted[view] or having[0] < at < having[-1]:
-                yield _without_sibling(mains[at], layout, view, name, extension)
-        quiet = sum(not (wanted[view] or having[0] < at < having[-1]) for at in without)
-        if quiet:
+        if not having and not (mains and view in promised(mains[0])):
+            continue  # where one has none, and the others neither, none was stored
+        broken = [at for at in without if view in promised(mains[at])]
+        for at in broken:
+            yield _without_sibling(mains[at], layout, view, name, extension)
+        quiet = len(without) - len(broken)
+        if quiet and having:
             have = form(quiet, "has", "have")
             text = f"{counted(quiet, 'value object')} {have} no {name} object"
             yield Finding("missing_object", values[0].where, text=text, is_error=False)

@@ -69,8 +69,7 @@ class ReadOptions:
         key_converter: Plugin name, None for what suits the format of the file.
         value_converter: Plugin name, None for what suits the format of the file.
         properties: What was given for the options of each converter, by view.
-        wants_keys: A value object without its keys object is incomplete.
-        wants_headers: A value object without its headers object is incomplete.
+        wants_siblings: A value object without a sibling that it says it has is incomplete.
         topic: The topic that records are read for; None where they are only looked at.
         file_headers: Records of a generic layout get headers that describe their object.
         envelope: How rows of a generic layout hold records; None: they are values.
@@ -80,8 +79,7 @@ class ReadOptions:
     key_converter: str | None = None
     value_converter: str | None = None
     properties: Mapping[View, Mapping[str, Any]] = field(default_factory=dict, repr=False)
-    wants_keys: bool = False
-    wants_headers: bool = False
+    wants_siblings: bool = True
     topic: str | None = None
     file_headers: bool = False
     envelope: Envelope | None = None

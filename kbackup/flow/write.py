@@ -3,7 +3,7 @@
 Files are spooled: in memory up to a limit that all of them share, then on disk.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
@@ -27,6 +27,7 @@ NO_RECORDS: Final = Facts(
     first_offset=-1, last_offset=-1, records=0, min_timestamp=None, max_timestamp=None, sha256=""
 )
 _CUT: Final = ("cut-start", "cut-end", "cut-files")
+_SIBLINGS: Final = "siblings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ class ClosedFile:
         identity: Which topic it is of.
         index: Its index, None where its format has none.
         is_main: Whether it is what its records are known by: of the files of one directory, one.
+        siblings: Of a file of values, the views beside it.
     """
 
     key: str
@@ -97,6 +99,7 @@ class ClosedFile:
     identity: TopicIdentity = UNKNOWN
     index: Index | None = None
     is_main: bool = True
+    siblings: tuple[View, ...] = ()
 
     @property
     def is_tombstones(self) -> bool:
@@ -111,7 +114,20 @@ class ClosedFile:
             **self.cut.to_metadata(),
             **self.identity.to_metadata(),
             "partition": str(self.where.partition),
+            **siblings_metadata(self.siblings),
         }
+
+
+def siblings_metadata(views: Iterable[View]) -> dict[str, str]:
+    """Return what an object of values says of those beside it: nothing where there are none."""
+    names = " ".join(sorted(view.removeprefix(".") for view in views))
+    return {_SIBLINGS: names} if names else {}
+
+
+def siblings_of(metadata: Mapping[str, str]) -> frozenset[View]:
+    """Read what `siblings_metadata` wrote."""
+    names = metadata.get(_SIBLINGS, "").split()
+    return frozenset(view for view in (View.KEY, View.HEADERS) if view.removeprefix(".") in names)
 
 
 @dataclass(slots=True)
@@ -206,10 +222,12 @@ class OpenFiles:
                     spec.extension(), spec.view,
                 )  # fmt: skip
                 own = replace(facts, sha256=sheet.body.sha256)
+                is_main = sheet is files.sheets[-1]
+                beside = [each.view.spec.view for each in files.sheets[:-1]] if is_main else ()
                 closed.append(
                     ClosedFile(
                         self.layout.key(key), spec, sheet.body, own, cut, self.where,
-                        self.identity, self._index(key, sheet.writer), sheet is files.sheets[-1],
+                        self.identity, self._index(key, sheet.writer), is_main, tuple(beside),
                     )
                 )  # fmt: skip
         self._open, self.records = {}, 0

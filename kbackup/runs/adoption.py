@@ -11,7 +11,6 @@ from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.backup.judged import JudgedPartition
 from kbackup.backup.ledger import objects
 from kbackup.backup.ledger.rows import OBJECT, TOMBSTONES, Entry, named, stored
-from kbackup.flow.views import ReadOptions
 from kbackup.flow.write import CutFacts
 from kbackup.naming import Layout
 from kbackup.records import Facts, Span, TopicPartition
@@ -21,9 +20,7 @@ from kbackup.stores import ObjectHead, Store
 _THREADS: Final = 32
 
 
-def adopt(
-    store: Store, layout: Layout, reading: ReadOptions, topic: str, found: Catalog, known: Known
-) -> list[Entry]:
+def adopt(store: Store, layout: Layout, topic: str, found: Catalog, known: Known) -> list[Entry]:
     """Return the rows of a topic that has no ledger yet.
 
     Its objects with what is stored beside them; what run records say of objects that are gone;
@@ -32,7 +29,6 @@ def adopt(
     Args:
         store: Where the backup is.
         layout: How objects are named.
-        reading: How they are read.
         topic: The topic.
         found: A listing of it.
         known: What run records say.
@@ -46,7 +42,7 @@ def adopt(
     for where in sorted(wheres):
         sets = found.sets.get(where, [])
         part = JudgedPartition(where, sets, known.recorded.get(where, ()), (), {}, is_deep=False)
-        for finding in part.findings(store, layout, reading, pattern):
+        for finding in part.findings(store, layout, pattern):
             if finding.is_error and finding.code == "missing_object" and finding.offsets:
                 run = str((finding.more or {}).get("by") or "")
                 rows.append(objects.missing(where, *finding.offsets, run, 0))

@@ -177,8 +177,6 @@ def reading(settings: Settings) -> ReadOptions:
             View.KEY: settings.key_converter_properties,
             View.VALUE: settings.value_converter_properties,
         },
-        settings.store_kafka_keys,
-        settings.store_kafka_headers,
         file_headers=settings.file_metadata_headers_enable,
         envelope=_envelope(settings),
     )

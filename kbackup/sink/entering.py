@@ -151,7 +151,7 @@ class RunLedger:
 
     def _adopt(self, topic: str, plan: SinkPlan, reading: ReadOptions) -> None:
         found = catalog.read(self._store, self._layout, reading.formats, topics=[topic])
-        rows = adoption.adopt(self._store, self._layout, reading, topic, found, plan.known)
+        rows = adoption.adopt(self._store, self._layout, topic, found, plan.known)
         if rows:
             self._stream(topic).append(table(rows, OBJECTS))
 

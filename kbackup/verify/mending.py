@@ -173,7 +173,7 @@ class Mending:
         def rows(before: Contents) -> pa.Table:
             if not said.has_ledger(topic):
                 return table(
-                    adoption.adopt(self.store, self.layout, self.reading, topic, found, said),
+                    adoption.adopt(self.store, self.layout, topic, found, said),
                     OBJECTS,
                 )
             kept = [

@@ -148,7 +148,7 @@ def verify(
             is_deep=read is not None, ledger=known.ledger(where),
             identity=known.identity(where.topic), present=found.keys,
         )  # fmt: skip
-        findings = list(part.findings(store, layout, options, patterns.get(where.topic)))
+        findings = list(part.findings(store, layout, patterns.get(where.topic)))
         findings += part.overlaps(store, options, findings)
         told += findings
         yield from findings

@@ -136,7 +136,7 @@ class _Check:
     def _read(self, watched: "_Watched") -> None:
         """Read all rows; a sibling that is missing is not this task's to report."""
         files = self.unit.files
-        options = replace(self.reading, wants_keys=False, wants_headers=False)
+        options = replace(self.reading, wants_siblings=False)
         try:
             if files.main is None:
                 for file in files.files:

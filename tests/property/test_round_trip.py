@@ -34,8 +34,8 @@ from kbackup.stores.memory import MemoryStore
 WHERE = TopicPartition("orders", 3)
 WHOLE = (ViewSpec(View.RECORD, "parquet", FormatOptions()),)
 VALUES = (
-    ViewSpec(View.KEY, "json", FormatOptions(), "bytes"),
-    ViewSpec(View.VALUE, "json", FormatOptions(), "bytes"),
+    ViewSpec(View.KEY, "avro", FormatOptions(), "bytes"),
+    ViewSpec(View.VALUE, "avro", FormatOptions(), "bytes"),
 )
 
 
@@ -165,7 +165,7 @@ def test_tombstones_of_the_connectors_layout_come_back_in_the_order_of_their_key
     ]  # fmt: skip
     batch = pa.RecordBatch.from_pylist(rows, SCHEMA)
     store = MemoryStore(StoreSettings(f"memory://{uuid4()}"))
-    options = ReadOptions(key_converter="bytes", value_converter="bytes", wants_keys=True)
+    options = ReadOptions(key_converter="bytes", value_converter="bytes")
     work = job(VALUES, Rule(records=size, tombstones="tombstone"))
 
     back_up(store, cut_up(batch, cuts), work, partitioner)

@@ -177,11 +177,11 @@ class Inventory:
         """Yield what is wrong with each partition that is asked for, known to have been stored."""
         sets = self._catalog.sets
         pattern = next((sets[where][0] for where in self.stored(topic)), None)
-        reading, layout = wiring.reading(self._settings), wiring.layout(self._settings)
+        layout = wiring.layout(self._settings)
         for where in self._there.get(topic, []):
             if self._is_wanted(where):
                 judged = self._judged(where, sets.get(where, []))
-                yield where, judged.findings(self._store, layout, reading, pattern)
+                yield where, judged.findings(self._store, layout, pattern)
 
     def _judged(self, where: TopicPartition, sets: Sequence[FileSet]) -> JudgedPartition:
         entries = self._known.recorded.get(where, [])

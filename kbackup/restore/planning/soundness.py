@@ -239,10 +239,18 @@ def lacks(
     if not values:
         return []
     lacking = []
-    if all(files.keys is None and not files.is_tombstones for files in values):
+    keyless = [files for files in values if files.keys is None and not files.is_tombstones]
+    if len(keyless) == len(values):
         lacking.append(("no_keys", "keys were not stored: records will have no key"))
-    if all(files.headers is None for files in values):
+    elif keyless:
+        text = f"{counted(len(keyless), 'object')} without keys: their records will have none"
+        lacking.append(("some_keys", text))
+    bare = [files for files in values if files.headers is None]
+    if len(bare) == len(values):
         lacking.append(("no_headers", "headers were not stored: records will have none"))
+    elif bare:
+        text = f"{counted(len(bare), 'object')} without headers: their records will have none"
+        lacking.append(("some_headers", text))
     lacking.append(("no_timestamps", "timestamps were not stored: records get the current time"))
     folders: dict[TopicPartition, set[str]] = {}
     for files in values:

@@ -133,7 +133,7 @@ def test_values_without_metadata_are_known_by_the_ledger(view: View, on_error: s
     again.entries = {"orders": [again.backup.entry(key) for key in keys]}
     first, second = [key for key in keys if again.backup.layout.parse(key).view is view]
     copy_over(again.backup, second, first, with_metadata=False)
-    reading = ReadOptions(wants_keys=True)
+    reading = ReadOptions()
 
     if on_error == "fail":
         with pytest.raises(CorruptObjectError, match="not the object that was stored") as caught:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from backup_samples import BYTES, JSON, Backup
+from backup_samples import BYTES, JSON, SIBLINGS, Backup
 
 from kbackup.errors import ConfigurationError, RefusedError
 from tests.support.target import Restoring, values
@@ -148,3 +148,17 @@ def test_what_a_registrys_converter_cannot_make_again_is_refused_in_the_plan(
 
     (refusal,) = [one for one in plan.refusals if isinstance(one, ConfigurationError)]
     assert f"orders: 1 json object cannot be read: {key}" == refusal.what
+
+
+def test_siblings_that_were_switched_on_later_are_used_where_they_are(again: Restoring) -> None:
+    """Objects from before come back without keys, with one warning of the topic."""
+    again.backup.put("orders", 0, range(10), views=JSON)
+    again.backup.put("orders", 0, range(10, 20), views=SIBLINGS)
+
+    plan = again.plan(format_class="json", store_kafka_keys=True)
+    again.restore(format_class="json", store_kafka_keys=True)
+
+    assert values(range(20)) == again.cluster.values("copy_of_orders")
+    assert ["some_keys", "some_headers"] == [
+        code for code, _ in plan.topics[0].warnings if code.startswith("some_")
+    ]

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from backup_samples import SIBLINGS, Backup
+from backup_samples import JSON, SIBLINGS, Backup
 
 from kbackup.errors import IncompleteBackupError
-from kbackup.flow.views import ReadOptions
 from tests.support.verified import LAYOUTS, Verified, offsets
 
 
@@ -139,29 +138,33 @@ def test_a_named_topic_that_nobody_knows_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("which", [pytest.param(0, id="keys"), pytest.param(1, id="headers")])
-@pytest.mark.parametrize(
-    ("cut", "promised", "expected"),
-    [
-        pytest.param(1, False, 7, id="one of many"),
-        pytest.param(2, False, 0, id="the last, unpromised"),
-        pytest.param(2, True, 7, id="the last, promised"),
-    ],
-)
-def test_a_missing_sibling_is_missed(which: int, cut: int, promised: bool, expected: int) -> None:
+@pytest.mark.parametrize("cut", [pytest.param(1, id="one of many"), pytest.param(2, id="the last")])
+def test_a_missing_sibling_is_missed(which: int, cut: int) -> None:
     """
-    A value object whose keys or headers are missing is damaged where the configuration promises
-    them, or where objects before and behind have them; else they may never have been stored.
+    An object of values says which siblings it was stored with, also where there is no ledger.
     """
     backup = Backup()
     keys = backup.put("orders", 0, range(2), range(2, 4), range(4, 6), views=SIBLINGS)
     lost = keys[3 * cut + which]
     backup.store.delete(lost)
-    reading = ReadOptions(wants_keys=promised, wants_headers=promised)
 
-    verified = Verified(backup, reading=reading)
+    verified = Verified(backup)
 
-    assert expected == verified.exit_code
-    assert ([("missing_object", lost)] if expected else []) == verified.errors
+    assert (7, [("missing_object", lost)]) == (verified.exit_code, verified.errors)
+
+
+@pytest.mark.parametrize("views", [(JSON, SIBLINGS), (SIBLINGS, JSON)], ids=["on", "off"])
+def test_siblings_that_were_switched_on_or_off_are_no_loss(views: Any) -> None:
+    """
+    Objects of before or after that have none are noted once, whatever the configuration says now.
+    """
+    backup = Backup()
+    for start, layout in enumerate(views):
+        backup.put("orders", 0, range(start * 10, start * 10 + 10), views=layout)
+
+    for deep in (False, True):
+        verified = Verified(backup, deep=deep)
+        assert (0, []) == (verified.exit_code, verified.errors)
 
 
 def test_a_missing_sibling_is_not_a_missing_object_too() -> None:
