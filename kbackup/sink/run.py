@@ -320,7 +320,9 @@ class SinkRun:
             summary = self._frame.finish()
             until = self._account.until()
         good: datetime | None = None
-        if not self._frame.settings.follow:
+        if self._left:
+            pass  # whether the run that has these topics gets on is for its own record to say
+        elif not self._frame.settings.follow:
             ended = RunRecord(summary)
             if ended.is_good and not summary["errors"] and not ended.matched_nothing:
                 good = self._complete(ended.started, held_up.values())

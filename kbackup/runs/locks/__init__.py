@@ -125,6 +125,7 @@ class RunLock:
         self._ended = threading.Event()
         self._is_lost = False
         self._topics: set[str] = set()
+        self._beaten = monotonic()
 
     @classmethod
     def for_settings(
@@ -234,6 +235,7 @@ class RunLock:
         with self._writing:
             self._object.body |= {"topics": sorted({*self._topics, *topics}), "claims": claims}
             self._object.replace()
+            self._beaten = self._monotonic()
 
     def _others(self, topics: Collection[str]) -> list[Holder]:
         """Return the live locks of this purpose that others hold and that name any of *topics*."""
@@ -275,6 +277,12 @@ class RunLock:
             self._beat()
 
     def _beat(self) -> None:
+        slept = self._monotonic() - self._beaten >= STALE_S
+        self._beaten = self._monotonic()
+        if slept and self._topics and (others := self._others(self._topics)):
+            self._is_lost = True  # whoever came meanwhile took this run for dead
+            _log.warning("topics of run lock %s were taken by %s", self._object.key, others[0])
+            return
         found = self._object.read()
         if found is None:  # removed by hand, or by a rule of the bucket
             self._is_lost = not self._object.create()

@@ -69,6 +69,18 @@ def test_a_dead_run_keeps_no_topic(lock: Make, clocks: Clocks) -> None:
     assert ({}, ["t2"], {}) == (at_once, [*still], later)
 
 
+def test_a_run_that_slept_learns_that_its_topics_are_anothers(lock: Make, clocks: Clocks) -> None:
+    """Whoever wakes up after minutes has lost the topics that another run took meanwhile."""
+    with lock("r1", names=["t.*"]) as asleep, lock("r2", "there", names=["t1"]) as awake:
+        asleep.claim(["t1", "t2"])
+        clocks.pass_by(STALE_S + 1)
+        awake.beat()
+        taken = awake.claim(["t1"])
+        asleep.beat()
+
+    assert ({}, True, False) == (taken, asleep.is_lost, awake.is_lost)
+
+
 def test_restores_locks_are_no_sinks_locks(lock: Make) -> None:
     """A restore of a topic keeps no sink from backing it up."""
     with lock("r1", names=["t1"], purpose="restore") as first, lock("r2", "there") as second:

@@ -384,3 +384,4 @@ def test_a_sink_leaves_topics_to_another_live_sink(store: StoreSettings, tmp_pat
         summary["exit_code"], summary["skipped"], [row["topic"] for row in summary["partitions"]],
     )  # fmt: skip
     assert second.warned("locked_topics")
+    assert summary["last_success"] is None
