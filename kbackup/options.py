@@ -178,12 +178,18 @@ def verbatim(
     name: str,
     help: str,  # noqa: A002
     default: str | None = None,
+    *,
+    check: Callable[[str], object] | None = None,
     **more: Unpack[More],
 ) -> Option[str | None]:
     """Declare text that is taken as it is, surrounding blanks included."""
-    return Option(
-        name=name, help=help, type="text as it is", default=default, read=_as_it_is, **more
-    )
+
+    def read(value: object) -> str | None:
+        if value is not None and check is not None:
+            check(str(value))
+        return None if value is None else str(value)
+
+    return Option(name=name, help=help, type="text as it is", default=default, read=read, **more)
 
 
 def words(
@@ -293,10 +299,6 @@ def check_needs(declared: Iterable[Option[Any]], given: Mapping[str, Any]) -> No
                     "set both, or neither",
                     property=other,
                 )
-
-
-def _as_it_is(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def _checked(check: Callable[[str], object] | None) -> Callable[[object], str]:

@@ -8,6 +8,7 @@ from kbackup.config.parsing import (
     Duration,
     ExactWord,
     Integer,
+    Limit,
     ObjectName,
     ObjectPlaces,
     OptionalText,
@@ -189,7 +190,7 @@ class Rotation(Group):
         "applies with rotate.interval.ms and time-based directories. Default in the connectors' "
         "layout: true.",
     )
-    partitioner_max_open_files: Integer = declare(
+    partitioner_max_open_files: Limit = declare(
         -1,
         "How many directories of a partition may have an open file at a time; one more closes "
         "all of them. -1 means 128.",

@@ -74,6 +74,14 @@ def _integer(value: object) -> object:
     return read_integer(value) if isinstance(value, str) else value
 
 
+def _limit(value: Any) -> object:
+    """Read a number from 1 on, or -1 for the default."""
+    number = _integer(value)
+    if number == 0:
+        raise ValueError("expected 1 or more, or -1 for the default")
+    return number
+
+
 def _optional_integer(value: object) -> object:
     return None if _optional(value) is None else _integer(value)
 
@@ -278,6 +286,7 @@ ExactWord = _read(_text, "choice")
 Boolean = Annotated[bool, *_read(read_boolean, "boolean")]
 Switch = Annotated[bool, *_read(_switch, "switch")]
 Integer = Annotated[int, *_read(_integer, "integer")]
+Limit = Annotated[int, *_read(_limit, "integer")]
 OptionalInteger = Annotated[int | None, *_read(_optional_integer, "integer")]
 Duration = Annotated[float, *_read(_seconds, "duration")]
 """Seconds; ``500ms``, ``10s``, ``5m``, ``2h``, ``1d``; without a unit seconds."""

@@ -13,6 +13,12 @@ def _readable(extension: str) -> None:
         raise ValueError("expected a dot, and letters or digits after it, such as .bin")
 
 
+def _separates(separator: str) -> None:
+    """Refuse a separator that separates nothing."""
+    if not separator:
+        raise ValueError("expected at least one character")
+
+
 EXTENSION: Final = text(
     "format.bytearray.extension", "Extension of byte-array files.", ".bin", check=_readable
 )
@@ -21,6 +27,7 @@ SEPARATOR: Final = verbatim(
     "Separator written after each value of a byte-array file, exactly as given; default: a line "
     "feed.",
     example=";",
+    check=_separates,
     is_literal=True,
 )
 REFUSES: Final = boolean(

@@ -26,6 +26,12 @@ def _is_open(text: str) -> bool:
     return text.count("'") % 2 == 1
 
 
+def _below(pattern: str) -> None:
+    """Refuse a pattern whose directories leave the topic's."""
+    if {level.replace("'", "").strip() for level in pattern.split("/")} & {".", ".."}:
+        raise ValueError("expected directories below the topic's: no level may be . or ..")
+
+
 LOCALE: Final = text(
     "locale",
     "Language of month and day names in time-based directories; without a region, such as de.",
@@ -46,6 +52,7 @@ PATH_FORMAT: Final = text(
     commands="sink",
     example="'year'=YYYY/'month'=MM/'day'=dd",
     is_required=True,
+    check=_below,
     suspicions=(
         Suspicion(_swaps_month, "mm is minutes, and no hour is before it", "MM?"),
         Suspicion(_has("DD"), "DD is the day of the year", "dd?"),

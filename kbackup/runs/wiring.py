@@ -239,7 +239,7 @@ def rule(settings: Settings) -> Rule:
         span_ms=settings.rotate_interval_ms if settings.rotate_interval_ms > 0 else None,
         on_directory_change=settings.rotate_file_on_partition_change,
         schedule=_schedule(settings),
-        open_files=OPEN_FILES if directories < 0 else max(1, directories),
+        open_files=OPEN_FILES if directories < 0 else directories,
         compatibility=Compatibility(settings.schema_compatibility),
         tombstones=(
             settings.tombstone_encoded_partition

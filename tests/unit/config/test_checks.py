@@ -152,8 +152,13 @@ def test_what_belongs_to_a_refused_property_is_not_said_to_have_no_effect(
         ("store.url=ftp://minio", "store.url"),
         ("timestamp.extractor=RecordField\ntimestamp.field=a..b", "timestamp.field"),
         (f"{COPIES}=0", COPIES),
+        ("partitioner.max.open.files=0", "partitioner.max.open.files"),
+        (timed("YYYY/../MM"), "path.format"),
+        (timed("YYYY/'..'"), "path.format"),
+        ("format.class=bytes\nvalue.converter=bytes\nformat.bytearray.separator=",
+         "format.bytearray.separator"),
     ],
-)
+)  # fmt: skip
 def test_one_wrong_value_is_one_error(write: Write, text: str, name: str) -> None:
     """
     What is missing because of it is not missed, and an empty value is none.
