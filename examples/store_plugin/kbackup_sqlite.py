@@ -75,14 +75,14 @@ class SqliteStore:
             raise CorruptObjectError(key, "its bytes are not the ones that were stored", key=key)
         return io.BytesIO(row[0])
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         """Read the keys: BLOBs are in the order of their bytes."""
         start = prefix.encode()
         with self._connected() as database:
             rows = database.execute(
                 "SELECT key, length(body), modified, version FROM objects"
-                " WHERE substr(key, 1, ?) = ? ORDER BY key",
-                [len(start), start],
+                " WHERE substr(key, 1, ?) = ? AND key > ? ORDER BY key",
+                [len(start), start, after.encode()],
             ).fetchall()
         for key, size, modified, version in rows:
             yield StoredObject(key.decode(), size, datetime.fromisoformat(modified), str(version))
