@@ -258,11 +258,7 @@ class RunLock:
             return False
         names = [str(name) for name in said.get("names") or ()]
         text = _text(self._layout, str(said.get("purpose")), names)
-        file = LockFile(self._file_of(text))
-        try:
-            return file.take("looking") and file.id == said["file"]
-        finally:
-            file.release()
+        return LockFile(self._file_of(text)).is_free(str(said["file"]))
 
     def _file_of(self, text: str) -> Path:
         return self._folder / f"{_hash(chr(0).join((self._identity, text)))}.lock"
