@@ -289,10 +289,20 @@ class ObjectNotFoundError(StoreError):
 
 
 class CorruptObjectError(KbackupError):
-    """An object is not what was written: cut short, altered, or not of its format."""
+    """An object is not what was written: cut short, altered, or not of its format.
+
+    Attributes:
+        is_doubtful: What was read of it before may be wrong too.
+    """
 
     exit_code = 7
     code = "corrupt"
+    is_doubtful = False
+
+    def doubting(self) -> Self:
+        """Return it, with doubt about what was read of the object before."""
+        self.is_doubtful = True
+        return self
 
 
 class UnsupportedObjectError(CorruptObjectError):

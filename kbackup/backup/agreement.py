@@ -69,7 +69,14 @@ def check_offsets(batch: pa.RecordBatch, start: int, last: int | None, file: Bac
         raise contradiction("corrupt", file.key, text)
 
 
-def check_rows(claim: Claim, rows: int, last: int | None, *, may_be_empty: bool = False) -> None:
+def check_rows(
+    claim: Claim,
+    rows: int,
+    last: int | None,
+    *,
+    may_be_empty: bool = False,
+    is_alone: bool = False,
+) -> None:
     """Compare what was read with what was stored; *last* is None where rows have no offsets.
 
     Args:
@@ -77,6 +84,7 @@ def check_rows(claim: Claim, rows: int, last: int | None, *, may_be_empty: bool 
         rows: How many were read.
         last: Offset of the last one.
         may_be_empty: No sink has written it, so it may hold none.
+        is_alone: It is read beside no other, so rows are right though some are missing.
 
     Raises:
         CorruptObjectError: If rows are missing, or too many.
@@ -89,18 +97,23 @@ def check_rows(claim: Claim, rows: int, last: int | None, *, may_be_empty: bool 
     if rows != stored.records:
         text = f"it holds {counted(rows, 'record')}; {stored.records} "
         text += f"{form(stored.records, 'was', 'were')} stored{splits(claim.file)}"
-        raise contradiction("count_mismatch", key, text)
+        error = contradiction("count_mismatch", key, text)
+        error.is_doubtful = rows > stored.records or not is_alone
+        raise error
     if last is not None and last != stored.last_offset:
         text = f"its last record has offset {last}; it was stored with {stored.last_offset}"
         raise contradiction("count_mismatch", key, text)
 
 
 def contradiction(code: str, key: str, why: str) -> CorruptObjectError:
-    """Return the error of an object that is not what it should be: *code* as findings have it."""
+    """Return the error of an object that is not what it should be: *code* as findings have it.
+
+    Whatever was read of it may be anything.
+    """
     do = (
         "it may be a copy under a wrong name: find the right object, or back these offsets up again"
     )
-    return CorruptObjectError(key, why, do, key=key, problem=code)
+    return CorruptObjectError(key, why, do, key=key, problem=code).doubting()
 
 
 def splits(file: BackupFile) -> str:

@@ -1,7 +1,9 @@
 """A file of the connectors' layout, read as one column of Kafka's bytes or header texts."""
 
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import BinaryIO, TypeVar
 
 import pyarrow as pa
 
@@ -17,6 +19,68 @@ from kbackup.plurals import counted
 from kbackup.stores import Store
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of a file.
+
+    Attributes:
+        values: One for each row; anything where the row is bad.
+        bad: Why rows cannot be read, by their numbers in *values*.
+    """
+
+    values: pa.Array
+    bad: Mapping[int, CorruptObjectError] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def slice(self, start: int, length: int | None = None) -> "Part":
+        """Return the rows from *start* on, *length* of them or all."""
+        values = self.values.slice(start, length)
+        bad = {row - start: why for row, why in self.bad.items() if 0 <= row - start < len(values)}
+        return Part(values, bad)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Rows of a value set that cannot be read.
+
+    Attributes:
+        offset: Of the first of them.
+        end: The offset behind the last.
+        records: How many they are.
+        error: Why the first cannot be read; it names the offset.
+    """
+
+    offset: int
+    end: int
+    records: int
+    error: CorruptObjectError
+
+
+def runs(
+    start: int, rows: int, bad: Mapping[int, CorruptObjectError]
+) -> Iterator[tuple[int, int] | Lost]:
+    """Yield the runs of good rows, each by its first row and its length, and what is between them.
+
+    Args:
+        start: The offset of the first row.
+        rows: How many rows there are.
+        bad: Why others than the good ones cannot be read, by their numbers.
+    """
+    first = 0
+    for row in sorted(bad):
+        if row >= rows:
+            break
+        if row > first:
+            yield first, row - first
+        bad[row].place["offset"] = start + row
+        yield Lost(start + row, start + row + 1, 1, bad[row])
+        first = row + 1
+    if first < rows:
+        yield first, rows - first
+
+
 class Column:
     """One open file, read row by row beside its siblings.
 
@@ -25,6 +89,9 @@ class Column:
         file: The file.
         options: How to read it, and what makes Kafka's bytes of its rows.
         body: A part of the file to read instead of all of it; it is closed too.
+
+    Attributes:
+        damage: What keeps `take` from reading on, once it has returned the rows before.
 
     Raises:
         ObjectNotFoundError: If it has gone since it was listed.
@@ -43,60 +110,103 @@ class Column:
         self.claim = claim_of(store, file, self._body)
         self._view = file.view
         form = formats.by_name(file.format)
-        batches = form.read(self._body, file.view, file.extension, options.formats)
+        read = getattr(form, "salvage", form.read)
+        batches = read(self._body, file.view, file.extension, options.formats)
         self._batches = named(batches, file)
         self._converter = _converter(file, options)
-        self._rest: pa.Array | None = None
+        self._salvages = options.salvages
+        self._rest: Part | None = None
         self._read = 0  # rows of the batches before the one at hand
+        self.damage: CorruptObjectError | None = None
 
-    def next(self) -> pa.Array | None:
-        """Return the next rows, None at the end."""
-        if self._rest is not None and len(self._rest):
+    def next(self) -> Part | None:
+        """Return the next rows, None at the end.
+
+        Raises:
+            CorruptObjectError: If the file cannot be read further, or a row of it cannot where
+                none are left out.
+        """
+        if self._rest is not None:
             rest, self._rest = self._rest, None
             return rest
         for batch in self._batches:
-            if len(batch):
-                column = self._encode(batch)
-                self._read += len(batch)
-                return column
+            part = self._bad(batch) if isinstance(batch, Bad) else self._encode(batch)
+            if len(part):
+                self._read += len(part)
+                return part
         return None
 
-    def take(self, rows: int, main: BackupFile) -> pa.Array:
-        """Return exactly *rows* rows, those beside as many of *main*.
+    def take(self, rows: int, main: BackupFile) -> Part:
+        """Return *rows* rows, those beside as many of *main*; fewer up to where it is damaged.
 
         Raises:
-            CorruptObjectError: If the file has fewer.
+            CorruptObjectError: If the file has fewer, or is damaged and nothing is left out.
         """
-        parts: list[pa.Array] = []
+        parts: list[Part] = []
         missing = rows
         while missing:
-            column = self.next()
-            if column is None:
+            try:
+                part = self.next()
+            except CorruptObjectError as error:
+                if not self._salvages:
+                    raise
+                self.damage = error
+                break
+            if part is None:
                 raise CorruptObjectError(
                     self.file.key,
                     f"it ends {counted(missing, 'row')} before its value object{splits(main)}",
                     "rows are never paired by guess; back these offsets up again",
                     key=self.file.key,
-                )
-            parts.append(column.slice(0, missing))
-            if len(column) > missing:
-                self._rest = column.slice(missing)
-            missing -= min(missing, len(column))
-        return pa.concat_arrays(parts)
+                ).doubting()
+            if len(part) > missing:
+                self._rest = part.slice(missing)
+                part = part.slice(0, missing)
+            parts.append(part)
+            missing -= len(part)
+        return _joined(parts)
 
     def close(self) -> None:
         """Close the file."""
         self._body.close()
 
-    def _encode(self, batch: pa.RecordBatch) -> pa.Array:
+    def _encode(self, batch: pa.RecordBatch) -> Part:
         name = COLUMNS[self._view]
         column, schema = batch[name], schema_of(batch.schema.field(name))
         if self._converter is None:
-            return column
+            return Part(column)
         made = self._converter.encode(column, *(() if schema is None else (schema,)))
-        if made.bad:  # an object is read whole or not at all: the first is reason enough
-            raise _at(made.bad[0], self.file, f"record {self._read + made.bad[0].row + 1}: ")
-        return made.values
+        bad = {
+            each.row: _at(each, self.file, f"record {self._read + each.row + 1}: ")
+            for each in (made.bad if self._salvages else made.bad[:1])
+        }
+        return self._judged(Part(made.values, bad))
+
+    def _bad(self, row: Bad) -> Part:
+        return self._judged(Part(pa.nulls(1), {0: _at(row, self.file)}))
+
+    def _judged(self, part: Part) -> Part:
+        if part.bad and not self._salvages:  # an object is read whole then, or not at all
+            raise next(iter(part.bad.values()))
+        return part
+
+
+def _joined(parts: Sequence[Part]) -> Part:
+    """Return the rows of all *parts*; those of a bad row alone have no type."""
+    if len(parts) == 1:
+        return parts[0]
+    kind = next((part.values.type for part in parts if part.values.type != pa.null()), pa.null())
+    values = [
+        pa.nulls(len(part), kind) if part.values.type == pa.null() else part.values
+        for part in parts
+    ]
+    starts = accumulate((len(part) for part in parts), initial=0)
+    bad = {
+        start + row: why
+        for start, part in zip(starts, parts, strict=False)
+        for row, why in part.bad.items()
+    }
+    return Part(pa.concat_arrays(values) if values else pa.nulls(0), bad)
 
 
 def _converter(file: BackupFile, options: ReadOptions) -> Converter | None:
@@ -141,7 +251,10 @@ def keeps_schemas(form: str) -> bool:
     return bool(getattr(formats.by_name(form), "needs_schema", False))
 
 
-def named(batches: Iterator[pa.RecordBatch], file: BackupFile) -> Iterator[pa.RecordBatch]:
+Rows = TypeVar("Rows")
+
+
+def named(batches: Iterator[Rows], file: BackupFile) -> Iterator[Rows]:
     """Put the object's key into errors of its format, which does not know it."""
     try:
         yield from batches
@@ -153,9 +266,11 @@ def _at(error: CorruptObjectError | Bad, file: BackupFile, place: str = "") -> C
     """Return *error* as one of *file*, *place* saying where in it."""
     why = place + (error.what if not error.why else f"{error.what}: {error.why}")
     kind = type(error) if isinstance(error, CorruptObjectError) else CorruptObjectError
-    return kind(
+    found = kind(
         file.key,
         why,
         error.do or "back these offsets up again, or skip it with behavior.on.error=log",
         key=file.key,
     )
+    is_doubtful = isinstance(error, CorruptObjectError) and error.is_doubtful
+    return found.doubting() if is_doubtful else found

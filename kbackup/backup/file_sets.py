@@ -21,6 +21,8 @@ class BackupFile:
         storage_class: What the store calls the way it is kept; empty where there is only one.
         sha256: What the ledger says was stored under this key, in hexadecimal; empty where it was
             not asked, or does not know.
+        records: How many the ledger says were stored in it; None where it was not asked, or does
+            not know.
         etag: The store's own mark of the content, of objects that no sink has named; empty for
             others.
     """
@@ -34,6 +36,7 @@ class BackupFile:
     storage_class: str = ""
     sha256: str = ""
     etag: str = ""
+    records: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,10 @@ class FileSet:
         """All objects of the set."""
         return [file for file in (self.main, self.keys, self.headers) if file is not None]
 
-    def known_by(self, sha256: Callable[[BackupFile], str]) -> "FileSet":
-        """Return the set with what the ledger says of each object's bytes."""
+    def known_by(self, told: Callable[[BackupFile], BackupFile]) -> "FileSet":
+        """Return the set with what the ledger says of each object."""
         main, keys, headers = (
-            None if file is None else replace(file, sha256=sha256(file))
-            for file in (self.main, self.keys, self.headers)
+            None if file is None else told(file) for file in (self.main, self.keys, self.headers)
         )
         return replace(self, main=main, keys=keys, headers=headers)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kbackup import moments
 from kbackup.backup import agreement
-from kbackup.backup.column import Column
+from kbackup.backup.column import Column, Lost, runs
 from kbackup.backup.file_sets import BackupFile
 from kbackup.errors import CorruptObjectError
 from kbackup.flow.views import HEADERS_AS_TEXT, ReadOptions, assemble
@@ -21,11 +21,11 @@ from kbackup.stores import Store
 
 def read(
     store: Store, file: BackupFile, start: int, options: ReadOptions
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[pa.RecordBatch | Lost]:
     """Read an object, lazily; it may hold no record.
 
     What it says of a place that a sink has given it counts for nothing, but its number of records
-    and its checksum do.
+    and its checksum do.  What is lost comes in its place, where the options salvage the rest.
 
     Raises:
         CorruptObjectError: If it is damaged, or a row does not hold what it should.
@@ -36,11 +36,39 @@ def read(
     first = start
     try:
         while (rows := column.next()) is not None:
-            yield _records(file, start, rows, options)
+            for run in runs(start, len(rows), rows.bad):
+                if isinstance(run, Lost):
+                    yield run
+                else:
+                    values = rows.values.slice(*run)
+                    yield from _opened(file, start + run[0], values, options)
             start += len(rows)
-        agreement.check_rows(column.claim, start - first, None, may_be_empty=True)
+        agreement.check_rows(column.claim, start - first, None, may_be_empty=True, is_alone=True)
     finally:
         column.close()
+
+
+def _opened(
+    file: BackupFile, start: int, rows: pa.BinaryArray, options: ReadOptions
+) -> Iterator[pa.RecordBatch | Lost]:
+    """Yield the records of some rows, and what is lost where the options salvage the rest.
+
+    Raises:
+        CorruptObjectError: If a row does not hold what it should, and nothing is left out.
+    """
+    try:
+        found = _records(file, start, rows, options)
+    except CorruptObjectError as error:
+        if not options.salvages:
+            raise
+        if len(rows) == 1:
+            yield from (each for each in runs(start, 1, {0: error}) if isinstance(each, Lost))
+            return
+        half = len(rows) // 2
+        yield from _opened(file, start, rows.slice(0, half), options)
+        yield from _opened(file, start + half, rows.slice(half), options)
+    else:
+        yield found
 
 
 def _records(

@@ -10,6 +10,7 @@ batch of its rows, and `WOVEN_BYTES`.  Open are only sets that overlap at the of
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -17,8 +18,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kbackup.backup.column import Lost
 from kbackup.backup.file_sets import FileSet
-from kbackup.backup.reading import held, read
+from kbackup.backup.reading import facts, held, read, salvage
 from kbackup.backup.window import EVERY_OFFSET, Range
 from kbackup.errors import (
     CorruptObjectError,
@@ -55,6 +57,21 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """Rows of a value set that cannot be read, beside others that can.
+
+    Attributes:
+        files: The set.
+        lost: The rows.
+        end_row: Rows of the set up to the last of them.
+    """
+
+    files: FileSet
+    lost: Lost
+    end_row: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """A set has no more rows."""
 
@@ -63,13 +80,20 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A set cannot be read further; what was read of it is good."""
+    """A set cannot be read further; what was read of it is good.
+
+    Attributes:
+        files: The set.
+        error: Why.
+        unread: How many records of it were not read; None where that is not known.
+    """
 
     files: FileSet
     error: KbackupError
+    unread: int | None = None
 
 
-Step = Rows | Finished | Failed
+Step = Rows | Skipped | Finished | Failed
 
 
 def steps(
@@ -101,8 +125,10 @@ def steps(
             yield from _merged(store, run, options, offset, identity)
         else:
             for files in run:
-                batches = read(store, files, options, identity, wanted)
-                yield from _values(files, held(batches) if holds_values else batches)
+                rows = salvage(store, files, options, identity, wanted)
+                if holds_values:
+                    rows = held(rows, salvages=options.salvages)
+                yield from _values(store, files, rows)
 
 
 def records(
@@ -123,7 +149,7 @@ def records(
     ends: dict[str, int] = {}
     for step in steps(store, sets, options, offset=offset, wanted=Range(low=offset)):
         match step:
-            case Failed(_, error):
+            case Failed(_, error) | Skipped(_, Lost(error=error)):
                 raise error
             case Rows(batch, among) if among[0].is_whole:
                 end = batch["offset"][len(batch) - 1].as_py() + 1
@@ -137,15 +163,33 @@ def records(
                     yield fresh
 
 
-def _values(files: FileSet, batches: Iterable[pa.RecordBatch]) -> Iterator[Step]:
+def _values(store: Store, files: FileSet, rows: Iterable[pa.RecordBatch | Lost]) -> Iterator[Step]:
+    count = 0
     try:
-        for batch in batches:
-            row = batch["offset"][len(batch) - 1].as_py() + 1 - files.start_offset
-            yield Rows(batch, (files,), row)
+        for each in rows:
+            if isinstance(each, Lost):
+                count += each.records
+                yield Skipped(files, each, each.end - files.start_offset)
+            else:
+                count += len(each)
+                row = each["offset"][len(each) - 1].as_py() + 1 - files.start_offset
+                yield Rows(each, (files,), row)
     except BAD as error:
-        yield Failed(files, error)
+        yield Failed(files, error, _unread(store, files, count))
     else:
         yield Finished(files)
+
+
+def _unread(store: Store, files: FileSet, count: int) -> int | None:
+    """Return how many records of a set were not read, of which *count* were."""
+    if files.main is None or files.only is not None:
+        return None
+    stated = files.main.records
+    if stated is None:
+        with suppress(KbackupError):  # it is bad enough already
+            said = facts(store, files.main)
+            stated = None if said is None else said.records
+    return None if stated is None else max(0, stated - count)
 
 
 def _merged(
@@ -162,7 +206,7 @@ def _merged(
             while waiting and (not streams or waiting[0].start_offset <= _limit(streams)):
                 following = waiting.popleft()
                 batches = read(store, following, options, identity)
-                streams.append(_Stream(following, batches, offset))
+                streams.append(_Stream(store, following, batches, offset))
                 yield from _refill(streams)
             if streams:
                 yield from _step(streams)
@@ -208,8 +252,11 @@ def _limit(streams: "Sequence[_Stream]") -> int:
 class _Stream:
     """A set of whole records that is being read; once it is filled it has rows until it ends."""
 
-    def __init__(self, files: FileSet, batches: Iterator[pa.RecordBatch], offset: int) -> None:
+    def __init__(
+        self, store: Store, files: FileSet, batches: Iterator[pa.RecordBatch], offset: int
+    ) -> None:
         self.files = files
+        self._store, self._count = store, 0
         self._batches = batches
         self._offset = offset
         self._batch: pa.RecordBatch | None = None
@@ -222,10 +269,11 @@ class _Stream:
                 if batch is None:
                     return Finished(self.files)
                 self._batch = batch
+                self._count += len(batch)
                 if batch["offset"][0].as_py() < self._offset:
                     self.drop(pc.sum(pc.less(batch["offset"], self._offset)).as_py())
         except BAD as error:
-            return Failed(self.files, error)
+            return Failed(self.files, error, _unread(self._store, self.files, self._count))
         return None
 
     @property

@@ -1,5 +1,6 @@
 """From a file set to the records in it."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -10,20 +11,23 @@ import pyarrow.compute as pc
 from kbackup import formats
 from kbackup.backup import agreement, blocks, generic
 from kbackup.backup.blocks import Run
-from kbackup.backup.column import Column, named
+from kbackup.backup.column import Column, Lost, Part, named, runs
 from kbackup.backup.file_sets import BackupFile, FileSet
 from kbackup.backup.window import EVERY_OFFSET, Range
 from kbackup.errors import CorruptObjectError, IncompleteBackupError
 from kbackup.flow.views import ReadOptions, assemble
 from kbackup.naming import View
 from kbackup.plurals import counted
-from kbackup.records import SCHEMA, UNKNOWN, Facts, TopicIdentity
+from kbackup.records import SCHEMA, UNKNOWN, Facts, Span, TopicIdentity
 from kbackup.spool import Spool
 from kbackup.stores import Store
 from kbackup.stores.ranges import Ranges
 
 HELD_BYTES: Final = 8 * 2**20
 """What `held` keeps in memory."""
+
+NAMED_MOST: Final = 1000
+"""Rows of one set that `salvage` names; it counts the others together."""
 
 
 def read(
@@ -33,6 +37,19 @@ def read(
     identity: TopicIdentity = UNKNOWN,
     wanted: Range = EVERY_OFFSET,
 ) -> Iterator[pa.RecordBatch]:
+    """Read the records of a file set, lazily: `salvage`, up to the first that cannot be read."""
+    for each in salvage(store, files, replace(options, salvages=False), identity, wanted):
+        assert not isinstance(each, Lost)  # noqa: S101  (it is an error then)
+        yield each
+
+
+def salvage(
+    store: Store,
+    files: FileSet,
+    options: ReadOptions,
+    identity: TopicIdentity = UNKNOWN,
+    wanted: Range = EVERY_OFFSET,
+) -> Iterator[pa.RecordBatch | Lost]:
     """Read the records of a file set, lazily.
 
     Offsets outside *wanted* may be left out, where the set can be read in parts; then what was
@@ -43,7 +60,9 @@ def read(
     with the rows when the last one was.
 
     Yields:
-        ``records.SCHEMA``, at least one row each, offsets rising.
+        ``records.SCHEMA``, at least one row each, offsets rising; and, where the options say so,
+        in their places the rows that cannot be turned back into records, the first `NAMED_MOST` of
+        them one by one, the others together after the last row.
 
     Raises:
         CorruptObjectError: If an object is damaged, is not what its name says, its rows do not
@@ -51,13 +70,35 @@ def read(
         IncompleteBackupError: If an object that belongs to the set is missing.
         ObjectNotFoundError: If an object has gone since it was listed.
     """
+    named = 0
+    more: Lost | None = None
+    damage: CorruptObjectError | None = None
+    try:
+        for each in _items(store, files, options, identity, wanted):
+            if isinstance(each, Lost):
+                named += 1
+                if named > NAMED_MOST:
+                    more = _together(files.id, more, each)
+                    continue
+            yield each
+    except CorruptObjectError as error:
+        damage = error
+    if more is not None:
+        yield more
+    if damage is not None:
+        raise damage
+
+
+def _items(
+    store: Store,
+    files: FileSet,
+    options: ReadOptions,
+    identity: TopicIdentity,
+    wanted: Range,
+) -> Iterator[pa.RecordBatch | Lost]:
     if files.only is not None:
-        for batch in read(store, replace(files, only=None), options, identity, wanted):
-            offset, only = batch["offset"], files.only
-            is_in = pc.and_(
-                pc.greater_equal(offset, only.start_offset), pc.less(offset, only.end_offset)
-            )
-            if len(inside := batch.filter(is_in)):
+        for each in _items(store, replace(files, only=None), options, identity, wanted):
+            if (inside := _within(each, files.only)) is not None:
                 yield inside
     elif files.main is None:
         yield from _keys_alone(store, files, options)
@@ -71,18 +112,63 @@ def read(
         yield from _values(store, files, files.main, options, identity)
 
 
-def held(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return *batches* once all of them could be read, or raise what stopped them.
+def _within(each: pa.RecordBatch | Lost, span: Span) -> pa.RecordBatch | Lost | None:
+    """Return what of *each* is in *span*; None where nothing is."""
+    if isinstance(each, Lost):
+        return each if span.start_offset <= each.offset < span.end_offset else None
+    offset = each["offset"]
+    is_in = pc.and_(pc.greater_equal(offset, span.start_offset), pc.less(offset, span.end_offset))
+    inside = each.filter(is_in)
+    return inside if len(inside) else None
+
+
+def _together(key: str, before: Lost | None, lost: Lost) -> Lost:
+    """Return as one what is lost of the set *key* beyond what is named."""
+    first = lost if before is None else before
+    records = lost.records + (0 if before is None else before.records)
+    why = f"{counted(records, 'further record')} of it cannot be read, at the offsets "
+    why += f"{first.offset} to {lost.offset}"
+    place = {"key": key, "offset": first.offset, "records": records}
+    return Lost(
+        first.offset, lost.end, records, CorruptObjectError(key, why, lost.error.do, **place)
+    )
+
+
+def held(
+    rows: Iterator[pa.RecordBatch | Lost], *, salvages: bool = False
+) -> Iterator[pa.RecordBatch | Lost]:
+    """Return *rows* once all of them could be read, or raise what stopped them.
+
+    Args:
+        rows: What `salvage` yields.
+        salvages: Return those before damage, unless there is doubt about them, then raise it.
 
     Memory: `HELD_BYTES`, beyond it ``TMPDIR``.
     """
+    lost, batches = deque[tuple[int, Lost]](), 0
+    damage: CorruptObjectError | None = None
     with Spool(HELD_BYTES) as spool:
         with pa.ipc.new_stream(spool, SCHEMA) as out:
-            for batch in batches:
-                out.write_batch(batch)
+            try:
+                for each in rows:
+                    if isinstance(each, Lost):
+                        lost.append((batches, each))
+                    else:
+                        out.write_batch(each)
+                        batches += 1
+            except CorruptObjectError as error:
+                if error.is_doubtful or not salvages:
+                    raise
+                damage = error
         spool.seek(0)
-        with pa.ipc.open_stream(spool) as rows:
-            yield from rows
+        with pa.ipc.open_stream(spool) as stream:
+            for number, batch in enumerate(stream):
+                while lost and lost[0][0] <= number:
+                    yield lost.popleft()[1]
+                yield batch
+            yield from (each for _, each in lost)
+    if damage is not None:
+        raise damage
 
 
 def facts(store: Store, file: BackupFile) -> Facts | None:
@@ -131,7 +217,7 @@ def _values(
     main: BackupFile,
     options: ReadOptions,
     identity: TopicIdentity,
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[pa.RecordBatch | Lost]:
     """Read a value file, or one of tombstones, and its siblings side by side, row for row."""
     value = Column(store, main, options)
     siblings: list[Column | None] = []
@@ -145,13 +231,15 @@ def _values(
         columns = [value, *(each for each in siblings if each is not None)]
         agreement.check_claims(files, [each.claim for each in columns], identity)
         while (rows := value.next()) is not None:
-            keys, headers = [
+            beside = [
                 None if sibling is None else sibling.take(len(rows), main) for sibling in siblings
             ]
-            nulls = pa.nulls(len(rows), pa.binary())
-            pair = (nulls, rows) if files.is_tombstones else (rows, keys)
-            yield assemble(start, *pair, headers)
-            start += len(rows)
+            parts = [rows, *beside]
+            yield from _paired(start, parts, is_tombstones=files.is_tombstones)
+            start += min(len(part) for part in parts if part is not None)
+            for column in columns:
+                if column.damage is not None:
+                    raise column.damage
         for sibling in siblings:
             if sibling is not None and sibling.next() is not None:
                 raise CorruptObjectError(
@@ -159,15 +247,31 @@ def _values(
                     f"it has more rows than {main.key}{agreement.splits(sibling.file)}",
                     "rows are never paired by guess; back these offsets up again",
                     key=sibling.file.key,
-                )
+                ).doubting()
         for each in columns:
-            agreement.check_rows(each.claim, start - files.start_offset, None)
+            is_alone = len(columns) == 1
+            agreement.check_rows(each.claim, start - files.start_offset, None, is_alone=is_alone)
         if value.claim.facts is None:
             _check_index(store, files, main, start - files.start_offset)
     finally:
         for opened in (value, *siblings):
             if opened is not None:
                 opened.close()
+
+
+def _paired(
+    start: int, parts: Sequence[Part | None], *, is_tombstones: bool
+) -> Iterator[pa.RecordBatch | Lost]:
+    """Yield the records of values, keys and headers, as many as there are of each of them."""
+    given = [part for part in parts if part is not None]
+    bad = {row: why for part in reversed(given) for row, why in part.bad.items()}
+    for run in runs(start, min(len(part) for part in given), bad):
+        if isinstance(run, Lost):
+            yield run
+            continue
+        rows, keys, headers = (None if part is None else part.values.slice(*run) for part in parts)
+        pair = (pa.nulls(run[1], pa.binary()), rows) if is_tombstones else (rows, keys)
+        yield assemble(start + run[0], *pair, headers)
 
 
 def _check_siblings(files: FileSet, main: BackupFile, promised: frozenset[View]) -> None:
@@ -193,7 +297,7 @@ def _blocks(
     parts: Sequence[Run],
     options: ReadOptions,
     identity: TopicIdentity,
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[pa.RecordBatch | Lost]:
     """Read some blocks of a value file that has no siblings."""
     assert isinstance(store, Ranges)  # noqa: S101  (`blocks.runs` has asked)
     for part in parts:
@@ -202,7 +306,7 @@ def _blocks(
             agreement.check_claims(files, [column.claim], identity)
             start = part.first_offset
             while (rows := column.next()) is not None:
-                yield assemble(start, rows, None, None)
+                yield from _paired(start, [rows, None, None], is_tombstones=False)
                 start += len(rows)
         if start - part.first_offset != part.records:
             text = f"its index says {counted(part.records, 'record')} from offset"

@@ -73,6 +73,8 @@ class ReadOptions:
         topic: The topic that records are read for; None where they are only looked at.
         file_headers: Records of a generic layout get headers that describe their object.
         envelope: How rows of a generic layout hold records; None: they are values.
+        salvages: Rows that cannot be read are left out, and those of a damaged object that precede
+            the damage are read; otherwise an object is bad as a whole.
     """
 
     formats: FormatOptions = field(default_factory=FormatOptions)
@@ -83,6 +85,7 @@ class ReadOptions:
     topic: str | None = None
     file_headers: bool = False
     envelope: Envelope | None = None
+    salvages: bool = False
 
 
 COLUMNS: Final = {View.VALUE: "value", View.KEY: "key", View.HEADERS: "headers"}

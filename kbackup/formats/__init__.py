@@ -89,6 +89,10 @@ class Format(Protocol):
     the full names of the connectors that always write it, ``connector_settings`` their own
     defaults.
 
+    A format whose rows stand on their own has a method ``salvage``, with the arguments of `read`:
+    in the place of each row that cannot be read it yields a `kbackup.columns.Bad`, and goes on.
+    Its `read` ends at the first of them.
+
     A format of whole records whose files begin with what they hold has a method ``extent``: given
     the first ``extent_bytes`` of a file, it returns the facts, or None if they make no sense.
 
@@ -162,7 +166,7 @@ class Format(Protocol):
 
         Raises:
             CorruptObjectError: If the file is truncated or altered; what was yielded before is
-                intact.
+                intact, unless the error is ``doubting``.
         """
         ...
 

@@ -113,8 +113,10 @@ def inflate(codec: Codec, file: BinaryIO) -> Iterator[bytes]:
                 why = f"{taken.size} bytes have become {given}, more than {RATIO_MAX} to one"
                 raise _corrupt(codec, why)
             yield piece
-    except (OSError, EOFError, ValueError, pa.ArrowException) as error:
+    except EOFError as error:  # what came until then is as it was written
         raise _corrupt(codec, str(error)) from None
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise _corrupt(codec, str(error)).doubting() from None
     if not taken.size:
         raise _corrupt(codec, "it is empty")
 

@@ -101,7 +101,7 @@ def inflate(file: BinaryIO) -> Iterator[bytes]:
             try:
                 piece = member.decompress(rest, PIECE_BYTES)
             except _errors as error:
-                raise _corrupt(str(error)) from None
+                raise _corrupt(str(error)).doubting() from None  # its checksum comes last
             if not rest and not piece and not member.eof:
                 raise _corrupt("it ends within a gzip member")
             left = member.unused_data if member.eof else member.unconsumed_tail

@@ -1,7 +1,7 @@
 """Shared by files whose rows each end with a separator: lines of JSON, raw bytes."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -100,6 +100,30 @@ def read_rows(
             "the file is cut short",
             f"there is no {separator!r} after record {rows + 1}" if begun else "it is empty",
         )
+
+
+def whole(rows: Iterator[pa.RecordBatch | Bad]) -> Iterator[pa.RecordBatch]:
+    """Yield what a format salvages, up to the first row that cannot be read.
+
+    Raises:
+        CorruptObjectError: If there is such a row.
+    """
+    for each in rows:
+        if isinstance(each, Bad):
+            raise CorruptObjectError(each.what, each.why, each.do)
+        yield each
+
+
+def parted(rows: pa.Array, bad: Mapping[int, Bad]) -> Iterator[pa.Array | Bad]:
+    """Yield *rows* without those that are *bad*, by their rows in rising order, and these."""
+    start = 0
+    for row, why in bad.items():
+        if row > start:
+            yield rows.slice(start, row - start)
+        yield why
+        start = row + 1
+    if start < len(rows):
+        yield rows.slice(start)
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:

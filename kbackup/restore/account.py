@@ -122,16 +122,21 @@ class Account:
             now = replace(row.report, committed=committed, done=done)
             state = "done" if report.failure is None else report.failure.code
             self._rows[place] = Row(now, state, is_reported=True)
-            skipped = [each for each in report.own.skipped if self._is_news(place, each)]
-            objects = report.done.bad_objects - (len(report.own.skipped) - len(skipped))
-            self.left_out(where, report.done.bad_records, objects, skipped)
+            skipped = list[Failure]()
+            objects, records = report.done.bad_objects, report.done.bad_records
+            for each in report.own.skipped:
+                if self._is_news(place, each):
+                    skipped.append(each)
+                else:
+                    objects, records = objects - 1, records - each.place.get("records", 0)
+            self.left_out(where, records, objects, skipped)
             summary.skip("unregistered_schemas", report.done.strange_schemas)
             summary.skip("timestamps_of_0_ms_written_as_1_ms", report.done.zero_timestamps)
 
     def _is_news(self, place: _Place, failure: Failure) -> bool:
         """Whether no other topic's restore has left the same object out."""
         where, target = place
-        key = failure.place.get("key")
+        key = None if "offset" in failure.place else failure.place.get("key")
         return key is None or self._bad_objects.setdefault((where, key), target) == target
 
     def foretell(

@@ -6,8 +6,10 @@ from typing import Self
 
 from kbackup.backup.file_sets import FileSet
 from kbackup.backup.window import EVERYTHING, Window
+from kbackup.errors import KbackupError
 from kbackup.flow.views import ReadOptions
 from kbackup.kafka import Connection, Position
+from kbackup.plurals import counted, form
 from kbackup.records import TopicPartition
 from kbackup.reports import Bookmark, Mark
 from kbackup.steps import Step
@@ -60,6 +62,10 @@ class RestoreJob:
     def committer(self) -> str:
         """The name under which positions are committed, so that no visit counts another's work."""
         return f"{self.run}.{self.visit}" if self.visit else self.run
+
+    def reads(self, topic: str) -> ReadOptions:
+        """Return how objects are read for a target."""
+        return replace(self.reading, topic=topic, salvages=self.on_error != "fail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +162,23 @@ class RestoreUnit:
     def source(self) -> TopicPartition:
         """The partition that was backed up."""
         return self.bookmark.of.source.where
+
+    def left(self, files: FileSet, error: KbackupError, unread: int | None) -> KbackupError:
+        """Return the error of a set the rest of which is left out; it says how much that is.
+
+        Args:
+            files: The set.
+            error: Why it cannot be read.
+            unread: How many of its records were not; None where that is not known.
+        """
+        place = {**error.place, "key": files.id}
+        if unread is None or not (self.window.is_everything and self.counts_rest):
+            said = "how many of its records are left out is not known"
+        else:
+            said = f"{counted(unread, 'record')} of it {form(unread, 'is', 'are')} left out"
+            place["records"] = unread
+        why = "; ".join(filter(None, (error.why, said)))
+        return type(error)(error.what, why, error.do, **place)
 
     @property
     def size(self) -> int:

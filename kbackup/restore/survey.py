@@ -5,14 +5,14 @@ the first record is written to one of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbackup.backup import merging
-from kbackup.backup.merging import Failed, Rows
+from kbackup.backup.merging import Failed, Rows, Skipped
 from kbackup.channel import Line
 from kbackup.errors import BadRecordError, Failure, KbackupError, StoppedError
 from kbackup.records import NO_TIMESTAMP
@@ -71,7 +71,7 @@ class _Reading:
         """
         unit, job = self._unit, self._job
         steps = merging.steps(
-            store, unit.sets, replace(job.reading, topic=unit.target.topic),
+            store, unit.sets, job.reads(unit.target.topic),
             identity=unit.bookmark.of.source.identity, holds_values=True,
             wanted=unit.window.offset,
         )  # fmt: skip
@@ -81,11 +81,16 @@ class _Reading:
             match step:
                 case Rows(batch, files):
                     self._take(unit.window.rows(batch), {one.id for one in files})
-                case Failed(files, error):
+                case Skipped(_, lost):
+                    if unit.window.offset.meets(lost.offset, lost.offset):
+                        self._bad_records += lost.records
+                        self._skip(lost.error.failure())
+                case Failed(files, error, unread):
                     if job.on_error == "fail":
                         raise error
                     self._bad_objects += 1
-                    self._skip(replace(error.failure(), place={**error.place, "key": files.id}))
+                    self._bad_records += unread or 0
+                    self._skip(unit.left(files, error, unread).failure())
         shares = {
             name: Share(one.records, one.first, one.oldest, frozenset(one.sets))
             for name, one in self._found.items()

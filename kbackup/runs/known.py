@@ -111,10 +111,16 @@ class Known:
         entry = self.ledger(where).objects.get(file.key)
         return None if entry is None or entry.bytes != file.size else entry.facts
 
-    def sha256(self, where: TopicPartition, file: BackupFile) -> str:
-        """Return the sha256 that a listed object was stored with; empty where `facts` is None."""
-        said = self.facts(where, file)
-        return "" if said is None else said.sha256
+    def told(self, where: TopicPartition, file: BackupFile) -> BackupFile:
+        """Return a listed object with what the ledger knows was stored in its place.
+
+        One whose size has changed since has no sha256: how far it can be read shows that it has.
+        """
+        entry = self.ledger(where).objects.get(file.key)
+        if entry is None or entry.facts is None:
+            return file
+        sha256 = entry.facts.sha256 if entry.bytes == file.size else ""
+        return replace(file, sha256=sha256, records=entry.facts.records)
 
     def watches(self, topic: str, cluster_id: str) -> bool:
         """Whether a sink backs *topic* of that cluster up, by its name or by a pattern."""

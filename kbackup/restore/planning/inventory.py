@@ -156,8 +156,8 @@ class Inventory:
         return None if files.main is None else self._known.facts(files.where, files.main)
 
     def digested(self, files: FileSet) -> FileSet:
-        """Return a set whose files carry the SHA-256 that the ledger knows of them."""
-        return files.known_by(partial(self._known.sha256, files.where))
+        """Return a set whose files carry what the ledger knows of them."""
+        return files.known_by(partial(self._known.told, files.where))
 
     def cut_of(self, files: FileSet) -> Hashable:
         """Return which cut of which run a set is of, by the ledger; else a cut of its own."""

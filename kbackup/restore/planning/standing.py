@@ -132,8 +132,8 @@ def _in_log(bookmark: Bookmark[Mark], stood: Span, log: Log) -> Standing:
 
 def _left_out(where: TopicPartition) -> tuple[str, str]:
     text = (
-        f"{where}: an earlier run of this restore left out damaged objects, and this one "
-        "continues after them; once they are repaired, restore into a new topic to get their "
+        f"{where}: an earlier run of this restore left out what was damaged, and this one "
+        "continues after it; once that is repaired, restore into a new topic to get its "
         "records"
     )
     return LEFT_OUT, text

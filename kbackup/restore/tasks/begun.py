@@ -30,7 +30,7 @@ class Begun:
 
     def __init__(self, files: FileSet, place: Place) -> None:
         self._files, self._done, self._expected = files, place.rows, place.content
-        self._rows = 0
+        self._rows, self._is_compared = 0, not place.rows
         self._lengths, self._bytes = hashlib.sha256(), hashlib.sha256()
 
     def take(self, batch: pa.RecordBatch, end_row: int) -> str:
@@ -44,19 +44,26 @@ class Begun:
         Raises:
             RefusedError: If they are others than those that were restored.
         """
-        before, self._rows = self._rows, end_row
+        self._rows = end_row
         if not self._files.is_generic:
             return ""
-        if before < self._done <= self._rows:
-            self._add(batch.slice(0, self._done - before))
+        if not self._is_compared and self._done <= end_row:
+            self._is_compared = True
+            again = max(0, self._done - (end_row - len(batch)))
+            self._add(batch.slice(0, again))
             if self._expected and self._digest() != self._expected:
                 count = self._done
                 first = "record" if count == 1 else f"{count} records"
                 are = form(count, "is another", "are others")
                 raise self._replaced(f"the first {first} in it {are}")
-            batch = batch.slice(self._done - before)
+            batch = batch.slice(again)
         self._add(batch)
         return self._digest()
+
+    def pass_over(self, end_row: int) -> bool:
+        """Take rows that cannot be read, up to *end_row* of the set; return whether any is new."""
+        self._rows = max(self._rows, end_row)
+        return end_row > self._done
 
     def end(self) -> None:
         """Note that the set has no more rows.

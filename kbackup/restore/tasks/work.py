@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kbackup.backup import merging
 from kbackup.backup.file_sets import FileSet
-from kbackup.backup.merging import Failed, Finished, Rows
+from kbackup.backup.merging import Failed, Finished, Rows, Skipped
 from kbackup.channel import Line
 from kbackup.errors import BadRecordError, KbackupError, StoppedError
 from kbackup.events import Warned
@@ -100,7 +100,7 @@ class Work:
         steps = merging.steps(
             self.store,
             sets,
-            replace(self.job.reading, topic=self.unit.target.topic),
+            self.job.reads(self.unit.target.topic),
             offset=mark.place.offset,
             identity=mark.source.identity,
             holds_values=True,
@@ -188,15 +188,17 @@ class Work:
         match step:
             case Rows():
                 self._rows(writer, step)
+            case Skipped():
+                self._pass_over(step)
             case Finished(files):
                 self._enter(files)
                 if self._begun is not None and not files.is_whole:
                     self._begun.end()
                 size = sum(file.size for file in files.files)
                 self._count(objects=1, bytes_read=size)
-            case Failed(files, error):
+            case Failed(files, error, unread):
                 self._enter(files)
-                self._fail(writer, files, error)
+                self._fail(writer, files, error, unread)
         opened = self._open
         is_late = self.pace is not None and monotonic() - opened.begun >= OPEN_S
         if (
@@ -254,6 +256,24 @@ class Work:
         if monotonic() - self._told >= TELL_S:
             self._tell_progress()
 
+    def _pass_over(self, step: Skipped) -> None:
+        """Leave out rows that cannot be read, unless that was done before."""
+        self._enter(step.files)
+        if self._begun is not None and not self._begun.pass_over(step.end_row):
+            return
+        place, lost = self._open.place, step.lost
+        self._open.passed = None  # so that whoever goes on says so
+        is_asked = self.unit.window.offset.meets(lost.offset, lost.offset)
+        if is_asked and self.unit.counts_rest:
+            self._count(bad_records=lost.records)
+            self._skip(lost.error, None)
+        self._open.place = replace(
+            place,
+            rows=max(place.rows, step.end_row),
+            reached=max(place.reached, lost.end),
+            before=self._before,
+        )
+
     def _send(self, writer: Writer, batch: pa.RecordBatch) -> int:
         """Send records to their partitions; return how many timestamps were changed."""
         targets = self._positions.targets
@@ -264,25 +284,26 @@ class Work:
             self._open.send(at, len(part))
         return zeros
 
-    def _fail(self, writer: Writer, files: FileSet, error: KbackupError) -> None:
+    def _fail(
+        self, writer: Writer, files: FileSet, error: KbackupError, unread: int | None
+    ) -> None:
         """Stop at a bad set, or leave out the rest of it, as ``behavior.on.error`` says."""
         self._commit(writer)  # what was good until here is safe
         if self.job.on_error == "fail":
             raise error
-        self._count(bad_objects=1)
+        error = self.unit.left(files, error, unread)
+        self._count(bad_objects=1, bad_records=error.place.get("records", 0))
         self._open.passed = None  # how many records it has is not known
-        self._skip(error, None, key=files.id)
+        self._skip(error, None)
         if self.job.on_error == "log":
-            text = f"{error}; the rest of it is skipped"
-            self.line.tell(Warned("bad_object", text, self.job.run, {"key": files.id}))
+            self.line.tell(Warned("bad_object", str(error), self.job.run, {"key": files.id}))
 
     def _count(self, **more: int) -> None:
         self._open.count(**more)
 
-    def _skip(self, error: KbackupError, records: pa.RecordBatch | None, **more: str) -> None:
+    def _skip(self, error: KbackupError, records: pa.RecordBatch | None) -> None:
         """Report what is left out, and write it to the topic for that, if there is one."""
         failure = error.failure()
-        failure = replace(failure, place={**failure.place, **more})
         if self.letters is not None:
             self.letters.send(malformed.letters(failure, self.unit.source, records))
         own = replace(self.report.own, skipped=(*self.report.own.skipped, failure))

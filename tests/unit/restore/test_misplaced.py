@@ -226,19 +226,6 @@ def test_keys_that_do_not_fit_are_never_beside_values(rows: int, has_metadata: b
     assert values(range(3)) == again.cluster.values("copy_of_orders")
 
 
-def test_a_line_that_is_damaged_keeps_its_whole_set_out() -> None:
-    """
-    A set of values is written only once all of it could be read.
-    """
-    again = Restoring()
-    keys = again.backup.put("orders", 0, range(3), range(3, 6), range(6, 9), views=JSON)
-    again.backup.replace(keys[1], b'{"n":3}\n{"n":\n{"n":5}\n')
-
-    again.restore(on_error="log")
-
-    assert values(range(3), range(6, 9)) == again.cluster.values("copy_of_orders")
-
-
 def test_values_that_contain_the_separator_are_not_split_in_silence() -> None:
     """
     How many records there were is stored with the object; more rows are not records.
