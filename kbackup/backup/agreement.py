@@ -105,6 +105,16 @@ def check_rows(
         raise contradiction("count_mismatch", key, text)
 
 
+def check_most(claim: Claim, rows: int) -> None:
+    """Compare what was read so far with what was stored: no more of it needs to be read then.
+
+    Raises:
+        CorruptObjectError: If there are too many rows already.
+    """
+    if claim.facts is not None and rows > claim.facts.records:
+        check_rows(claim, rows, None)
+
+
 def contradiction(code: str, key: str, why: str) -> CorruptObjectError:
     """Return the error of an object that is not what it should be: *code* as findings have it.
 

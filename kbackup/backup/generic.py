@@ -43,6 +43,7 @@ def read(
                     values = rows.values.slice(*run)
                     yield from _opened(file, start + run[0], values, options)
             start += len(rows)
+            agreement.check_most(column.claim, start - first)
         agreement.check_rows(column.claim, start - first, None, may_be_empty=True, is_alone=True)
     finally:
         column.close()

@@ -206,6 +206,7 @@ def _whole(
             if len(batch):
                 agreement.check_offsets(batch, files.start_offset, last, files.main)
                 rows += len(batch)
+                agreement.check_most(claim, rows)
                 last = batch["offset"][len(batch) - 1].as_py()
                 yield batch
         agreement.check_rows(claim, rows, last)
@@ -237,6 +238,7 @@ def _values(
             parts = [rows, *beside]
             yield from _paired(start, parts, is_tombstones=files.is_tombstones)
             start += min(len(part) for part in parts if part is not None)
+            agreement.check_most(value.claim, start - files.start_offset)
             for column in columns:
                 if column.damage is not None:
                     raise column.damage

@@ -54,11 +54,16 @@ _LOGICAL_BACK: Final = {
 }
 
 
+TYPES_MOST: Final = 100_000
+"""The types of a schema in which each name is replaced by what it stands for."""
+
+
 def from_avro(found: Any) -> ConnectSchema:
     """Return the Connect schema that corresponds to an Avro schema.
 
     Raises:
-        ValueError: If there is none, for example for a recursive type.
+        ValueError: If there is none, for example for a recursive type, or it has more than
+            `TYPES_MOST` types: a name in two places doubles what it stands for.
     """
     return _Reading().schema(found, "")
 
@@ -81,8 +86,11 @@ class _Reading:
 
     named: dict[str, ConnectSchema] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
+    sizes: dict[str, int] = field(default_factory=dict)
+    types: int = 0
 
     def schema(self, found: Any, namespace: str) -> ConnectSchema:
+        self._count(1)
         if isinstance(found, list):
             return self._union(found, namespace)
         if isinstance(found, str):
@@ -111,11 +119,18 @@ class _Reading:
             if full in self.begun:
                 raise ValueError(f"{full} contains itself, and no column is as deep as its values")
             if full in self.named:
+                self._count(self.sizes[full])
                 return self.named[full]
         raise ValueError(f"an Avro schema has no type {name!r}")
 
+    def _count(self, types: int) -> None:
+        self.types += types
+        if self.types > TYPES_MOST:
+            raise ValueError(f"it has more than {TYPES_MOST} types, names replaced by their types")
+
     def _named(self, found: Mapping[str, Any], kind: str, namespace: str) -> ConnectSchema:
         simple: str = found["name"]
+        before = self.types
         own: str = found.get("namespace", namespace)
         full = simple if "." in simple or not own else f"{own}.{simple}"
         inner = full.rpartition(".")[0]
@@ -148,6 +163,7 @@ class _Reading:
             schema = ConnectSchema(Type.STRUCT, name=name, parameters=parameters, fields=fields)
         schema = _described(schema, found)
         self.named[full] = schema
+        self.sizes[full] = self.types - before
         return schema
 
     def _field(self, found: Mapping[str, Any], namespace: str) -> ConnectSchema:

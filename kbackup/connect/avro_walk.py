@@ -22,8 +22,6 @@ from kbackup.plurals import counted, form
 
 MOST: Final = 1000
 """The items without bytes in one value, in all its lists together."""
-ROWS_MOST: Final = 2**20
-"""The values without bytes in one block of a file."""
 
 _VARINT_MAX: Final = 10
 _INT_VARINT_MAX: Final = 5
@@ -125,50 +123,75 @@ _STEP_OF: Final = {
 
 def empty_items(text: str) -> bool:
     """Whether a schema has lists of items that take no bytes."""
-    return _has_empty_items(shape_of(text))
+    return _has(shape_of(text), lambda shape: shape[0] == "array" and takes_none(shape[1]))
 
 
 @lru_cache(100)
-def walker(text: str) -> Callable[[bytes, int], int]:
+def has_lists(text: str) -> bool:
+    """Whether values of a schema have lists, or maps."""
+    return _has(shape_of(text), lambda shape: shape[0] == "array")
+
+
+@lru_cache(100)
+def walker(text: str) -> Callable[..., int]:
     """Return what passes over a value of an Avro schema.
 
     It takes data and where a value begins, and returns where the value ends.  Its ``ValueError``
-    says why it is no value of the schema, or that it has too many items without bytes.
+    says why it is no value of the schema, or that it has too many items without bytes; a list as
+    third argument is given how many it has.
     """
     walk = _walk(shape_of(text))
 
-    def walked(data: bytes, at: int) -> int:
+    def walked(data: bytes, at: int, items: list[int] | None = None) -> int:
+        left = [MOST]
         try:
-            end = walk(data, at, [MOST])
+            end = walk(data, at, left)
         except IndexError:
             end = len(data) + 1
         if end > len(data):
             raise ValueError("it ends too early")
+        if items is not None:
+            items[0] += MOST - left[0]
         return end
 
     return walked
 
 
-def check_block(data: bytes, count: int, text: str) -> None:
+@lru_cache(100)
+def empty_parts(text: str) -> int:
+    """Return how many parts that take no bytes may come with one byte of a schema's values."""
+    return _empty_parts(shape_of(text))
+
+
+def _empty_parts(shape: Any) -> int:
+    if isinstance(shape, str) or shape[0] in ("enum", "fixed"):
+        return int(takes_none(shape))
+    parts = map(_empty_parts, shape[1:])
+    return sum(parts) if shape[0] == "record" else max(parts, default=0)
+
+
+def check_block(data: bytes, count: int, text: str) -> int:
     """Check *count* consecutive values, which are to be decoded together.
 
+    Returns:
+        How many items of their lists take no bytes.
+
     Raises:
-        ValueError: If there are too many values, or items of lists, that take no bytes.
+        ValueError: If a value has more than `MOST` of them.
     """
-    if empty_items(text):
-        walk, at = walker(text), 0
-        for _ in range(count):
-            at = walk(data, at)  # at least the end of a list: it moves on
-    elif count > ROWS_MOST and takes_none(shape_of(text)):
-        raise ValueError(f"a block claims {count} values that take no bytes, over {ROWS_MOST}")
+    if not empty_items(text):
+        return 0
+    walk, at, items = walker(text), 0, [0]
+    for _ in range(count):
+        at = walk(data, at, items)  # at least the end of a list: it moves on
+    return items[0]
 
 
-def _has_empty_items(shape: Any) -> bool:
+def _has(shape: Any, is_one: Callable[[Any], bool]) -> bool:
+    """Whether a part of a shape that is no plain type is one of those asked for."""
     if isinstance(shape, str) or shape[0] in ("enum", "fixed"):
         return False
-    if shape[0] == "array" and takes_none(shape[1]):
-        return True
-    return any(map(_has_empty_items, shape[1:]))
+    return is_one(shape) or any(_has(part, is_one) for part in shape[1:])
 
 
 def _walk(shape: Any) -> _Walk:

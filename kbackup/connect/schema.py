@@ -68,6 +68,10 @@ _LOGICAL: Final = {DECIMAL: Type.BYTES, DATE: Type.INT32, TIME: Type.INT32, TIME
 _BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 
 
+SCALE_MOST: Final = 1000
+"""The largest scale of a Decimal, either way: Java's numbers have more, and no data do."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectSchema:
     """One schema; equal schemas are equal to Connect too.
@@ -96,6 +100,15 @@ class ConnectSchema:
     fields: tuple[tuple[str, "ConnectSchema"], ...] = ()
     key: "ConnectSchema | None" = None
     value: "ConnectSchema | None" = None
+
+    def __post_init__(self) -> None:
+        """Refuse a Decimal whose scale would make text of any length of a few bytes.
+
+        Raises:
+            ValueError: If its scale is no number, or beyond `SCALE_MOST`.
+        """
+        if self.name == DECIMAL and abs(self.scale) > SCALE_MOST:
+            raise ValueError(f"a Decimal has a scale of {self.scale}, beyond {SCALE_MOST}")
 
     @property
     def bits(self) -> int | None:

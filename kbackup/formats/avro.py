@@ -246,17 +246,20 @@ def _read(file: BinaryIO, view: View, options: FormatOptions) -> Iterator[pa.Rec
         raise CorruptObjectError(
             "the Avro file has a schema that kbackup cannot read", str(error)
         ) from None
+    text = blocks.schema
+    blocks.limit(avro_walk.empty_parts(text), has_lists=avro_walk.has_lists(text))
     field = schema.of_column().on(pa.field(_COLUMNS[view], schema.arrow()))
     rows = 0
     for block in blocks:
-        column = _values(block, blocks.schema, rows)
+        column = _values(block, blocks, rows)
         rows += len(column)
         yield pa.RecordBatch.from_arrays([column], schema=pa.schema([field]))
 
 
-def _values(block: Block, schema: str, before: int) -> pa.Array:
+def _values(block: Block, blocks: BlockReader, before: int) -> pa.Array:
     try:
-        return avro_values.decode(block.data, block.count, schema)
+        blocks.spend(avro_walk.check_block(block.data, block.count, blocks.schema))
+        return avro_values.decode(block.data, block.count, blocks.schema)
     except (ValueError, pa.ArrowException) as error:
         why = f"values {before + 1} to {before + block.count}: {error}"
         raise CorruptObjectError("the Avro file does not match its schema", why) from None

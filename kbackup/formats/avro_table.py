@@ -31,6 +31,10 @@ _DIGITS_MOST: Final = 38
 """The most digits of the engines' decimals; a longer one stays bytes."""
 
 
+_TEXT_MOST: Final = 2**20
+"""The longest text of one column: types that hold others by name, and those others, double it."""
+
+
 def columns(schema: Any) -> tuple[Column, ...]:
     """Return the columns of an Avro file.
 
@@ -85,6 +89,8 @@ def _complex(schema: Mapping[str, Any], named: dict[str, Any]) -> str:
             _remember(schema, named, is_open=True)
             fields = [(one["name"], _of_avro(one["type"], named)) for one in schema["fields"]]
             _remember(schema, named)
+            if sum(len(name) + len(kind) for name, kind in fields) > _TEXT_MOST:
+                raise not_a_table("its schema grows beyond all measure")
             return struct(fields)
         case "array":
             return f"array<{_of_avro(schema['items'], named)}>"

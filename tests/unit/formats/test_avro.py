@@ -1,6 +1,9 @@
 """Avro containers beside those of the connector: every codec, other writers, damage."""
 
 import io
+import json
+import time
+from collections.abc import Callable
 from typing import Any
 
 import fastavro
@@ -13,7 +16,14 @@ from kbackup.connect.schema import ENUM, ConnectSchema, Type
 from kbackup.errors import ConfigurationError, CorruptObjectError
 from kbackup.formats import FormatOptions
 from kbackup.formats.avro import AvroFormat
-from kbackup.formats.avro_blocks import BLOCK_BYTES, COMPRESS, BlockReader, BlockWriter
+from kbackup.formats.avro_blocks import (
+    BLOCK_BYTES,
+    COMPRESS,
+    MAGIC,
+    VALUES_RATIO,
+    BlockReader,
+    BlockWriter,
+)
 from kbackup.naming import View
 
 LONG = ConnectSchema(
@@ -233,8 +243,93 @@ def test_a_block_that_claims_any_number_without_bytes_is_refused(
     whole = written([], schema)
     marker = whole[-16:]
 
-    with pytest.raises(CorruptObjectError, match="take no bytes"):
+    with pytest.raises(CorruptObjectError, match=r"take no bytes|claim \d+ values"):
         read(whole + long(count) + long(len(datums)) + datums + marker)
+
+
+def container(schema: Any, codec: str, count: int, datums: bytes, blocks: int) -> bytes:
+    """Return a file of blocks that are all the same."""
+    pairs = {"avro.codec": codec, "avro.schema": json.dumps(schema)}
+    head = b"".join(
+        long(len(each)) + each.encode() for pair in pairs.items() for each in pair
+    )  # fmt: skip
+    packed, marker = COMPRESS[codec](datums), bytes(16)
+    block = long(count) + long(len(packed)) + packed + marker
+    return MAGIC + long(2) + head + b"\0" + marker + block * blocks
+
+
+INTS: Any = {"type": "array", "items": "int"}
+EMPTIES: Any = {"type": "array", "items": {"type": "record", "name": "E", "fields": []}}
+FIXED: Any = {"type": "fixed", "name": "F", "size": 0}
+OF_NOTHING: Any = {
+    "type": "record", "name": "N",
+    "fields": [{"name": f"f{at}", "type": FIXED | {"name": f"F{at}"}} for at in range(2000)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(lambda: container("int", "bzip2", 2**26, bytes(2**26), 20), id="numbers"),
+        pytest.param(lambda: container(FIXED, "null", 2**20, b"", 500), id="values of no bytes"),
+        pytest.param(lambda: container(OF_NOTHING, "null", 60_000, b"", 500), id="wide"),
+        pytest.param(
+            lambda: container(INTS, "bzip2", 1, long(2**26) + bytes(2**26 + 1), 20), id="items"
+        ),
+        pytest.param(
+            lambda: container(EMPTIES, "bzip2", 2**14, (long(1000) + b"\0") * 2**14, 50),
+            id="items of no bytes",
+        ),
+    ],
+)
+def test_what_a_file_asks_of_a_reader_is_bounded_by_its_size(data: Callable[[], bytes]) -> None:
+    """
+    Some kilobytes that claim millions of values are damage, whatever block or list claims them.
+    """
+    begun = time.monotonic()
+
+    with pytest.raises(CorruptObjectError, match="to one"):
+        read(data())
+
+    assert time.monotonic() - begun < 20
+
+
+@pytest.mark.parametrize("codec", sorted(COMPRESS))
+@pytest.mark.parametrize("value", [{}, 7])
+def test_no_file_of_our_own_asks_too_much(codec: str, value: Any) -> None:
+    """
+    Values that compress best, in any number, are read back.
+    """
+    schema = EMPTY if value == {} else ConnectSchema(Type.INT32)
+    rows = 128_000
+
+    data = written([value] * rows, schema, codec)
+
+    assert rows < VALUES_RATIO * len(data)
+    assert rows == len(read(data))
+
+
+def test_a_schema_that_grows_without_end_is_refused() -> None:
+    """
+    Named types that each hold the one before twice are no more than the file says.
+    """
+    kind: Any = {"type": "record", "name": "T0", "fields": [{"name": "a", "type": "int"}]}
+    for at in range(1, 27):
+        both = [{"name": "a", "type": kind}, {"name": "b", "type": f"T{at - 1}"}]
+        kind = {"type": "record", "name": f"T{at}", "fields": both}
+
+    with pytest.raises(CorruptObjectError, match="more than 100000 types"):
+        read(container(kind, "null", 1, bytes(10), 1))
+
+
+def test_a_decimal_of_any_scale_is_refused() -> None:
+    """
+    One byte does not become a gigabyte of digits.
+    """
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2**30}
+
+    with pytest.raises(CorruptObjectError, match="scale of 1073741824"):
+        read(container(kind, "null", 1, b"\x02\x01", 1))
 
 
 @pytest.mark.parametrize("name", ["avro", "parquet"])
