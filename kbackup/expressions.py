@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Final
 
 from kbackup.errors import ConfigurationError
-from kbackup.java_regex import MATCH_TIMEOUT, JavaPattern, PatternError, translate
+from kbackup.java_regex import JavaPattern, PatternError, translate
 from kbackup.places import Place
 from kbackup.renaming import parts_of
 
@@ -51,15 +51,15 @@ class Expression:
         """Return where the object *key* belongs; None if the pattern does not match.
 
         Raises:
-            ConfigurationError: If the pattern takes longer than `MATCH_TIMEOUT` seconds.
+            ConfigurationError: If the pattern takes too long.
         """
         java, topic = _compiled(self.topic, self.regex)
         try:
-            found = java.compiled.fullmatch(key, timeout=MATCH_TIMEOUT)
-        except TimeoutError:
+            found = java.whole(key)
+        except TimeoutError as error:
             raise ConfigurationError(
                 f"cannot match {key!r} with {self.regex!r} of topic.regex.list",
-                f"it took more than {MATCH_TIMEOUT:g} s: the pattern backtracks too much",
+                f"it took {error}: the pattern backtracks too much",
                 "remove a repetition inside a repetition, such as (a+)+ for a+",
             ) from None
         if found is None:

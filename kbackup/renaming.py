@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kbackup.errors import ConfigurationError
-from kbackup.java_regex import IN_DOUBT, MATCH_TIMEOUT, JavaPattern, PatternError, translate
+from kbackup.java_regex import IN_DOUBT, JavaPattern, PatternError, translate
 from kbackup.plurals import counted
 
 _PART: Final = re.compile(
@@ -51,17 +51,17 @@ class Rename:
         """Return the new name, or *topic* itself if the whole of it does not match.
 
         Raises:
-            ConfigurationError: If the pattern takes longer than `MATCH_TIMEOUT` seconds.
+            ConfigurationError: If the pattern takes too long.
         """
         step = _step(self.regex, self.replacement)
         try:
             if not step.pattern.matches(topic):
                 return topic
             found = step.pattern.find(topic)
-        except TimeoutError:
+        except TimeoutError as error:
             raise ConfigurationError(
                 f"cannot rename {topic!r} by {self.regex!r} {_OPTIONS}",
-                why=f"matching took more than {MATCH_TIMEOUT:g} s: the pattern backtracks too much",
+                why=f"matching took {error}: the pattern backtracks too much",
                 do="remove a repetition inside a repetition, such as (a+)+ for a+",
             ) from None
         new = "".join(

@@ -12,7 +12,7 @@ Source: ``java.util.regex.Pattern``, documentation of Java 17.  The vectors in
 ``tests/conformance/cases/java_regex.yaml`` were computed with OpenJDK 17.0.15.
 """
 
-from kbackup.java_regex.pattern import IN_DOUBT, MATCH_TIMEOUT, JavaPattern, PatternError
+from kbackup.java_regex.pattern import IN_DOUBT, JavaPattern, PatternError
 from kbackup.java_regex.reader import translate
 
-__all__ = ["IN_DOUBT", "MATCH_TIMEOUT", "JavaPattern", "PatternError", "translate"]
+__all__ = ["IN_DOUBT", "JavaPattern", "PatternError", "translate"]

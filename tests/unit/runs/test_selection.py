@@ -1,5 +1,7 @@
 """Which topics a command works on."""
 
+import re
+
 import pytest
 
 from kbackup.errors import ConfigurationError
@@ -33,3 +35,20 @@ def test_a_pattern_that_runs_away_is_stopped() -> None:
     """
     with pytest.raises(ConfigurationError, match="takes longer"):
         select(["a" * 60 + "!"], [], r"(a|aa)+\.")
+
+
+def test_a_pattern_that_is_slow_over_many_names_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    What all names take together is bounded too, over all calls, and the error is one of the
+    configuration.
+    """
+    monkeypatch.setattr("kbackup.java_regex.pattern.ALL_TIMEOUT", 0.3)
+    names = [f"{'a' * 26}{at}!" for at in range(3000)]
+
+    with pytest.raises(ConfigurationError, match="takes longer") as caught:
+        [select([name], [], r"(a|aa)+\d+\.") for name in names]
+
+    assert 2 == caught.value.exit_code
+    assert re.search(r"s over \d+ names", caught.value.why)
