@@ -1,6 +1,7 @@
 """The gate: what a machine lacks is named, and hides no test."""
 
 import importlib.util
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,33 @@ def test_a_machine_without_a_compiler_runs_the_tests_and_names_what_it_leaves_ou
     left_out = "LEFT OUT: the C libraries under sanitizers: there is no C compiler"
     assert [left_out] == session.warned
     assert ["-m pytest"] == [" ".join(line.split()[1:3]) for line in session.ran]
+
+
+class Building(Session):
+    """A session that leaves an empty wheel where one is built."""
+
+    def run(self, *words: str, **_: object) -> None:
+        """Note a command."""
+        super().run(*words)
+        if "-w" in words:
+            Path(words[words.index("-w") + 1], "kbackup-0-py3-none-any.whl").touch()
+
+    def chdir(self, _folder: str) -> AbstractContextManager[None]:
+        """Stay."""
+        return nullcontext()
+
+
+def test_a_wheel_whose_c_libraries_nobody_loaded_is_said_to_be_one(
+    gate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a C compiler the wheel is installed and run, and what was not seen is named."""
+    monkeypatch.setenv("CC", "/nowhere/cc")
+    session = Building()
+
+    gate.through(session, gate.installed)
+
+    assert ["LEFT OUT: the C libraries of the wheel: there is no C compiler"] == session.warned
+    assert "kbackup config show" in session.ran[-1]
 
 
 def test_a_bare_machine_has_neither_java_nor_a_compiler(gate: Any) -> None:
