@@ -21,6 +21,7 @@ from kbackup.connect import json_text
 from kbackup.connect import schema as connect
 from kbackup.connect.json_text import JsonStyle
 from kbackup.connect.schema import Type
+from kbackup.errors import CorruptObjectError
 from kbackup.formats import FormatOptions, codecs, json_table, refuse_view
 from kbackup.formats.codecs import Codec
 from kbackup.formats.json_lines_options import DECIMALS
@@ -233,13 +234,27 @@ def _headers_text(column: pa.ListArray) -> pa.StringArray:
 def _salvaged(
     file: BinaryIO, view: View, codec: Codec | None, options: FormatOptions
 ) -> Iterator[pa.RecordBatch | Bad]:
+    """Yield the rows, and in their places the lines that are damaged.
+
+    A bit that flips in a compressed file damages what follows it, and much of that is still JSON:
+    only where a checksum holds is a bad line one that was written so.
+    """
     read = _headers if view is View.HEADERS else _texts
     before = 0
-    for rows in read_rows(file, _NEWLINE, codec, options):
-        for each in read(rows, before):
-            is_bad = isinstance(each, Bad)
-            yield each if is_bad else pa.RecordBatch.from_arrays([each], names=[_COLUMNS[view]])
-        before += len(rows)
+    has_bad = False
+    try:
+        for rows in read_rows(file, _NEWLINE, codec, options):
+            for each in read(rows, before):
+                if isinstance(each, Bad):
+                    has_bad = True
+                    if codec is not None and not codec.has_checksum:
+                        raise CorruptObjectError(each.what, each.why)  # noqa: TRY301  (below: with doubt)
+                    yield each
+                else:
+                    yield pa.RecordBatch.from_arrays([each], names=[_COLUMNS[view]])
+            before += len(rows)
+    except CorruptObjectError as error:
+        raise (error.doubting() if has_bad and codec is not None else error) from None
 
 
 def _texts(rows: pa.BinaryArray, before: int) -> Iterator[pa.Array | Bad]:

@@ -3,15 +3,20 @@
 import gzip
 from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
-from backup_samples import JSON, JSON_GZIP, SIBLINGS
+from backup_samples import JSON, JSON_GZIP, SIBLINGS, batch
 
 from kbackup.errors import CorruptObjectError
 from kbackup.flow.views import ReadOptions, ViewSpec
+from kbackup.formats import FormatOptions
+from kbackup.naming import View
 from kbackup.reports import OfRestore, PartitionReport
 from tests.support.standby import Standby
 from tests.support.target import COPY, CrashError, Restoring
 
+ZSTD = FormatOptions({"s3.compression.type": "zstd"})
+JSON_ZSTD = (ViewSpec(View.VALUE, "json", ZSTD, "json", {"schemas.enable": "false"}),)
 ROWS = 20
 BAD = [b"{", b"", b"\xff\xfe", b'{"n":1}x', b'{"n":"\xc3"}', b"nul", b'{"n":1} {"n":2}']
 
@@ -247,3 +252,42 @@ def test_a_run_counts_the_lines_that_it_leaves_out(standby: Standby, *, follow: 
     assert (code, "left_out") == (again["exit_code"], again["warnings"][0]["code"])
     [said] = [each["text"] for each in first["warnings"] if each["code"] == "skipped"]
     assert f"{key}: line 4 of the JSON file is damaged" in said
+
+
+def test_lines_of_an_altered_stream_are_not_taken_for_good() -> None:
+    """
+    Where a compressed file is altered, what is still JSON behind the place may be anything.
+    """
+    found = []
+    for views, spoil in ((JSON_ZSTD, lambda body: body), (JSON_GZIP, cut)):
+        again = Restoring()
+        (key,) = again.backup.put("orders", 0, range(2000), views=views)
+        lines = [value(at) for at in range(2000)]
+        lines[3] = b"{"
+        data = b"\n".join([*lines, b""])
+        is_gzip = views is JSON_GZIP
+        again.backup.replace(
+            key, spoil(gzip.compress(data) if is_gzip else pa.compress(data, "zstd", asbytes=True))
+        )
+        (report,) = again.restore(on_error="log")
+        found.append(counts(report))
+
+    assert [(0, 2000, 1)] * 2 == found
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "zstandard"])
+def test_blocks_before_damage_are_restored(codec: str) -> None:
+    """
+    Of an Avro file that ends early, the whole blocks are restored, and the rest is counted.
+    """
+    options = FormatOptions({"avro.codec": codec})
+    views = (ViewSpec(View.VALUE, "avro", options, "string", {}),)
+    again = Restoring()
+    rows = batch(range(3), value=b"x" * 70_000)
+    (key,) = again.backup.put("orders", 0, rows, views=views)
+    again.backup.replace(key, again.backup.body(key)[:-9])
+
+    (report,) = again.restore(on_error="log")
+
+    assert (2, 1, 1) == counts(report)
+    assert "1 record of it is left out" in report.own.skipped[0].why
