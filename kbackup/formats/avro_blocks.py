@@ -20,7 +20,7 @@ import pyarrow as pa
 from kbackup.connect.avro_values import long
 from kbackup.errors import CorruptObjectError
 from kbackup.formats.codecs import RATIO_MAX
-from kbackup.formats.gzip_stream import RATIO_FLOOR_BYTES
+from kbackup.formats.gzip_stream import PIECE_BYTES, RATIO_FLOOR_BYTES
 from kbackup.plurals import counted, form
 
 MAGIC: Final = b"Obj\x01"
@@ -285,8 +285,12 @@ def _decompressed(codec: str, packed: bytes, limit: int) -> bytes:
     if codec == "snappy":
         return _unsnapped(packed, limit)
     if codec == "zstandard":
+        found = bytearray()
         with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
-            return bytes(stream.read(limit + 1))
+            # Arrow never frees what it has set aside for a read that fails
+            while len(found) <= limit and (piece := stream.read(PIECE_BYTES)):
+                found += piece
+        return bytes(found)
     unpacker = _UNPACKERS[codec]()
     data: bytes = unpacker.decompress(packed, limit + 1)
     if not unpacker.eof and len(data) <= limit:

@@ -2,8 +2,10 @@
 
 import io
 import json
+import resource
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -359,3 +361,24 @@ def test_what_its_schema_does_not_take_damages_no_file(schema: ConnectSchema, va
 
     with pytest.raises(ConfigurationError, match="do not match their schema"):
         written([{"a": value}], whole)
+
+
+def test_a_damaged_block_of_zstd_keeps_no_memory() -> None:
+    """
+    A reader that meets many damaged files holds none of what it set aside for them.
+    """
+    data = written(ROWS, LONG, "zstandard")
+    at = data.index(b"\x28\xb5\x2f\xfd")
+    bad = data[:at] + b"\0" + data[at + 1 :]
+    before = virtual()
+
+    for _ in range(20):
+        with pytest.raises(CorruptObjectError):
+            read(bad)
+
+    assert virtual() - before < 2**28
+
+
+def virtual() -> int:
+    """The address space of this process, in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from backup_samples import JSON, JSON_GZIP, SIBLINGS, batch
+from backup_samples import BYTES, JSON, JSON_GZIP, SIBLINGS, batch
 
 from kbackup.errors import CorruptObjectError
 from kbackup.flow.views import ReadOptions, ViewSpec
@@ -291,3 +291,29 @@ def test_blocks_before_damage_are_restored(codec: str) -> None:
 
     assert (2, 1, 1) == counts(report)
     assert "1 record of it is left out" in report.own.skipped[0].why
+
+
+def test_rows_that_may_have_become_one_are_not_taken_for_good() -> None:
+    """
+    Bytes of which a separator is lost are fewer values, and nobody can say which one is two.
+    """
+    again = Restoring()
+    (key,) = again.backup.put("orders", 0, range(ROWS), views=BYTES)
+    again.backup.replace(key, again.backup.body(key).replace(b"\n", b"+", 1))
+
+    (report,) = again.restore(on_error="log")
+
+    assert (0, ROWS, 1) == counts(report)
+
+
+def test_lines_that_are_missing_are_counted() -> None:
+    """
+    Of an object of JSON that lacks lines, those that are there are restored.
+    """
+    again = Restoring()
+    (key,) = again.backup.put("orders", 0, range(ROWS), views=JSON)
+    again.backup.replace(key, again.backup.body(key).replace(value(5) + b"\n", b""))
+
+    (report,) = again.restore(on_error="log")
+
+    assert (ROWS - 1, 1, 1) == counts(report)
