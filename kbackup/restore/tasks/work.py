@@ -267,6 +267,7 @@ class Work:
         if is_asked and self.unit.counts_rest:
             self._count(bad_records=lost.records)
             self._skip(lost.error, None)
+            self._log("skipped", lost.error, step.files)
         self._open.place = replace(
             place,
             rows=max(place.rows, step.end_row),
@@ -295,8 +296,11 @@ class Work:
         self._count(bad_objects=1, bad_records=error.place.get("records", 0))
         self._open.passed = None  # how many records it has is not known
         self._skip(error, None)
+        self._log("bad_object", error, files)
+
+    def _log(self, code: str, error: KbackupError, files: FileSet) -> None:
         if self.job.on_error == "log":
-            self.line.tell(Warned("bad_object", str(error), self.job.run, {"key": files.id}))
+            self.line.tell(Warned(code, str(error), self.job.run, {"key": files.id}))
 
     def _count(self, **more: int) -> None:
         self._open.count(**more)

@@ -52,6 +52,27 @@ def test_a_command_that_shows_nothing_does_not_succeed(
     assert (done.stdout != "") == (done.returncode == 0)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("missing", [STREAMS[3], STREAMS[5]])
+@pytest.mark.parametrize("command", ["doctor", "restore settle", "restore", "sink -t t"])
+def test_what_a_command_found_out_outweighs_who_saw_it(
+    backup: Path, tmp_path: Path, command: str, missing: str
+) -> None:
+    """
+    Without any of its standard streams a command exits with what it came to: here, to no Kafka.
+    """
+    line = (
+        f"{sys.executable} -m kbackup {command} --store-url {backup.as_uri()} "
+        f"-k 127.0.0.1:1 --kafka-timeout 1s {missing}"
+    )
+
+    done = subprocess.run(
+        line, shell=True, check=False, timeout=120, env={**os.environ, "HOME": str(tmp_path)}
+    )
+
+    assert 5 == done.returncode
+
+
 def test_a_restore_without_stdin_asks_nobody(backup: Path, tmp_path: Path) -> None:
     """
     A restore with a closed stdin goes as far as one without a terminal: here, to no Kafka.

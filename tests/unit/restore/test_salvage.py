@@ -13,7 +13,7 @@ from kbackup.formats import FormatOptions
 from kbackup.naming import View
 from kbackup.reports import OfRestore, PartitionReport
 from tests.support.standby import Standby
-from tests.support.target import COPY, CrashError, Restoring
+from tests.support.target import COPY, MARKER, CrashError, Restoring
 
 ZSTD = FormatOptions({"s3.compression.type": "zstd"})
 JSON_ZSTD = (ViewSpec(View.VALUE, "json", ZSTD, "json", {"schemas.enable": "false"}),)
@@ -252,6 +252,25 @@ def test_a_run_counts_the_lines_that_it_leaves_out(standby: Standby, *, follow: 
     assert (code, "left_out") == (again["exit_code"], again["warnings"][0]["code"])
     [said] = [each["text"] for each in first["warnings"] if each["code"] == "skipped"]
     assert f"{key}: line 4 of the JSON file is damaged" in said
+    assert 1 == [each.get("text") for each in standby.told].count(said)
+
+
+def test_a_bad_line_is_written_to_the_topic_of_errors(standby: Standby) -> None:
+    """
+    The topic of errors is told of each line, with its offset and its object.
+    """
+    (key,) = standby.backup.put("orders", 0, range(5), views=JSON)
+    standby.backup.replace(key, b"\n".join([*map(value, range(3)), b"{", value(4), b""]))
+
+    standby.follow(
+        lambda _: False, follow=False, behavior_on_error="log", parse_error_topic_prefix="error"
+    )
+
+    [rows] = [log.rows for where, log in standby.target.logs.items() if "error" in where.topic]
+    [letter] = [row for row in rows if row is not MARKER]
+    headers = {each["key"]: each["value"] for each in letter["headers"]}
+    said = {name: headers[f"__connect.errors.{name}"] for name in ("offset", "object")}
+    assert {"offset": b"3", "object": key.encode()} == said
 
 
 def test_lines_of_an_altered_stream_are_not_taken_for_good() -> None:
