@@ -15,7 +15,7 @@ from kbackup.backup import merging
 from kbackup.backup.file_sets import FileSet
 from kbackup.backup.merging import Failed, Finished, Rows, Skipped
 from kbackup.channel import Line
-from kbackup.errors import BadRecordError, KbackupError, StoppedError
+from kbackup.errors import BadRecordError, Failure, KbackupError, StoppedError
 from kbackup.events import Warned
 from kbackup.kafka import Position, Writer
 from kbackup.reports import (
@@ -73,6 +73,7 @@ class Work:
     _sieve: Sieve = field(init=False)
     _values: FileSet | None = None
     _begun: Begun | None = None
+    _left: list[Failure] = field(default_factory=list)
     _before: str = ""
     _limit_bytes: int = FIRST_BYTES
     _told: float = field(default_factory=monotonic)
@@ -310,8 +311,7 @@ class Work:
         failure = error.failure()
         if self.letters is not None:
             self.letters.send(malformed.letters(failure, self.unit.source, records))
-        own = replace(self.report.own, skipped=(*self.report.own.skipped, failure))
-        self.report = replace(self.report, own=own)
+        self._left.append(failure)
 
     def _commit(self, writer: Writer) -> None:
         """Make all that was written safe, and begin anew."""
@@ -334,8 +334,10 @@ class Work:
         self._positions.commit(writer)
 
     def _tally(self) -> None:
-        """Take into the report what is committed in each partition."""
-        own = replace(self.report.own, lanes=self._positions.written)
+        """Take into the report what is committed in each partition, and what was left out."""
+        skipped = (*self.report.own.skipped, *self._left)
+        self._left = []
+        own = replace(self.report.own, lanes=self._positions.written, skipped=skipped)
         self.report = replace(self.report, own=own)
 
     def _tell_progress(self) -> None:
