@@ -211,6 +211,22 @@ def test_a_record_without_a_topic_is_bad_and_counted_once(on_error: str) -> None
     assert all("no header 'kind'" in one.why for each in reports for one in each.own.skipped)
 
 
+def test_a_line_that_cannot_be_read_is_counted_once() -> None:
+    """
+    Each topic's restore reads the object, and one of them counts its bad lines.
+    """
+    found = Restoring(properties=BY_VALUE)
+    (key,) = found.backup.put("orders", 0, cut((0, "b"), (1, "a"), (2, "a"), (3, "a")), views=JSON)
+    lines = found.backup.body(key).split(b"\n")
+    found.backup.replace(key, b"\n".join([*lines[:2], b"{", *lines[3:]]))
+
+    reports = found.restore(on_error="log", behavior_on_error="log")
+
+    assert {"b": [0], "a": [1, 3]} == copied(found)
+    assert [0, 1] == sorted(each.done.bad_records for each in reports)
+    assert [2] == [one.place["offset"] for each in reports for one in each.own.skipped]
+
+
 def test_a_filter_that_empties_objects_does_not_hold_up_the_rest() -> None:
     """
     Records that are filtered out count once, and a rerun does not read them again.
